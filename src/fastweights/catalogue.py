@@ -1,0 +1,79 @@
+"""The parts of the library by name: a file in a folder is a part, and its name is the file's.
+
+`rules/gated_delta.py` holds the rule `gated_delta`, known as `gated-delta` on the command line. Names and descriptions
+are read from the source, so that listing them imports nothing.
+"""
+
+import ast
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastweights.errors import require_name
+
+
+class Description(NamedTuple):
+    """What the docstring of a part says of it: its first sentence (the formula) and where it comes from."""
+
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Folder:
+    """All parts of one kind: the files of one folder of the package."""
+
+    kind: str
+    folder: str
+
+    @property
+    def path(self) -> Path:
+        return Path(__file__).parent / self.folder
+
+    def names(self) -> list[str]:
+        """Sorted names, spelt with hyphens."""
+        return sorted(_hyphens(file.stem) for file in self.path.glob("[a-z]*.py"))
+
+    def load(self, name: str) -> Any:
+        """The part itself. An unknown name raises `InputError` with the known ones."""
+        require_name(self.kind, _hyphens(name), self.names())
+        stem = _underscores(name)
+        module = import_module(f"fastweights.{self.folder}.{stem}")
+        return next(part for key, part in vars(module).items() if _matches(key, stem) and callable(part))
+
+    def describe(self, name: str) -> Description:
+        """Formula and source of a part, read from its docstring."""
+        stem = _underscores(name)
+        tree = ast.parse((self.path / f"{stem}.py").read_text(encoding="utf-8"))
+        part = next(n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and _matches(n.name, stem))
+        return describe(ast.get_docstring(part) or "")
+
+
+def describe(docstring: str) -> Description:
+    """Splits a docstring into its first line and the line that starts with `Source:`."""
+    lines = [line.strip() for line in docstring.splitlines()] or [""]
+    source = next((line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:")), "")
+    return Description(lines[0], source)
+
+
+def _hyphens(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _underscores(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _matches(attribute: str, stem: str) -> bool:
+    """Whether a definition is the part its file is named after: `DeltaNet` or `delta_net` in `delta_net.py`."""
+    return attribute.replace("_", "").lower() == stem.replace("_", "")
+
+
+RULES = Folder("rule", "rules")
+CELLS = Folder("cell", "cells")
+FEATURE_MAPS = Folder("feature map", "feature_maps")
+NORMALISERS = Folder("normaliser", "normalisers")
+BACKENDS = Folder("backend", "backends")
+LAYERS = Folder("layer", "layers")
+RECIPES = Folder("recipe", "recipes")

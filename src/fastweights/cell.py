@@ -1,0 +1,131 @@
+"""A cell: one step of one head, written once, with everything else read off its signature."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import torch
+from torch import Tensor
+
+from fastweights.affine import AffineForm, Program
+from fastweights.catalogue import CELLS, RULES
+from fastweights.errors import require, require_name
+from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One step of one head, `step(state, x) -> (state, y)`, or `step(state, x, params)` with slow weights.
+
+    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes; `output` are the axes of y.
+    Make one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`.
+    """
+
+    name: str
+    step: Callable[..., tuple[Any, Tensor]]
+    State: type
+    Inputs: type
+    Params: type | None
+    output: Slot
+    affine: AffineForm | None
+    summary: str
+
+    def __call__(self, *args: Any) -> tuple[Any, Tensor]:
+        return self.step(*args)
+
+    @staticmethod
+    def names() -> list[str]:
+        """Every cell of the library: those with a file of their own, and one for every rule."""
+        return sorted({*CELLS.names(), *RULES.names()})
+
+    @staticmethod
+    def named(name: str) -> "Cell":
+        """The library's cell of this name: `cells/NAME.py`, else the memory that the rule `rules/NAME.py` makes."""
+        require_name("cell", name.replace("_", "-"), Cell.names())
+        folder = CELLS if name.replace("_", "-") in CELLS.names() else RULES
+        return Cell.of(folder.load(name))
+
+    @staticmethod
+    def of(function: "Callable[..., Any] | Cell") -> "Cell":
+        """The cell of a function: of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
+
+        >>> from fastweights.rules.delta import delta
+        >>> Cell.of(delta).Inputs._fields
+        ('q', 'k', 'v', 'beta')
+        """
+        return function if isinstance(function, Cell) else _lift(function)
+
+
+@lru_cache(maxsize=None)
+def _lift(function: Callable[..., Any]) -> Cell:
+    first = next(iter(inspect.signature(function).parameters), None)
+    require(first is not None, "cell", "a function (state, x) or a rule (W, ...)", _name(function))
+    return _of_rule(function) if first == "W" else _of_step(function)
+
+
+def _of_step(function: Callable[..., Any]) -> Cell:
+    hints = get_type_hints(function, include_extras=True)
+    result = get_args(hints.pop("return", None))
+    records = list(hints.values())
+    fits = len(result) == 2 and len(records) in (2, 3) and all(hasattr(r, "_fields") for r in records)
+    remedy = "Annotate it as step(state: State, x: Inputs) -> tuple[State, Value] with NamedTuples of annotated fields."
+    require(fits, "cell", "annotated with its state, inputs and output", _name(function), remedy)
+    state, inputs, params = (*records, None)[:3]
+    for record in records:
+        slots(record)
+    affine = getattr(function, "affine", None)
+    return Cell(
+        _name(function), function, state, inputs, params, slot_of(result[1], "output"), affine, function.__doc__ or ""
+    )
+
+
+class MemoryState(NamedTuple):
+    """The state of a memory made of one rule."""
+
+    W: Matrix
+
+
+def _of_rule(rule: Callable[..., Tensor]) -> Cell:
+    instructions = {name: hint for name, hint in get_type_hints(rule, include_extras=True).items() if name != "return"}
+    del instructions["W"]
+    Inputs = NamedTuple("Inputs", [("q", Key), *instructions.items()])  # type: ignore[misc]
+
+    def step(state: MemoryState, x: Any) -> tuple[MemoryState, Tensor]:
+        W = rule(state.W, *x[1:])
+        return MemoryState(W), W @ x.q
+
+    slots(Inputs)
+    return Cell(
+        _name(rule),
+        step,
+        MemoryState,
+        Inputs,
+        None,
+        slot_of(Value, "y"),
+        _affine_form_of_rule(rule),
+        rule.__doc__ or "",
+    )
+
+
+def _affine_form_of_rule(rule: Callable[..., Tensor]) -> AffineForm | None:
+    scalars = getattr(rule, "affine", None)
+    if scalars is None:
+        return None
+    rates = list(inspect.signature(scalars).parameters)
+
+    def program(x: Any) -> Program:
+        return Program(x.q, x.k, x.v, scalars(**{name: getattr(x, name) for name in rates}))
+
+    return AffineForm(program, lambda state: state.W, MemoryState, lambda read: read)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function)).replace("_", "-")
+
+
+def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:
+    """The state before the first step: zeros with `leading` axes (`[B, H]`), dtype and device of `like`."""
+    shapes = [leading + slot.shape(sizes) for slot in slots(cell.State).values()]
+    return cell.State(*(torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes))

@@ -1,0 +1,120 @@
+"""Runs a cell over time: `scan`, and `explain`, which says how."""
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.catalogue import BACKENDS
+from fastweights.cell import Cell
+from fastweights.errors import require, require_name
+from fastweights.problem import Problem, pose
+
+PREFERENCE = ("chunkwise", "reference")
+"""The order in which `auto` tries the backends."""
+
+log = logging.getLogger("fastweights")
+
+
+class Explanation(NamedTuple):
+    """Which backend runs a problem, and why the others do not."""
+
+    problem: str
+    chosen: str
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        return "\n".join([self.problem, *(f"  {name:<10} {reason}" for name, reason in self.reasons.items())])
+
+
+def scan(
+    cell: Cell | Callable[..., Any],
+    inputs: Any,
+    state: Any = None,
+    params: Any = None,
+    reset: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Any]:
+    """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
+
+    Args:
+        cell: A `Cell`, a step `(state, x) -> (state, y)` or a rule `(W, ...) -> W`.
+        inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
+        state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the cell's initial state.
+        params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
+        reset: bool `[B, T]`: the state goes back to the initial one before step t.
+        backend: "auto", or a name from `explain`; a named backend runs or raises.
+
+    Returns:
+        y `[B, T, H, V]` in the dtype of the inputs, and the state after the last step, in float32 or float64.
+
+    Raises:
+        InputError: an input does not fit the cell, or the backend cannot run it.
+
+    >>> delta = Cell.named("delta")
+    >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
+    >>> y, state = scan(delta, delta.Inputs(q, k.softmax(-1), v, beta=torch.rand(2, 5, 4)))
+    >>> y.shape, state.W.shape
+    (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
+    """
+    cell = Cell.of(cell)
+    problem = pose(cell, inputs, state, params, reset)
+    # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
+    with torch.autocast(problem.inputs[0].device.type, enabled=False):
+        run: Callable[[Problem], tuple[Tensor, Any]] = BACKENDS.load(_choose(problem, backend))
+        return run(problem)
+
+
+def explain(
+    cell: Cell | Callable[..., Any],
+    inputs: Any,
+    state: Any = None,
+    params: Any = None,
+    reset: Tensor | None = None,
+) -> Explanation:
+    """Says which backend `auto` runs for a call of `scan`, and why not the others.
+
+    >>> delta = Cell.named("delta")
+    >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
+    >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))
+    delta, B=2 T=5 H=4 K=8 V=8, float32 on cpu
+      chunkwise  runs
+      reference  could run
+    """
+    problem = pose(Cell.of(cell), inputs, state, params, reset)
+    refusals = {name: _refusal(name, problem) for name in PREFERENCE}
+    chosen = next(name for name, refusal in refusals.items() if not refusal)
+    reasons = {name: f"cannot: {refusal}" if refusal else "could run" for name, refusal in refusals.items()}
+    return Explanation(str(problem), chosen, {**reasons, chosen: "runs"})
+
+
+def _choose(problem: Problem, backend: str) -> str:
+    if backend == "auto":
+        return _choose_fastest(problem)
+    require_name("backend", backend, ["auto", *BACKENDS.names()])
+    refusal = _refusal(backend, problem)
+    require(not refusal, "backend", "one that can run this", f"'{backend}': {refusal}", "Use backend='auto'.")
+    return backend
+
+
+def _choose_fastest(problem: Problem) -> str:
+    for name in PREFERENCE:
+        refusal = _refusal(name, problem)
+        if not refusal:
+            return name
+        _log_once(f"{name} is passed over: {refusal}")
+    raise AssertionError("the reference refuses nothing")
+
+
+@lru_cache(maxsize=None)
+def _log_once(message: str) -> None:
+    log.warning(message)
+
+
+def _refusal(backend: str, problem: Problem) -> str:
+    refusal: str = import_module(f"fastweights.backends.{backend}").refusal(problem)
+    return refusal

@@ -1,0 +1,34 @@
+"""One shape for every complaint: what must hold, what came, and what to do about it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Input that cannot be used. The message names the parameter, the requirement, the value and the remedy."""
+
+
+def require(holds: bool, parameter: str, requirement: str, got: object, remedy: str = "") -> None:
+    """Raises `<parameter> must be <requirement>, got <got>. <remedy>` unless `holds`.
+
+    >>> require(False, "heads", "at least 1", 0, "Use heads=1 for a single memory.")
+    Traceback (most recent call last):
+        ...
+    fastweights.errors.InputError: heads must be at least 1, got 0. Use heads=1 for a single memory.
+    """
+    if not holds:
+        raise InputError(f"{parameter} must be {requirement}, got {got}. {remedy}".rstrip())
+
+
+def require_name(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raises unless `name` is known; lists the known names and the nearest one.
+
+    >>> require_name("rule", "detla", ["delta", "sum"])
+    Traceback (most recent call last):
+        ...
+    fastweights.errors.InputError: rule must be one of delta, sum, got 'detla'. Did you mean 'delta'?
+    """
+    known = sorted(known)
+    nearest = get_close_matches(name, known, n=1, cutoff=0.5)
+    remedy = f"Did you mean '{nearest[0]}'?" if nearest else ""
+    require(name in known, kind, f"one of {', '.join(known)}", repr(name), remedy)

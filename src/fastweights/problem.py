@@ -1,0 +1,129 @@
+"""A checked call of `scan`: what every backend is given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.cell import Cell, initial_state
+from fastweights.errors import require
+from fastweights.signature import Slot, slots
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, all in the dtype of the computation.
+
+    `initial` is the state that a reset goes back to; `dtype` is the dtype of the output.
+    """
+
+    cell: Cell
+    inputs: Any
+    state: Any
+    initial: Any
+    params: Any
+    reset: Tensor | None
+    sizes: Mapping[str, int]
+    dtype: torch.dtype
+
+    @property
+    def leading(self) -> tuple[int, int, int]:
+        """B, T, H."""
+        return tuple(self.inputs[0].shape[:3])
+
+    def __str__(self) -> str:
+        B, T, H = self.leading
+        sizes = " ".join(f"{axis}={size}" for axis, size in self.sizes.items())
+        kind = f"{str(self.dtype).removeprefix('torch.')} on {self.inputs[0].device.type}"
+        return f"{self.cell.name}, B={B} T={T} H={H} {sizes}, {kind}"
+
+
+def pose(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Problem:
+    """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
+    _check_record("inputs", inputs, cell.Inputs)
+    sizes: dict[str, int] = {}
+    leading = _leading(inputs)
+    _check_fields(inputs, cell.Inputs, dict(zip("BTH", leading, strict=True)), sizes)
+    dtype = _promote(inputs)
+    compute = torch.promote_types(dtype, torch.float32)
+    inputs = _cast(inputs, cell.Inputs, compute)
+    B, T, H = leading
+    params = _pose_params(cell, params, H, sizes, compute)
+    initial = initial_state(cell, sizes, (B, H), inputs[0])
+    state = initial if state is None else _pose_state(cell, state, B, H, sizes, inputs[0])
+    _check_reset(reset, B, T, inputs[0].device)
+    return Problem(cell, inputs, state, initial, params, reset, sizes, dtype)
+
+
+def _check_record(parameter: str, value: Any, record: Any) -> None:
+    fields = record._fields
+    fits = getattr(value, "_fields", None) == fields and len(value) == len(fields)
+    got = getattr(value, "_fields", None) or type(value).__name__
+    require(fits, parameter, f"a {record.__name__}({', '.join(fields)})", got, "Take the type from the cell.")
+
+
+def _leading(inputs: Any) -> tuple[int, ...]:
+    first, name = inputs[0], inputs._fields[0]
+    require(isinstance(first, Tensor), name, "a tensor", type(first).__name__)
+    require(first.ndim >= 3, name, "[B, T, H, ...]", list(first.shape), "Give batch, time and heads an axis each.")
+    require(all(first.shape[:3]), name, "of at least one batch, step and head", list(first.shape))
+    return tuple(first.shape[:3])
+
+
+def _check_fields(record: Any, kind: type, leading: dict[str, int], sizes: dict[str, int]) -> None:
+    device = record[0].device if isinstance(record[0], Tensor) else None
+    for (name, slot), value in zip(slots(kind).items(), record, strict=True):
+        require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
+        require(value.is_floating_point(), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
+        require(value.device == device, name, f"on {device} like {record._fields[0]}", value.device)
+        _check_shape(name, slot, value, leading, sizes)
+
+
+def _check_shape(name: str, slot: Slot, value: Tensor, leading: dict[str, int], sizes: dict[str, int]) -> None:
+    axes = [*leading, *slot.axes.split()]
+    if value.ndim == len(axes):
+        for axis, size in zip(axes, value.shape, strict=True):
+            if axis not in leading and not axis.isdigit():
+                sizes.setdefault(axis, size)
+    known = {**sizes, **leading}
+    want = [int(axis) if axis.isdigit() else known.get(axis) for axis in axes]
+    text = ", ".join(f"{a}={n}" for a, n in known.items() if a in axes)
+    require(list(value.shape) == want, name, f"[{', '.join(axes)}] with {text}", list(value.shape))
+
+
+def _promote(record: Any) -> torch.dtype:
+    dtype = record[0].dtype
+    for value in record:
+        dtype = torch.promote_types(dtype, value.dtype)
+    return dtype
+
+
+def _cast(record: Any, kind: Any, dtype: torch.dtype) -> Any:
+    return kind(*(value.to(dtype) for value in record))
+
+
+def _pose_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int], dtype: torch.dtype) -> Any:
+    if cell.Params is None:
+        require(params is None, "params", f"None, since {cell.name} has no slow weights of its own", type(params))
+        return None
+    _check_record("params", params, cell.Params)
+    _check_fields(params, cell.Params, {"H": heads}, sizes)
+    return _cast(params, cell.Params, dtype)
+
+
+def _pose_state(cell: Cell, state: Any, B: int, H: int, sizes: dict[str, int], like: Tensor) -> Any:
+    _check_record("state", state, cell.State)
+    _check_fields(state, cell.State, {"B": B, "H": H}, sizes)
+    require(state[0].device == like.device, "state", f"on {like.device} like the inputs", state[0].device)
+    return _cast(state, cell.State, like.dtype)
+
+
+def _check_reset(reset: Tensor | None, B: int, T: int, device: torch.device) -> None:
+    if reset is None:
+        return
+    require(isinstance(reset, Tensor), "reset", "a tensor", type(reset).__name__)
+    require(reset.dtype == torch.bool, "reset", "of dtype bool", reset.dtype, "Try reset.bool().")
+    require(list(reset.shape) == [B, T], "reset", f"[B, T] with B={B}, T={T}", list(reset.shape))
+    require(reset.device == device, "reset", f"on {device} like the inputs", reset.device)

@@ -1,0 +1,1 @@
+"""Elementary programming instructions: one file a rule, one head, one step, W -> W."""

@@ -1,0 +1,16 @@
+"""The gated delta rule."""
+
+import torch
+
+from fastweights.affine import Affine, affine
+from fastweights.signature import Decay, Key, Matrix, Rate, Value
+
+
+@affine(lambda decay, beta: Affine(decay=decay, erase=decay * beta, write=beta))
+def gated_delta(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
+    """W <- decay W + beta (v - decay W k) k^T: fades the memory, then replaces what k retrieves by v.
+
+    Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
+    """
+    faded = decay * W
+    return faded + beta * torch.outer(v - faded @ k, k)

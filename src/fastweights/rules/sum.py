@@ -1,0 +1,15 @@
+"""The sum rule."""
+
+import torch
+
+from fastweights.affine import Affine, affine
+from fastweights.signature import Key, Matrix, Value
+
+
+@affine(lambda: Affine(decay=1.0, erase=0.0, write=1.0))
+def sum(W: Matrix, k: Key, v: Value) -> Matrix:
+    """W <- W + v k^T: adds every association and forgets none.
+
+    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
+    """
+    return W + torch.outer(v, k)
