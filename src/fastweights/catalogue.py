@@ -77,3 +77,26 @@ NORMALISERS = Folder("normaliser", "normalisers")
 BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 RECIPES = Folder("recipe", "recipes")
+
+KINDS: dict[str, tuple[Folder, ...]] = {
+    "rules": (RULES,),
+    "cells": (CELLS, RULES),
+    "feature-maps": (FEATURE_MAPS,),
+    "normalisers": (NORMALISERS,),
+    "layers": (LAYERS, CELLS, RULES),
+    "backends": (BACKENDS,),
+    "recipes": (RECIPES,),
+}
+"""Where the names of a kind come from; the first folder that has a name wins. Every rule makes a cell, every cell a
+layer."""
+
+
+def names(kind: str) -> list[str]:
+    """All names of a kind, such as "layers"."""
+    return sorted({name for folder in KINDS[kind] for name in folder.names()})
+
+
+def descriptions(kind: str) -> dict[str, Description]:
+    """What the docstrings say of every part of a kind, by name."""
+    homes = {name: folder for folder in reversed(KINDS[kind]) for name in folder.names()}
+    return {name: homes[name].describe(name) for name in sorted(homes)}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastweights.affine import AffineForm, Program
-from fastweights.catalogue import CELLS, RULES
+from fastweights.catalogue import CELLS, RULES, names
 from fastweights.errors import require, require_name
 from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
 
@@ -38,7 +38,7 @@ class Cell:
     @staticmethod
     def names() -> list[str]:
         """Every cell of the library: those with a file of their own, and one for every rule."""
-        return sorted({*CELLS.names(), *RULES.names()})
+        return names("cells")
 
     @staticmethod
     def named(name: str) -> "Cell":

@@ -23,9 +23,6 @@ from fastweights.affine import Affine
 from fastweights.backends.reference import where
 from fastweights.problem import Problem
 
-CHUNK = 32
-"""Steps in a chunk: a power of two. Measured on CPU in benchmarks/scan.py: 16 to 64 are within 20 % of each other."""
-
 
 class Chunks(NamedTuple):
     """A program cut into N chunks of C steps: q, k `[B, H, N, C, K]`, v `[.., V]`, scalars `[B, H, N, C, 1]`."""
@@ -54,10 +51,14 @@ def chunkwise(problem: Problem) -> tuple[Tensor, Any]:
         state = where(problem.reset[:, 0], problem.initial, state)
         scalars = _cut(scalars, problem.reset, q)
     T = q.shape[1]
-    size = min(CHUNK, 1 << (T - 1).bit_length())
-    read, W = _scan_chunks(_chunk(q, k, v, scalars, size), form.pack(state))
+    read, W = _scan_chunks(_chunk(q, k, v, scalars, _chunk_size(T, q.shape[-1])), form.pack(state))
     y = read.flatten(2, 3)[:, :, :T].transpose(1, 2)
     return form.read(y).to(problem.dtype), form.unpack(W)
+
+
+def _chunk_size(T: int, K: int) -> int:
+    """A power of two: 16 steps for keys up to 16, else 32, the fastest on CPU; less for a shorter sequence."""
+    return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
 
 
 def _cut(scalars: Affine, reset: Tensor, like: Tensor) -> Affine:

@@ -1,0 +1,220 @@
+"""The command line: `fastweights list | explain | check | train | evaluate | generate`.
+
+torch takes seconds to import, so everything here that needs it is imported when it runs.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fastweights import __version__
+from fastweights.catalogue import KINDS, RECIPES, descriptions
+from fastweights.errors import InputError, require, require_name
+
+EPILOGUE = """examples:
+  fastweights list layers                     what there is, with formula and source
+  fastweights train oz                        a character model on a book, in minutes
+  fastweights train oz --layer lstm           the same with another memory
+  fastweights train oz --text my.txt --help   all flags of the recipe
+  fastweights generate RUN --prompt "Dorothy" what the model has learnt
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit status: 0, 1 for failed checks, 2 for bad input, 130 after Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        if arguments[:1] == ["train"] and arguments[1:2] not in ([], ["--help"], ["-h"]):
+            return _train(arguments[1], arguments[2:])
+        options = _parser().parse_args(arguments)
+        status: int = options.run(options)
+        sys.stdout.flush()
+        return status
+    except InputError as error:
+        return _complain(str(error))
+    except BrokenPipeError:
+        # The reader of a pipe has gone (`| head`): nothing is wrong, and nothing more can be printed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _complain(f"{error.strerror or error}: {error.filename or 'no file name'}")
+    except KeyboardInterrupt:
+        return 130
+
+
+def _complain(message: str) -> int:
+    print(f"fastweights: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "fastweights",
+        description="Neural networks whose weights are a memory that the network writes while it reads.",
+        epilog=EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"fastweights {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    _add_list(commands)
+    _add_explain(commands)
+    _add_check(commands)
+    train = commands.add_parser("train", help="train a model", description="Trains a recipe: see its own --help.")
+    train.add_argument("recipe", help=f"one of {', '.join(RECIPES.names())}")
+    _add_evaluate(commands)
+    _add_generate(commands)
+    return parser
+
+
+def _add_list(commands: Any) -> None:
+    command = commands.add_parser("list", help="what there is, with formula and source")
+    command.add_argument("kind", choices=list(KINDS), metavar="KIND", help=f"one of {', '.join(KINDS)}")
+    command.set_defaults(run=_list)
+
+
+def _list(options: argparse.Namespace) -> int:
+    rows = descriptions(options.kind)
+    width = max(map(len, rows))
+    for name, (formula, source) in rows.items():
+        print(f"{name:<{width}}  {formula}{f'  [{source}]' if source else ''}")
+    return 0
+
+
+def _add_explain(commands: Any) -> None:
+    command = commands.add_parser("explain", help="which backend runs a cell at given sizes, and why not the others")
+    command.add_argument("cell", help="a name from 'fastweights list cells', or MODULE:NAME")
+    for axis, size in {"batch": 8, "time": 256, "heads": 8, "key-size": 16, "value-size": 16}.items():
+        command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
+    dtypes = ["float32", "float64", "bfloat16", "float16"]
+    command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
+    command.add_argument("--device", default="cpu", help="default: %(default)s")
+    command.set_defaults(run=_explain)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    import torch
+
+    from fastweights.dispatch import explain
+    from fastweights.testing.samples import Shape, sample_inputs
+
+    cell = _cell(options.cell)
+    shape = Shape(options.batch, options.time, options.heads, options.key_size, options.value_size)
+    require(min(shape) >= 1, "sizes", "at least 1", min(shape))
+    try:
+        device = torch.device(options.device)
+        inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device must be one that is here, got {options.device!r}: {error}") from None
+    print(explain(cell, inputs))
+    return 0
+
+
+def _add_check(commands: Any) -> None:
+    command = commands.add_parser("check", help="hold a rule or a cell, yours or ours, to the library's guarantees")
+    command.add_argument("cell", metavar="MODULE:NAME", help="where it is, or a name from 'fastweights list cells'")
+    command.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from fastweights.testing import run_checks
+
+    failures = 0
+    for name, problem in run_checks(_cell(options.cell)):
+        print(f"{'FAILED' if problem else 'ok':<7} {name}{f': {problem}' if problem else ''}", flush=True)
+        failures += bool(problem)
+    print(f"{failures} checks failed" if failures else "all checks passed")
+    return 1 if failures else 0
+
+
+def _cell(name: str) -> Any:
+    """A cell by name, or from a module of the user's, found from the current folder as by `python -m`."""
+    from importlib import import_module
+
+    from fastweights.cell import Cell
+
+    if ":" not in name:
+        return Cell.named(name)
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cell must be MODULE:NAME that can be imported, got {name!r}: {error}.") from None
+    require(callable(found), "cell", "a function", f"{name}, a {type(found).__name__}")
+    return Cell.of(found)
+
+
+def _train(recipe: str, arguments: list[str]) -> int:
+    from fastweights.recipes._parse import parse
+
+    require_name("recipe", recipe, RECIPES.names())
+    request = parse(recipe, arguments)
+    from rich.console import Console
+
+    from fastweights.training.language_modelling import Interrupted
+    from fastweights.training.run import Run
+
+    run = Run.unused(recipe) if request.run is None else Run(Path(request.run))
+    try:
+        with run.lock():
+            request.recipe.train(run, request.resume, Console(soft_wrap=True))
+    except Interrupted as stop:
+        print(f"{stop} Go on with: fastweights train {recipe} --run {run.path} --resume", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _add_evaluate(commands: Any) -> None:
+    command = commands.add_parser("evaluate", help="held-out results of a run, beside the baselines")
+    command.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    command.set_defaults(run=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    run, recipe = _open(options.folder)
+    recipe.evaluate(run, Console(soft_wrap=True))
+    return 0
+
+
+def _add_generate(commands: Any) -> None:
+    command = commands.add_parser("generate", help="text from a run, streamed")
+    command.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    command.add_argument("--prompt", required=True, help="text to continue")
+    command.add_argument("--length", type=int, default=500, help="characters, default: %(default)s")
+    command.add_argument("--temperature", type=float, default=0.8, help="0 for the likeliest, default: %(default)s")
+    command.add_argument("--seed", type=int, default=None, help="for the same text every time")
+    command.set_defaults(run=_generate)
+
+
+def _generate(options: argparse.Namespace) -> int:
+    run, recipe = _open(options.folder)
+    print(options.prompt, end="", flush=True)
+    for piece in recipe.generate(run, options.prompt, options.length, options.temperature, options.seed):
+        print(piece, end="", flush=True)
+    print()
+    return 0
+
+
+def _open(folder: Path) -> tuple[Any, Any]:
+    """A run and its recipe."""
+    from fastweights.recipes._parse import recipe_of
+    from fastweights.training.run import Run
+
+    run = Run.open(folder)
+    return run, recipe_of(run.config(), folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""The positive feature map of linear attention."""
+
+import torch
+from torch import Tensor, nn
+
+
+class ELU(nn.Module):
+    """phi(x) = elu(x) + 1: exp(x) below 0, x + 1 above.
+
+    Source: Katharopoulos et al. 2020, Eq. 7; Schlag et al. 2021, Eq. 30.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.output_size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Not elu(x) + 1: in half precision that sum rounds small values to 0.
+        return torch.where(x > 0, x + 1, x.clamp(max=0).exp())

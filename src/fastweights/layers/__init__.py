@@ -1,0 +1,49 @@
+"""Layers with one interface: `y, state = layer(x, state=None, reset=None)`, x `[B, T, D]`, batch first in every state.
+
+A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its cell.
+"""
+
+import inspect
+
+from torch import nn
+
+from fastweights.catalogue import LAYERS, names
+from fastweights.cell import Cell
+from fastweights.errors import require, require_name
+from fastweights.layers._convolved import Convolved
+from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._slow_net import SlowNet
+
+__all__ = ["Convolved", "FastWeight", "SlowNet", "layer_names", "layer_options", "make_layer"]
+
+
+def layer_names() -> list[str]:
+    """Every name that `make_layer` takes."""
+    return names("layers")
+
+
+def layer_options(name: str) -> set[str]:
+    """The options that the layer of this name takes, `heads` among them if it has any."""
+    name = name.replace("_", "-")
+    require_name("layer", name, layer_names())
+    kind = LAYERS.load(name) if name in LAYERS.names() else FastWeight
+    return set(inspect.signature(kind).parameters) - {"d_model", "cell"}
+
+
+def make_layer(name: str, d_model: int, heads: int, **options: str | int | float) -> nn.Module:
+    """A layer by name; `heads` is left out for a layer that has none.
+
+    >>> type(make_layer("delta-net", d_model=32, heads=4)).__name__
+    'DeltaNet'
+    >>> make_layer("gated-delta", d_model=32, heads=4, feature_map="dpfp-2").cell.name
+    'gated-delta'
+    """
+    taken = layer_options(name)
+    for option, value in options.items():
+        require(option in taken, option, f"left out for {name}, which has no such option", repr(value))
+    if "heads" in taken:
+        options = {"heads": heads, **options}
+    if name.replace("_", "-") not in LAYERS.names():
+        return FastWeight(d_model, cell=Cell.named(name), **options)  # type: ignore[arg-type]
+    layer: nn.Module = LAYERS.load(name)(d_model, **options)
+    return layer

@@ -1,0 +1,68 @@
+"""A short convolution in front of a layer."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.layers._fast_weight import check_layer_input
+
+
+class ConvolvedState(NamedTuple):
+    """The layer's state, and the last `width - 1` inputs `[B, width - 1, D]`, zeros where there were none."""
+
+    layer: Any
+    tail: Tensor
+
+
+class Convolved(nn.Module):
+    """layer(silu(sum_j w_j * x[t-j])), j < width: lets a memory bind what stands side by side.
+
+    A memory without recurrence sees one step at a time. The convolution a channel shows its keys and values the last
+    `width` steps, as language models need.
+
+    Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.3.
+    """
+
+    def __init__(self, layer: nn.Module, d_model: int, width: int = 4) -> None:
+        super().__init__()
+        require(width >= 2, "width", "at least 2", width, "Use the layer alone for no convolution.")
+        self.layer = layer
+        self.weight = nn.Parameter(torch.empty(width, d_model).uniform_(-(width**-0.5), width**-0.5))
+
+    def forward(
+        self, x: Tensor, state: ConvolvedState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, ConvolvedState]:
+        """The interface of a layer."""
+        check_layer_input(x, self.weight.shape[1])
+        state = self.initial_state(len(x)) if state is None else state
+        past = torch.cat([state.tail, x], dim=1)
+        segments = None if reset is None else nn.functional.pad(reset.long().cumsum(dim=1), (state.tail.shape[1], 0))
+        mixed = sum(weight * _earlier(past, segments, back, x) for back, weight in enumerate(self.weight))
+        y, after = self.layer(nn.functional.silu(mixed), state.layer, reset)
+        return y, ConvolvedState(after, self._tail(past, segments))
+
+    def _tail(self, past: Tensor, segments: Tensor | None) -> Tensor:
+        kept = len(self.weight) - 1
+        if segments is None:
+            return past[:, -kept:]
+        return _only(segments[:, -kept:] == segments[:, -1:], past[:, -kept:])
+
+    def initial_state(self, batch_size: int) -> ConvolvedState:
+        """The layer's, and zeros."""
+        tail = self.weight.new_zeros(batch_size, len(self.weight) - 1, self.weight.shape[1])
+        return ConvolvedState(self.layer.initial_state(batch_size), tail)  # type: ignore[operator]
+
+
+def _earlier(past: Tensor, segments: Tensor | None, back: int, x: Tensor) -> Tensor:
+    """The input `back` steps before each step of x, zeros where a reset lies between."""
+    steps, end = x.shape[1], past.shape[1] - back
+    seen = past[:, end - steps : end]
+    if segments is None:
+        return seen
+    return _only(segments[:, end - steps : end] == segments[:, -steps:], seen)
+
+
+def _only(kept: Tensor, x: Tensor) -> Tensor:
+    return torch.where(kept.unsqueeze(-1), x, 0.0)

@@ -1,0 +1,25 @@
+"""DeltaNet."""
+
+from fastweights.cell import Cell
+from fastweights.layers._fast_weight import FastWeight
+
+
+class DeltaNet(FastWeight):
+    """W <- W + beta (v - W k) k^T, y = W q: a memory that corrects what it stores.
+
+    Source: Schlag et al. 2021, Eqs. 20-25.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 8,
+        feature_map: str = "elu",
+        normaliser: str = "sum",
+        key_size: int | None = None,
+        value_size: int | None = None,
+        scale: float = 1.0,
+        backend: str = "auto",
+    ) -> None:
+        cell = Cell.named("delta")
+        super().__init__(d_model, heads, cell, key_size, value_size, feature_map, normaliser, scale, backend)

@@ -1,0 +1,25 @@
+"""The Linear Transformer's attention."""
+
+from fastweights.cell import Cell
+from fastweights.layers._fast_weight import FastWeight
+
+
+class LinearAttention(FastWeight):
+    """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.
+
+    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eqs. 17-19.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 8,
+        feature_map: str = "elu",
+        normaliser: str = "none",
+        key_size: int | None = None,
+        value_size: int | None = None,
+        scale: float = 1.0,
+        backend: str = "auto",
+    ) -> None:
+        cell = Cell.named("linear-attention")
+        super().__init__(d_model, heads, cell, key_size, value_size, feature_map, normaliser, scale, backend)

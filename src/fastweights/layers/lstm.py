@@ -1,0 +1,58 @@
+"""The LSTM as a layer."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.backends.reference import where
+from fastweights.layers._fast_weight import check_layer_input
+
+
+class LSTMState(NamedTuple):
+    """Hidden state and cell state, `[B, layers, D]`."""
+
+    h: Tensor
+    c: Tensor
+
+
+class LSTM(nn.Module):
+    """c <- f c + i tanh(u), y = o tanh(c): the recurrent baseline, `torch.nn.LSTM` with resets.
+
+    Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000.
+    """
+
+    def __init__(self, d_model: int, layers: int = 1) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(d_model, d_model, layers, batch_first=True)
+
+    def forward(
+        self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, LSTMState]:
+        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
+        check_layer_input(x, self.lstm.input_size)
+        initial = self.initial_state(len(x))
+        state = initial if state is None else state
+        outputs = []
+        for start, stop in _segments(reset, x.shape[1]):
+            if reset is not None:
+                state = where(reset[:, start], initial, state)
+            y, state = self._run(x[:, start:stop], state)
+            outputs.append(y)
+        return torch.cat(outputs, dim=1), state
+
+    def initial_state(self, batch_size: int) -> LSTMState:
+        """Zeros."""
+        zeros = self.lstm.weight_hh_l0.new_zeros(batch_size, self.lstm.num_layers, self.lstm.hidden_size)
+        return LSTMState(zeros, zeros)
+
+    def _run(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        h, c = (leaf.transpose(0, 1).contiguous() for leaf in state)
+        y, (h, c) = self.lstm(x, (h, c))
+        return y, LSTMState(h.transpose(0, 1), c.transpose(0, 1))
+
+
+def _segments(reset: Tensor | None, steps: int) -> list[tuple[int, int]]:
+    """Stretches of time inside which no member of the batch is reset."""
+    resets = [] if reset is None else reset[:, 1:].any(dim=0).nonzero().flatten().add(1).tolist()
+    return list(zip([0, *resets], [*resets, steps], strict=True))

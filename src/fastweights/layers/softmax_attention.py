@@ -1,0 +1,85 @@
+"""Softmax attention with a cache as its state."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from fastweights.errors import require
+from fastweights.layers._fast_weight import check_layer_input, require_heads
+
+
+class AttentionCache(NamedTuple):
+    """The last keys and values, `[B, window, H, D / H]`, and whether each is there, bool `[B, window]`."""
+
+    k: Tensor
+    v: Tensor
+    valid: Tensor
+
+
+class SoftmaxAttention(nn.Module):
+    """y = softmax(q K^T / sqrt(d)) V over the last `window` steps: the baseline without a bounded memory.
+
+    Its state is the cache of keys and values. Positions enter as rotations, so that only distances count and a
+    stream can go on for ever.
+
+    Source: Vaswani et al. 2017, Eq. 1; rotations: Su et al. 2021, Eq. 34.
+    """
+
+    def __init__(self, d_model: int, heads: int = 8, window: int = 256) -> None:
+        super().__init__()
+        require_heads(d_model, heads)
+        require(d_model // heads % 2 == 0, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
+        require(window >= 1, "window", "at least 1", window)
+        self.heads = heads
+        self.window = window
+        self.projection = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.output = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(
+        self, x: Tensor, state: AttentionCache | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, AttentionCache]:
+        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the cache after the last step."""
+        check_layer_input(x, self.output.out_features)
+        state = self.initial_state(len(x)) if state is None else state
+        q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        k, v = torch.cat([state.k, k], dim=1), torch.cat([state.v, v], dim=1)
+        segments = self._segments(state.valid, reset, x.shape[1])
+        angles = _angles(k)
+        heads_first = [part.transpose(1, 2) for part in (_rotate(q, angles[-x.shape[1] :]), _rotate(k, angles), v)]
+        read = scaled_dot_product_attention(*heads_first, attn_mask=self._mask(segments, x.shape[1]))
+        cached = segments[:, -self.window :] == segments[:, -1:]
+        cache = AttentionCache(k[:, -self.window :], v[:, -self.window :], cached)
+        return self.output(read.transpose(1, 2).flatten(2)), cache
+
+    def initial_state(self, batch_size: int) -> AttentionCache:
+        """An empty cache."""
+        weight = self.output.weight
+        zeros = weight.new_zeros(batch_size, self.window, self.heads, weight.shape[0] // self.heads)
+        return AttentionCache(zeros, zeros, torch.zeros(zeros.shape[:2], dtype=torch.bool, device=weight.device))
+
+    def _segments(self, valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
+        """A number for every cached and new step, `[B, window + T]`; steps see each other if theirs are equal."""
+        cached = torch.where(valid, 0, -1)
+        new = cached.new_zeros(len(valid), steps) if reset is None else reset.long().cumsum(dim=1)
+        return torch.cat([cached, new], dim=1)
+
+    def _mask(self, segments: Tensor, steps: int) -> Tensor:
+        """Who may see whom, bool `[B, 1, T, window + T]`: the same segment, at most `window` steps back."""
+        time = torch.arange(segments.shape[1], device=segments.device)
+        back = time[-steps:, None] - time
+        near = (back >= 0) & (back < self.window)
+        return (near & (segments[:, -steps:, None] == segments[:, None, :])).unsqueeze(1)
+
+
+def _angles(k: Tensor) -> Tensor:
+    """Angles of rotation for every step and pair, `[window + T, 1, d / 2]`."""
+    pairs = torch.arange(0, k.shape[-1], 2, device=k.device) / k.shape[-1]
+    return torch.outer(torch.arange(k.shape[1], device=k.device), 10000.0**-pairs).unsqueeze(1)
+
+
+def _rotate(x: Tensor, angles: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)

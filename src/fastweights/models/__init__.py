@@ -1,0 +1,1 @@
+"""Models: stacks of blocks over any layer."""

@@ -1,0 +1,98 @@
+"""A causal language model over any layer."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.layers import Convolved, make_layer
+from fastweights.models.block import Block
+
+
+class LanguageModel(nn.Module):
+    """Embedding, blocks, LayerNorm (pre-LN only), linear: logits of the next token from the state and this token.
+
+    The state is a tuple, one layer's state a block. It can be carried from window to window and from token to token.
+
+    Args:
+        vocabulary: Number of tokens.
+        layer: A name from `fastweights list layers`; `options` go to it.
+        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        d_ff: Width of the feed-forward networks; `4 * d_model` if None.
+        norm: "pre" or "post".
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        layer: str = "delta-net",
+        d_model: int = 128,
+        depth: int = 4,
+        heads: int = 8,
+        d_ff: int | None = None,
+        dropout: float = 0.0,
+        norm: str = "pre",
+        convolution: int = 0,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        require(depth >= 1, "depth", "at least 1", depth)
+        self.embedding = nn.Embedding(vocabulary, d_model)
+        nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            Block(
+                _layer(layer, d_model, heads, convolution, options or {}), d_model, d_ff or 4 * d_model, dropout, norm
+            )
+            for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+        self.output = nn.Linear(d_model, vocabulary)
+
+    def forward(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+        """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token."""
+        h = self.dropout(self.embedding(tokens))
+        state = [None] * len(self.blocks) if state is None else state
+        after = []
+        for block, before in zip(self.blocks, state, strict=True):
+            h, new = block(h, before, reset)
+            after.append(new)
+        return self.output(self.norm(h)), tuple(after)
+
+    def initial_state(self, batch_size: int) -> Any:
+        """One layer's initial state a block."""
+        return tuple(block.initial_state(batch_size) for block in self.blocks)  # type: ignore[operator]
+
+    @torch.no_grad()
+    def stream(
+        self, prompt: Tensor, length: int, temperature: float = 1.0, seed: int | None = None
+    ) -> Iterator[Tensor]:
+        """Continues `prompt`, int `[B, T]`, by `length` tokens `[B, 1]`, one at a time from carried state.
+
+        Temperature 0 takes the most probable token.
+        """
+        require(prompt.ndim == 2 and prompt.shape[1] > 0, "prompt", "[B, T] with T of at least 1", list(prompt.shape))
+        require(temperature >= 0, "temperature", "at least 0", temperature)
+        generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
+        tokens, state = prompt, None
+        for _ in range(length):
+            logits, state = self(tokens, state)
+            tokens = _draw(logits[:, -1], temperature, generator)
+            yield tokens
+
+    def generate(self, prompt: Tensor, length: int, temperature: float = 1.0, seed: int | None = None) -> Tensor:
+        """What `stream` yields, as int `[B, length]`."""
+        return torch.cat([prompt[:, :0], *self.stream(prompt, length, temperature, seed)], dim=1)
+
+
+def _layer(name: str, d_model: int, heads: int, convolution: int, options: dict[str, Any]) -> nn.Module:
+    layer = make_layer(name, d_model, heads, **options)
+    return Convolved(layer, d_model, convolution) if convolution else layer
+
+
+def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)

@@ -1,0 +1,99 @@
+"""Recipes from flags, YAML files and run folders."""
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jsonargparse import ArgumentError, ArgumentParser
+
+from fastweights.catalogue import RECIPES
+from fastweights.errors import InputError, require, require_name
+
+OWN = ("preset", "run", "resume", "config")
+
+
+class Request(NamedTuple):
+    """What to train, and where."""
+
+    recipe: Any
+    run: str | None
+    resume: bool
+
+
+def parse(name: str, arguments: list[str]) -> Request:
+    """The recipe that the flags describe: its preset, then a YAML file (`--config`), then the flags themselves.
+
+    With `--resume` the settings are those of the run; flags may repeat but not change them.
+    """
+    kind = RECIPES.load(name)
+    parser = _parser(name, kind)
+    arguments = [_underscores(argument) for argument in arguments]
+    first = _parse(parser, arguments)
+    resume = first.resume
+    if resume:
+        require(first.run is not None, "run", "given with --resume", "none", "Add --run DIR.")
+        stored = _stored(name, kind, Path(first.run))
+        parser.set_defaults(stored)
+    else:
+        require_name("preset", first.preset, kind.PRESETS)
+        parser.set_defaults(kind.PRESETS[first.preset])
+    values = {key: value for key, value in _parse(parser, arguments).as_dict().items() if key not in OWN}
+    values = _absolute(values)
+    for key, value in (stored if resume else {}).items():
+        remedy = "Leave it out, or start a new run."
+        require(values[key] == value, key, f"{value!r} as in the run that is resumed", repr(values[key]), remedy)
+    return Request(kind(**values), first.run, resume)
+
+
+def recipe_of(content: dict[str, Any], folder: Path) -> Any:
+    """The recipe in a run's `config.json`; `InputError` if it is none of ours."""
+    name, values = content.get("recipe"), content["config"]
+    require_name(f"recipe in {folder}", str(name), RECIPES.names())
+    kind = RECIPES.load(str(name))
+    wanted = sorted(field.name for field in fields(kind))
+    unlike = sorted(set(wanted) ^ set(values))
+    require(not unlike, f"config in {folder}", f"the fields of {name}", f"a difference in {', '.join(unlike)}")
+    parser = _parser(str(name), kind)
+    parsed = _parse(parser, [f"--{key}={json.dumps(value)}" for key, value in values.items()])
+    return kind(**{key: value for key, value in parsed.as_dict().items() if key not in OWN})
+
+
+def _parser(name: str, kind: Any) -> ArgumentParser:
+    description = f"{kind.__doc__.splitlines()[0]} Presets: {', '.join(kind.PRESETS)}."
+    parser = ArgumentParser(prog=f"fastweights train {name}", description=description, exit_on_error=False)
+    parser.add_argument("--config", action="config", help="A YAML file with any of the settings below.")
+    parser.add_argument("--preset", default="cpu", help=f"Settings to start from: {', '.join(kind.PRESETS)}.")
+    parser.add_argument("--run", type=str | None, default=None, help="The run folder; a new one in runs/ if left out.")
+    parser.add_argument("--resume", action="store_true", help="Go on with the run in --run.")
+    parser.add_class_arguments(kind)
+    return parser
+
+
+def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
+    try:
+        return parser.parse_args(arguments)
+    except ArgumentError as error:
+        raise InputError(f"{error} See {parser.prog} --help.") from None
+
+
+def _stored(name: str, kind: Any, path: Path) -> dict[str, Any]:
+    # Run folders need a lock file library that imports in a moment, but not torch.
+    from fastweights.training.run import Run
+
+    content = Run.open(path).config()
+    require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))
+    return asdict(recipe_of(content, path))
+
+
+def _underscores(argument: str) -> str:
+    """`--batch-size=8` is the field `batch_size`."""
+    flag, equals, value = argument.partition("=")
+    return f"--{flag[2:].replace('-', '_')}{equals}{value}" if flag.startswith("--") else argument
+
+
+def _absolute(values: dict[str, Any]) -> dict[str, Any]:
+    """A text file is found again from any folder."""
+    if values.get("text") is None:
+        return values
+    return {**values, "text": str(Path(values["text"]).resolve())}

@@ -1,0 +1,174 @@
+"""A character language model on The Wonderful Wizard of Oz."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from fastweights.errors import InputError, require
+from fastweights.training.settings import LanguageModelling
+
+# The flags must be known before torch is imported, so that --help answers at once: methods import what they need.
+if TYPE_CHECKING:
+    from rich.console import Console
+    from torch import nn
+
+    from fastweights.tasks.characters import Characters
+    from fastweights.training.run import Run
+
+ORDERS = range(1, 6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oz(LanguageModelling):
+    """A character model over any layer by name, beside Kneser-Ney baselines: the library's main job.
+
+    Source: the text is L. Frank Baum's book of 1900, read as by Gregor 2020.
+
+    Args:
+        text: A UTF-8 text file to learn instead of the book.
+        layer: A name from "fastweights list layers".
+        feature_map: A name from "fastweights list feature-maps"; the layer's own if null.
+        normaliser: Of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
+        convolution: Width of the causal convolution in front of every layer; 0 for none.
+        d_model: Size of the representation.
+        depth: Number of blocks.
+        heads: Memories a layer.
+        d_ff: Width of the feed-forward networks.
+        dropout: Probability of dropping a unit.
+        norm: LayerNorm before ("pre") or after ("post") every layer.
+        sample: Characters to generate at the end.
+    """
+
+    text: str | None = None
+    layer: str = "delta-net"
+    feature_map: str | None = None
+    normaliser: str | None = None
+    convolution: int = 4
+    d_model: int = 96
+    depth: int = 3
+    heads: int = 6
+    d_ff: int = 384
+    dropout: float = 0.1
+    norm: Literal["pre", "post"] = "pre"
+    sample: int = 400
+
+    steps: int = 1500
+    batch_size: int = 4
+    window: int = 256
+    learning_rate: float = 4e-3
+    warmup: int = 50
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    evaluate_every: int = 250
+    patience: int = 0
+    seed: int = 1
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "cpu": {},
+        "smoke": {"d_model": 32, "depth": 2, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 64},
+        "long": {"steps": 20000, "patience": 8},
+    }
+
+    def read_text(self) -> "Characters":
+        """The task."""
+        from fastweights.tasks.characters import OZ, Characters
+
+        return Characters.read(OZ if self.text is None else self.text)
+
+    def build(self, vocabulary: int) -> "nn.Module":
+        """The model, freshly initialised from the seed."""
+        import torch
+
+        from fastweights.layers import layer_options
+        from fastweights.models.language_model import LanguageModel
+
+        options = {"feature_map": self.feature_map, "normaliser": self.normaliser}
+        if self.normaliser is None and "normaliser" in layer_options(self.layer):
+            options["normaliser"] = "l2"
+        options = {name: value for name, value in options.items() if value is not None}
+        torch.manual_seed(self.seed)
+        return LanguageModel(
+            vocabulary,
+            self.layer,
+            self.d_model,
+            self.depth,
+            self.heads,
+            self.d_ff,
+            self.dropout,
+            self.norm,
+            self.convolution,
+            options,
+        )
+
+    def train(self, run: "Run", resume: bool, console: "Console") -> None:
+        """Begins the run or goes on with it, then evaluates it."""
+        from fastweights.training.language_modelling import train
+
+        text = self.read_text()
+        model = self.build(len(text.vocabulary))
+        if resume:
+            _require_same_text(run, text)
+        else:
+            run.begin("oz", asdict(self), {"vocabulary": text.vocabulary, "sha256": text.sha256})
+        size = sum(p.numel() for p in model.parameters())
+        console.print(f"{self.layer}, {size:,} parameters, {len(text):,} characters, run folder {run.path}")
+        train(model, text, self, run, console)
+        self.evaluate(run, console)
+
+    def evaluate(self, run: "Run", console: "Console") -> None:
+        """Held-out bits a character beside Kneser-Ney baselines fitted on all before, a sample, a learning curve."""
+        from fastweights.report.learning_curve import draw_learning_curve
+        from fastweights.tasks.kneser_ney import KneserNey
+        from fastweights.training.language_modelling import bits_per_token, load_best
+
+        text = self.read_text()
+        _require_same_text(run, text)
+        model = self.build(len(text.vocabulary))
+        load_best(run, model)
+        fitted, held_out = text.before_held_out.numpy(), text.held_out.numpy()
+        bits = {
+            f"Kneser-Ney, order {n}": KneserNey(fitted, len(text.vocabulary), n).bits(held_out)
+            for n in ORDERS
+        }
+        picture = run.path / "learning_curve.png"
+        draw_learning_curve(picture, run.metrics(), bits)
+        mine = bits_per_token(model, text.held_out)
+        run.write_result({"held_out_bits": mine, "baselines": bits})
+        _show(console, self.layer, mine, bits)
+        console.print(f"\nA sample:\n{''.join(self.generate(run, text.text[:100], self.sample))}", markup=False, highlight=False)
+        console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
+
+    def generate(
+        self, run: "Run", prompt: str, length: int, temperature: float = 0.8, seed: int | None = 1
+    ) -> Iterator[str]:
+        """Continues a prompt, character by character from carried state."""
+        from fastweights.tasks.characters import Characters
+        from fastweights.training.language_modelling import load_best
+
+        require(prompt != "", "prompt", "at least one character", "none")
+        characters = Characters("", run.config()["task"]["vocabulary"])
+        tokens = characters.encode(prompt)
+        model = self.build(len(characters.vocabulary))
+        load_best(run, model)
+        for token in model.stream(tokens[None], length, temperature, seed):  # type: ignore[operator]
+            yield characters.decode(token[0])
+
+
+def _require_same_text(run: "Run", text: "Characters") -> None:
+    if run.config()["task"].get("sha256") != text.sha256:
+        raise InputError(f"text must be the one that {run.path} was begun with, got another. Restore the file.")
+
+
+def _show(console: "Console", layer: str, mine: float, baselines: dict[str, float]) -> None:
+    """A table of held-out bits, best last, and which baseline is beaten."""
+    from rich.table import Table
+
+    table = Table("", "bits a character", title="Held-out text", title_justify="left")
+    for name, bits in sorted({**baselines, layer: mine}.items(), key=lambda row: -row[1]):
+        table.add_row(name, f"{bits:.3f}", style="bold" if name == layer else "")
+    console.print(table)
+    beaten = [name for name, bits in baselines.items() if mine < bits]
+    console.print(f"{layer} is better than {beaten[-1] if beaten else 'none of the baselines'}.", highlight=False)

@@ -1,0 +1,1 @@
+"""Tasks: data and metric. A task knows no model."""

@@ -1,0 +1,73 @@
+"""Random inputs for any cell, drawn from its signature."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from fastweights.cell import Cell
+from fastweights.signature import Slot, slots
+
+
+class Shape(NamedTuple):
+    """Sizes of a sample."""
+
+    B: int
+    T: int
+    H: int
+    K: int
+    V: int
+
+
+def sample_inputs(
+    cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu", seed: int = 0
+) -> Any:
+    """Inputs as a slow net emits them: positive keys of length 1, rates and decays in (0, 1), values Gaussian."""
+    generator = torch.Generator().manual_seed(seed)
+    return cell.Inputs(
+        *(
+            _draw(slot, (shape.B, shape.T, shape.H), shape, generator).to(device, dtype)
+            for slot in slots(cell.Inputs).values()
+        )
+    )
+
+
+def sample_state(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 1) -> Any:
+    """A state as a cell may come to it."""
+    generator = torch.Generator().manual_seed(seed)
+    leading = (shape.B, shape.H)
+    return cell.State(
+        *(_draw(slot, leading, shape, generator).to(dtype) for slot in slots(cell.State).values())
+    )
+
+
+def sample_params(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 2) -> Any:
+    """Slow weights of about unit gain; None for a cell without."""
+    if cell.Params is None:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    return cell.Params(
+        *(_draw(slot, (shape.H,), shape, generator).to(dtype) for slot in slots(cell.Params).values())
+    )
+
+
+def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
+    """Resets at about every fifth step."""
+    return torch.rand(shape.B, shape.T, generator=torch.Generator().manual_seed(seed)) < 0.2
+
+
+def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
+    size = (*leading, *slot.shape({"K": shape.K, "V": shape.V}))
+    draw = torch.randn(size, generator=generator, dtype=torch.float64)
+    return ROLES.get(slot.role, lambda x: x)(draw)
+
+
+ROLES: dict[str, Callable[[Tensor], Tensor]] = {
+    "key": lambda x: normalize(x.abs() + 0.1, dim=-1),
+    "rate": torch.sigmoid,
+    "decay": lambda x: (x + 1).sigmoid(),
+    # Positive: an accumulator of keys is a denominator.
+    "memory": torch.abs,
+}

@@ -1,0 +1,57 @@
+"""Progress on the screen, and stopping in an orderly way."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Stop:
+    """Whether somebody asked the process to stop."""
+
+    requested = False
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Stop]:
+    """Turns the first Ctrl-C or termination into a request that a loop can honour between two steps."""
+    stop = Stop()
+
+    def request(number: int, frame: FrameType | None) -> None:
+        stop.requested = True
+        # A second one ends the process as it always does.
+        signal.signal(number, before[number])
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Bar:
+    """A progress bar on a terminal; anywhere else only the notes, a line each."""
+
+    def __init__(self, console: Console, total: int, done: int) -> None:
+        columns = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()]
+        self.progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.task = self.progress.add_task("", total=total, completed=done)
+
+    def advance(self, description: str) -> None:
+        """One step more."""
+        self.progress.update(self.task, advance=1, description=description)
+
+    def note(self, line: str) -> None:
+        """A line that stays."""
+        self.progress.console.print(line, highlight=False)
+
+    def __enter__(self) -> "Bar":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()

@@ -1,0 +1,37 @@
+"""Settings of the training loops. Imports nothing heavy: they are the flags of the command line."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelling:
+    """How a language model is trained.
+
+    Args:
+        steps: Number of updates.
+        batch_size: Number of streams that the text is read in, side by side.
+        window: Steps of a window; the state is carried from window to window, its gradient is not.
+        learning_rate: Peak of Adam's learning rate.
+        warmup: Updates until the peak; then it falls to a tenth as a half cosine.
+        weight_decay: Decoupled weight decay of all matrices.
+        clip: Largest norm of the gradient.
+        evaluate_every: Updates between two evaluations, each with a checkpoint.
+        patience: Evaluations without a better one after which training stops; 0 for never.
+        seed: Seed of all random numbers.
+        device: Where to train: "auto", "cpu", "cuda", "mps".
+        precision: "32-true", or "bf16-mixed" for half precision outside the memories.
+    """
+
+    steps: int
+    batch_size: int
+    window: int
+    learning_rate: float
+    warmup: int
+    weight_decay: float
+    clip: float
+    evaluate_every: int
+    patience: int
+    seed: int
+    device: Literal["auto", "cpu", "cuda", "mps"]
+    precision: Literal["32-true", "bf16-mixed"]
