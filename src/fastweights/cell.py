@@ -19,7 +19,8 @@ from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
 class Cell:
     """One step of one head, `step(state, x) -> (state, y)`, or `step(state, x, params)` with slow weights.
 
-    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes; `output` are the axes of y.
+    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes, kept in `slots` under the same names;
+    `output` are the axes of y.
     Make one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`.
     """
 
@@ -28,6 +29,7 @@ class Cell:
     State: type
     Inputs: type
     Params: type | None
+    slots: dict[str, dict[str, Slot]]
     output: Slot
     affine: AffineForm | None
     summary: str
@@ -73,12 +75,20 @@ def _of_step(function: Callable[..., Any]) -> Cell:
     remedy = "Annotate it as step(state: State, x: Inputs) -> tuple[State, Value] with NamedTuples of annotated fields."
     require(fits, "cell", "annotated with its state, inputs and output", _name(function), remedy)
     state, inputs, params = (*records, None)[:3]
-    for record in records:
-        slots(record)
     affine = getattr(function, "affine", None)
-    return Cell(
-        _name(function), function, state, inputs, params, slot_of(result[1], "output"), affine, function.__doc__ or ""
-    )
+    return _cell(function, function, (state, inputs, params), slot_of(result[1], "output"), affine)
+
+
+def _cell(
+    function: Callable[..., Any],
+    step: Callable[..., Any],
+    records: tuple[type, type, type | None],
+    output: Slot,
+    affine: AffineForm | None,
+) -> Cell:
+    kinds = zip(("State", "Inputs", "Params"), records, strict=True)
+    all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
+    return Cell(_name(function), step, *records, all_slots, output, affine, function.__doc__ or "")
 
 
 class MemoryState(NamedTuple):
@@ -96,17 +106,8 @@ def _of_rule(rule: Callable[..., Tensor]) -> Cell:
         W = rule(state.W, *x[1:])
         return MemoryState(W), W @ x.q
 
-    slots(Inputs)
-    return Cell(
-        _name(rule),
-        step,
-        MemoryState,
-        Inputs,
-        None,
-        slot_of(Value, "y"),
-        _affine_form_of_rule(rule),
-        rule.__doc__ or "",
-    )
+    records = (MemoryState, Inputs, None)
+    return _cell(rule, step, records, slot_of(Value, "y"), _affine_form_of_rule(rule))
 
 
 def _affine_form_of_rule(rule: Callable[..., Tensor]) -> AffineForm | None:
@@ -127,5 +128,5 @@ def _name(function: Callable[..., Any]) -> str:
 
 def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:
     """The state before the first step: zeros with `leading` axes (`[B, H]`), dtype and device of `like`."""
-    shapes = [leading + slot.shape(sizes) for slot in slots(cell.State).values()]
+    shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes))

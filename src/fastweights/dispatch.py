@@ -17,6 +17,9 @@ from fastweights.problem import Problem, pose
 PREFERENCE = ("chunkwise", "reference")
 """The order in which `auto` tries the backends."""
 
+# Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
+MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
+
 log = logging.getLogger("fastweights")
 
 
@@ -65,8 +68,7 @@ def scan(
     problem = pose(cell, inputs, state, params, reset)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
     with torch.autocast(problem.inputs[0].device.type, enabled=False):
-        run: Callable[[Problem], tuple[Tensor, Any]] = BACKENDS.load(_choose(problem, backend))
-        return run(problem)
+        return MODULES[_choose(problem, backend)].run(problem)  # type: ignore[no-any-return]
 
 
 def explain(
@@ -95,7 +97,7 @@ def explain(
 def _choose(problem: Problem, backend: str) -> str:
     if backend == "auto":
         return _choose_fastest(problem)
-    require_name("backend", backend, ["auto", *BACKENDS.names()])
+    require_name("backend", backend, ["auto", *MODULES])
     refusal = _refusal(backend, problem)
     require(not refusal, "backend", "one that can run this", f"'{backend}': {refusal}", "Use backend='auto'.")
     return backend
@@ -116,5 +118,4 @@ def _log_once(message: str) -> None:
 
 
 def _refusal(backend: str, problem: Problem) -> str:
-    refusal: str = import_module(f"fastweights.backends.{backend}").refusal(problem)
-    return refusal
+    return MODULES[backend].refusal(problem)  # type: ignore[no-any-return]

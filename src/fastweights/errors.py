@@ -29,6 +29,8 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     fastweights.errors.InputError: rule must be one of delta, sum, got 'detla'. Did you mean 'delta'?
     """
     known = sorted(known)
+    if name in known:
+        return
     nearest = get_close_matches(name, known, n=1, cutoff=0.5)
     remedy = f"Did you mean '{nearest[0]}'?" if nearest else ""
-    require(name in known, kind, f"one of {', '.join(known)}", repr(name), remedy)
+    require(False, kind, f"one of {', '.join(known)}", repr(name), remedy)

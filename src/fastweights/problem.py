@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
-from fastweights.signature import Slot, slots
+from fastweights.signature import Slot
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def pose(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None)
     _check_record("inputs", inputs, cell.Inputs)
     sizes: dict[str, int] = {}
     leading = _leading(inputs)
-    _check_fields(inputs, cell.Inputs, dict(zip("BTH", leading, strict=True)), sizes)
+    _check_fields(inputs, cell.slots["Inputs"], dict(zip("BTH", leading, strict=True)), sizes)
     dtype = _promote(inputs)
     compute = torch.promote_types(dtype, torch.float32)
     inputs = _cast(inputs, cell.Inputs, compute)
@@ -72,9 +72,9 @@ def _leading(inputs: Any) -> tuple[int, ...]:
     return tuple(first.shape[:3])
 
 
-def _check_fields(record: Any, kind: type, leading: dict[str, int], sizes: dict[str, int]) -> None:
+def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], sizes: dict[str, int]) -> None:
     device = record[0].device if isinstance(record[0], Tensor) else None
-    for (name, slot), value in zip(slots(kind).items(), record, strict=True):
+    for (name, slot), value in zip(slots.items(), record, strict=True):
         require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
         require(value.is_floating_point(), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
         require(value.device == device, name, f"on {device} like {record._fields[0]}", value.device)
@@ -109,13 +109,13 @@ def _pose_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int], dty
         require(params is None, "params", f"None, since {cell.name} has no slow weights of its own", type(params))
         return None
     _check_record("params", params, cell.Params)
-    _check_fields(params, cell.Params, {"H": heads}, sizes)
+    _check_fields(params, cell.slots["Params"], {"H": heads}, sizes)
     return _cast(params, cell.Params, dtype)
 
 
 def _pose_state(cell: Cell, state: Any, B: int, H: int, sizes: dict[str, int], like: Tensor) -> Any:
     _check_record("state", state, cell.State)
-    _check_fields(state, cell.State, {"B": B, "H": H}, sizes)
+    _check_fields(state, cell.slots["State"], {"B": B, "H": H}, sizes)
     require(state[0].device == like.device, "state", f"on {like.device} like the inputs", state[0].device)
     return _cast(state, cell.State, like.dtype)
 

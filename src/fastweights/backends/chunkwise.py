@@ -40,7 +40,7 @@ def refusal(problem: Problem) -> str:
     return ""
 
 
-def chunkwise(problem: Problem) -> tuple[Tensor, Any]:
+def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the affine form of the cell chunk by chunk."""
     form = problem.cell.affine
     assert form is not None

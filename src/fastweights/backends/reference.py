@@ -14,7 +14,7 @@ def refusal(problem: Problem) -> str:
     return ""
 
 
-def reference(problem: Problem) -> tuple[Tensor, Any]:
+def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the cell over batch and heads with `vmap` and over time with a loop."""
     step = _over_batch_and_heads(problem)
     state, outputs = problem.state, []

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
 from fastweights.cell import Cell
 from fastweights.errors import InputError, require
-from fastweights.signature import slots
 
 
 def feature_map(name: str, size: int) -> Any:
@@ -45,7 +44,7 @@ class SlowNet(nn.Module):
         self.cell = cell
         self.feature_map = feature_map(features, key_size)
         self.normalise = NORMALISERS.load(normaliser)
-        self.slots = slots(cell.Inputs)
+        self.slots = cell.slots["Inputs"]
         self.sizes = {"K": self.feature_map.output_size, "V": value_size}
         self.widths = [_width(slot.axes, {"K": key_size, "V": value_size}, cell) for slot in self.slots.values()]
         self.projection = nn.Linear(d_model, heads * sum(self.widths), bias=False)

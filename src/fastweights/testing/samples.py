@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fastweights.cell import Cell
-from fastweights.signature import Slot, slots
+from fastweights.signature import Slot
 
 
 class Shape(NamedTuple):
@@ -29,7 +29,7 @@ def sample_inputs(
     return cell.Inputs(
         *(
             _draw(slot, (shape.B, shape.T, shape.H), shape, generator).to(device, dtype)
-            for slot in slots(cell.Inputs).values()
+            for slot in cell.slots["Inputs"].values()
         )
     )
 
@@ -39,7 +39,7 @@ def sample_state(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, s
     generator = torch.Generator().manual_seed(seed)
     leading = (shape.B, shape.H)
     return cell.State(
-        *(_draw(slot, leading, shape, generator).to(dtype) for slot in slots(cell.State).values())
+        *(_draw(slot, leading, shape, generator).to(dtype) for slot in cell.slots["State"].values())
     )
 
 
@@ -49,13 +49,15 @@ def sample_params(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, 
         return None
     generator = torch.Generator().manual_seed(seed)
     return cell.Params(
-        *(_draw(slot, (shape.H,), shape, generator).to(dtype) for slot in slots(cell.Params).values())
+        *(_draw(slot, (shape.H,), shape, generator).to(dtype) for slot in cell.slots["Params"].values())
     )
 
 
 def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
-    """Resets at about every fifth step."""
-    return torch.rand(shape.B, shape.T, generator=torch.Generator().manual_seed(seed)) < 0.2
+    """Resets at about every fifth step, but not at the first, where there would be no gradient to the state."""
+    reset = torch.rand(shape.B, shape.T, generator=torch.Generator().manual_seed(seed)) < 0.2
+    reset[:, 0] = False
+    return reset
 
 
 def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:

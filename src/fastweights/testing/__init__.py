@@ -1,0 +1,44 @@
+"""The library's guarantees as checks, shipped so that users hold their own rules and cells to them.
+
+`fastweights check my_module:my_cell` runs `run_checks`.
+"""
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from fastweights.catalogue import BACKENDS
+from fastweights.cell import Cell
+from fastweights.dispatch import explain
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs, sample_params
+
+__all__ = ["backends_of", "checks_in", "run_checks"]
+
+
+def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
+    """All checks of a module, by name: `check_is_causal` is "is_causal"."""
+    return {name.removeprefix("check_"): f for name, f in vars(module).items() if name.startswith("check_")}
+
+
+def backends_of(cell: Cell) -> list[str]:
+    """The backends that can run a cell on this machine."""
+    shape = Shape(1, 2, 1, 4, 4)
+    refusals = explain(cell, sample_inputs(cell, shape), params=sample_params(cell, shape)).reasons
+    return [name for name in BACKENDS.names() if not refusals[name].startswith("cannot")]
+
+
+def run_checks(cell: Cell) -> Iterator[tuple[str, str]]:
+    """Runs every check on every backend; yields its name and what is wrong, empty if nothing is."""
+    for backend in backends_of(cell):
+        for name, check in checks_in(scan_checks).items():
+            yield f"{backend}: {name}", _problem(check, cell, backend)
+
+
+def _problem(check: Callable[..., None], *args: Any) -> str:
+    try:
+        check(*args)
+    except Exception as error:  # a check may fail in any way the cell does
+        message = str(error).partition("\n")[0]
+        return message if isinstance(error, AssertionError) else f"{type(error).__name__}: {message}"
+    return ""

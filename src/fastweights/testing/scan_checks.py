@@ -1,0 +1,336 @@
+"""What every scan guarantees: one check a guarantee, each a function of a cell and a backend.
+
+A check raises AssertionError. Whatever is compared with float64 is held to `fastweights.testing.tolerance`.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from fastweights.cell import Cell
+from fastweights.dispatch import scan
+from fastweights.errors import InputError
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
+from fastweights.testing.tolerance import error, tolerance
+
+SHAPES = (
+    Shape(1, 1, 1, 2, 3),
+    Shape(2, 37, 3, 5, 4),
+    Shape(1, 64, 2, 16, 16),
+    Shape(3, 7, 1, 24, 2),
+    Shape(1, 50, 1, 33, 100),
+    Shape(1, 5, 1, 2, 256),
+    Shape(1, 5, 1, 256, 2),
+)
+ODD = Shape(2, 37, 3, 5, 4)
+
+
+class Arguments(NamedTuple):
+    """Everything that `scan` is called with."""
+
+    inputs: Any
+    state: Any
+    params: Any
+    reset: Tensor | None
+
+    def to(self, dtype: torch.dtype) -> "Arguments":
+        """Inputs and params in another dtype; the state is never narrower than float32."""
+        wide = torch.promote_types(dtype, torch.float32)
+        leaves = [tree_map_only(Tensor, lambda x, d=d: x.detach().to(d), part) for part, d in zip(self[:3], (dtype, wide, dtype))]
+        return Arguments(*leaves, self.reset)
+
+
+def arguments(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64) -> Arguments:
+    """A sample with a state and resets."""
+    sample = (sample_inputs(cell, shape), sample_state(cell, shape), sample_params(cell, shape), sample_reset(shape))
+    return Arguments(*sample).to(dtype)
+
+
+def run(cell: Cell, backend: str, a: Arguments) -> tuple[Tensor, Any]:
+    """y and the last state."""
+    return scan(cell, a.inputs, a.state, a.params, a.reset, backend=backend)
+
+
+def results_and_gradients(cell: Cell, backend: str, a: Arguments) -> dict[str, Tensor]:
+    """y, the last state, and the gradient of a random projection of both to every tensor that went in."""
+    leaves = {
+        f"{part}.{name}": leaf.detach().requires_grad_()
+        for part, record in (("inputs", a.inputs), ("state", a.state), ("params", a.params))
+        if record is not None
+        for name, leaf in zip(record._fields, record, strict=True)
+    }
+    parts = {
+        part: record and type(record)(*(leaves[f"{part}.{name}"] for name in record._fields))
+        for part, record in (("inputs", a.inputs), ("state", a.state), ("params", a.params))
+    }
+    y, state = run(cell, backend, Arguments(**parts, reset=a.reset))
+    outputs = {"y": y, **{f"last {name}": leaf for name, leaf in zip(state._fields, state, strict=True)}}
+    generator = torch.Generator().manual_seed(4)
+    # Numbers that every dtype has: the gradient that comes in must not differ by its own rounding.
+    weights = [torch.randn(out.shape, generator=generator).bfloat16().double() for out in outputs.values()]
+    total = sum((out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True))
+    gradients = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
+    return outputs | {f"gradient of {name}": g for name, g in zip(leaves, gradients, strict=True)}
+
+
+def assert_close(got: dict[str, Tensor], want: dict[str, Tensor], dtype: torch.dtype, context: object = "") -> None:
+    """Every tensor within the tolerance of a dtype; gradients within that of gradients."""
+    for name, tensor in got.items():
+        bound = tolerance(dtype).gradient if name.startswith("gradient") else tolerance(dtype).forward
+        off = error(tensor, want[name])
+        assert off <= bound, f"{name} is off by {off:.1e}, more than {bound:.0e} {context}"
+
+
+def _outputs(y: Tensor, state: Any) -> dict[str, Tensor]:
+    return {"y": y, **{f"last {name}": leaf for name, leaf in zip(state._fields, state, strict=True)}}
+
+
+def check_float64_equals_reference(cell: Cell, backend: str) -> None:
+    """Results and gradients, at every shape, with resets and a state."""
+    _check_equals_reference(cell, backend, torch.float64)
+
+
+def check_float32_equals_reference(cell: Cell, backend: str) -> None:
+    """Results and gradients against the float64 reference."""
+    _check_equals_reference(cell, backend, torch.float32)
+
+
+def check_bfloat16_equals_reference(cell: Cell, backend: str) -> None:
+    """Inputs in bfloat16, sums in float32, against the float64 reference of the same inputs."""
+    _check_equals_reference(cell, backend, torch.bfloat16)
+
+
+def _check_equals_reference(cell: Cell, backend: str, dtype: torch.dtype) -> None:
+    for shape in SHAPES:
+        given = arguments(cell, shape, dtype)
+        want = results_and_gradients(cell, "reference", given.to(torch.float64))
+        assert_close(results_and_gradients(cell, backend, given), want, dtype, f"at {shape}")
+
+
+def check_rates_of_zero_and_one(cell: Cell, backend: str) -> None:
+    """Rates and decays exactly 0 and exactly 1, alone and mixed."""
+    roles = [slot.role for slot in cell.slots["Inputs"].values()]
+    given = arguments(cell, ODD)
+    for zeros in (0.0, 0.5, 1.0):
+        cut = [
+            (torch.rand_like(x) >= zeros).to(x) if role in ("rate", "decay") else x
+            for x, role in zip(given.inputs, roles, strict=True)
+        ]
+        a = given._replace(inputs=type(given.inputs)(*cut))
+        want = results_and_gradients(cell, "reference", a)
+        assert_close(results_and_gradients(cell, backend, a.to(torch.float32)), want, torch.float32)
+
+
+def check_whole_equals_split(cell: Cell, backend: str) -> None:
+    """Two calls that hand on the state give what one call gives, wherever the cut is."""
+    a = arguments(cell, ODD)
+    want = _outputs(*run(cell, backend, a))
+    for cut in (1, 16, 31, 32, 36):
+        first, state = run(cell, backend, _time(a, 0, cut))
+        second, state = run(cell, backend, _time(a, cut, ODD.T)._replace(state=state))
+        assert_close(_outputs(torch.cat([first, second], dim=1), state), want, torch.float64, f"cut at {cut}")
+
+
+def check_whole_equals_streamed(cell: Cell, backend: str) -> None:
+    """One call a step gives what one call gives."""
+    a = arguments(cell, ODD)
+    state, outputs = a.state, []
+    for t in range(ODD.T):
+        y, state = run(cell, backend, _time(a, t, t + 1)._replace(state=state))
+        outputs.append(y)
+    assert_close(_outputs(torch.cat(outputs, dim=1), state), _outputs(*run(cell, backend, a)), torch.float64)
+
+
+def check_packed_equals_separate(cell: Cell, backend: str) -> None:
+    """Sequences packed into one with resets give what they give alone."""
+    a = arguments(cell, ODD)
+    cuts = [0, 1, 9, 32, ODD.T]
+    reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
+    reset[:, cuts[:-1]] = True
+    packed, last = run(cell, backend, a._replace(reset=reset))
+    alone = [run(cell, backend, _time(a, *cut)._replace(state=None, reset=None)) for cut in zip(cuts, cuts[1:])]
+    want = _outputs(torch.cat([y for y, _ in alone], dim=1), alone[-1][1])
+    assert_close(_outputs(packed, last), want, torch.float64)
+
+
+def check_reset_clears_a_bad_state(cell: Cell, backend: str) -> None:
+    """After a reset at the first step nothing is left of the state that was given, not even a NaN."""
+    a = arguments(cell, ODD)
+    reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
+    reset[:, 0] = True
+    bad = tree_map_only(Tensor, lambda leaf: torch.full_like(leaf, float("nan")), a.state)
+    y, _ = run(cell, backend, a._replace(state=bad, reset=reset))
+    assert torch.isfinite(y).all(), "a NaN in the state survives a reset"
+
+
+def check_batch_equals_members(cell: Cell, backend: str) -> None:
+    """A member of a batch gives what it gives alone."""
+    a = arguments(cell, ODD)
+    y, _ = run(cell, backend, a)
+    for b in range(ODD.B):
+        only = tree_map_only(Tensor, lambda x, b=b: x[b : b + 1], (a.inputs, a.state, a.reset))
+        alone, _ = run(cell, backend, Arguments(only[0], only[1], a.params, only[2]))
+        assert_close({"y": alone}, {"y": y[b : b + 1]}, torch.float64, f"for member {b}")
+
+
+def check_heads_do_not_mix(cell: Cell, backend: str) -> None:
+    """A head gives what it gives alone."""
+    a = arguments(cell, ODD)
+    y, _ = run(cell, backend, a)
+    inputs = tree_map_only(Tensor, lambda x: x[:, :, 1:2], a.inputs)
+    state = tree_map_only(Tensor, lambda x: x[:, 1:2], a.state)
+    params = tree_map_only(Tensor, lambda x: x[1:2], a.params)
+    alone, _ = run(cell, backend, Arguments(inputs, state, params, a.reset))
+    assert_close({"y": alone}, {"y": y[:, :, 1:2]}, torch.float64)
+
+
+def check_is_causal(cell: Cell, backend: str) -> None:
+    """No output depends on a later input."""
+    a = arguments(cell, ODD)
+    before, _ = run(cell, backend, a)
+    for t in (1, 20, 36):
+        other = sample_inputs(cell, ODD, seed=9)
+        changed = type(a.inputs)(*(torch.cat([x[:, :t], z[:, t:]], 1) for x, z in zip(a.inputs, other, strict=True)))
+        after, _ = run(cell, backend, a._replace(inputs=changed))
+        assert_close({"y": after[:, :t]}, {"y": before[:, :t]}, torch.float64, f"before step {t}")
+
+
+def check_any_subset_of_gradients(cell: Cell, backend: str) -> None:
+    """Gradients of one input alone equal those of all together."""
+    a = arguments(cell, ODD)
+    want = results_and_gradients(cell, backend, a)
+    generator = torch.Generator().manual_seed(4)
+    weight = torch.randn(want["y"].shape, generator=generator, dtype=torch.float64)
+    inputs = [x.detach().requires_grad_() for x in a.inputs]
+    y, _ = run(cell, backend, a._replace(inputs=type(a.inputs)(*inputs)))
+    together = torch.autograd.grad((y * weight).sum(), inputs)
+    for n, name in enumerate(a.inputs._fields):
+        alone = [x.detach().requires_grad_(m == n) for m, x in enumerate(a.inputs)]
+        y, _ = run(cell, backend, a._replace(inputs=type(a.inputs)(*alone)))
+        (gradient,) = torch.autograd.grad((y * weight).sum(), [alone[n]])
+        assert_close({f"gradient of {name}": gradient}, {f"gradient of {name}": together[n]}, torch.float64)
+
+
+def check_non_contiguous(cell: Cell, backend: str) -> None:
+    """Strided inputs, states and incoming gradients give what contiguous ones give."""
+    a = arguments(cell, ODD)
+    strided = Arguments(*(tree_map_only(Tensor, _strided, part) for part in a))
+    want, got = results_and_gradients(cell, backend, a), results_and_gradients(cell, backend, strided)
+    assert_close(got, want, torch.float64)
+    gradients = []
+    for view in (lambda x: x, _strided):
+        inputs = [x.detach().requires_grad_() for x in a.inputs]
+        y, _ = run(cell, backend, a._replace(inputs=type(a.inputs)(*inputs)))
+        gradients.append(torch.autograd.grad(y, inputs, view(torch.ones_like(y))))
+    names = [f"gradient of {name}" for name in a.inputs._fields]
+    assert_close(*(dict(zip(names, g, strict=True)) for g in gradients), dtype=torch.float64)
+
+
+def check_changes_no_input(cell: Cell, backend: str) -> None:
+    """Nothing that went in is written to, by the pass forward or back."""
+    a = arguments(cell, ODD)
+    copies = tree_map_only(Tensor, torch.clone, a)
+    results_and_gradients(cell, backend, a)
+    run(cell, backend, a)
+    tensors = [zip(tree_leaves(mine), tree_leaves(copy), strict=True) for mine, copy in zip(a, copies, strict=True) if mine is not None]
+    for mine, copy in chain.from_iterable(tensors):
+        assert torch.equal(mine, copy), "an input was changed"
+
+
+def check_nan_propagates(cell: Cell, backend: str) -> None:
+    """A NaN in any input shows in the output of its step: nothing hides it."""
+    for n, name in enumerate(cell.Inputs._fields):  # type: ignore[attr-defined]
+        a = arguments(cell, Shape(1, 5, 1, 3, 4))._replace(reset=None)
+        a.inputs[n][0, 2] = float("nan")
+        y, _ = run(cell, backend, a)
+        assert y[0, 2].isnan().any(), f"a NaN in {name} is lost"
+
+
+def check_is_deterministic(cell: Cell, backend: str) -> None:
+    """The same call twice gives the same bits."""
+    a = arguments(cell, ODD, torch.float32)
+    first, second = results_and_gradients(cell, backend, a), results_and_gradients(cell, backend, a)
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), f"{name} differs from run to run"
+
+
+def check_autocast_changes_nothing(cell: Cell, backend: str) -> None:
+    """Inside an autocast region sums are still in float32."""
+    a = arguments(cell, ODD, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside, _ = run(cell, backend, a)
+    outside, _ = run(cell, backend, a)
+    assert torch.equal(inside, outside), "autocast changes the result"
+
+
+def check_compiles(cell: Cell, backend: str) -> None:
+    """`torch.compile(fullgraph=True)` takes it, forward and backward."""
+    torch._dynamo.reset()
+    a = arguments(cell, Shape(2, 5, 2, 4, 3), torch.float32)
+    compiled = torch.compile(_function(cell, backend), fullgraph=True, backend="aot_eager")
+    gradients = []
+    for function in (compiled, _function(cell, backend)):
+        inputs = [x.detach().requires_grad_() for x in a.inputs]
+        y = function(a._replace(inputs=type(a.inputs)(*inputs)))
+        gradients.append({"y": y} | {"gradient": torch.autograd.grad(y.square().sum(), inputs)[-1]})
+    assert_close(gradients[0], gradients[1], torch.float32)
+
+
+def check_exports(cell: Cell, backend: str) -> None:
+    """`torch.export` takes it, and the exported program gives the same."""
+    a = arguments(cell, Shape(2, 5, 2, 4, 3), torch.float32)
+
+    class Module(torch.nn.Module):
+        def forward(self, *tensors: Tensor) -> Tensor:
+            return scan(cell, cell.Inputs(*tensors), a.state, a.params, a.reset, backend=backend)[0]
+
+    exported = torch.export.export(Module(), tuple(a.inputs)).module()
+    assert_close({"y": exported(*a.inputs)}, {"y": run(cell, backend, a)[0]}, torch.float32)
+
+
+def check_bad_input_is_refused(cell: Cell, backend: str) -> None:
+    """Wrong shapes, dtypes, states and resets raise `InputError`, whose message says what came."""
+    a = arguments(cell, ODD)
+    first = a.inputs._fields[0]
+    for name, bad in {
+        "a list": a._replace(inputs=list(a.inputs)),
+        "too few axes": _with(a, first, a.inputs[0][0, 0]),
+        "no step": a._replace(inputs=tree_map_only(Tensor, lambda x: x[:, :0], a.inputs), reset=None),
+        "another length": _with(a, a.inputs._fields[-1], a.inputs[-1][:, :-1]),
+        "integers": _with(a, first, a.inputs[0].long()),
+        "no tensor": _with(a, first, 1.0),
+        "a state of another batch": a._replace(state=tree_map_only(Tensor, lambda x: x[:1], a.state)),
+        "a state of another kind": a._replace(state=tuple(a.state)),
+        "a reset of numbers": a._replace(reset=torch.zeros(ODD.B, ODD.T)),
+        "a reset of another length": a._replace(reset=torch.zeros(ODD.B, ODD.T + 1, dtype=torch.bool)),
+        "params of another kind": a._replace(params=a.inputs),
+    }.items():
+        try:
+            run(cell, backend, bad)
+        except InputError as problem:
+            assert "must be" in str(problem) and "got" in str(problem), f"{name}: unclear message: {problem}"
+        else:
+            raise AssertionError(f"{name} is accepted")
+
+
+def _function(cell: Cell, backend: str) -> Callable[[Arguments], Tensor]:
+    return lambda a: run(cell, backend, a)[0]
+
+
+def _with(a: Arguments, field: str, value: object) -> Arguments:
+    return a._replace(inputs=a.inputs._replace(**{field: value}))
+
+
+def _time(a: Arguments, start: int, stop: int) -> Arguments:
+    inputs = tree_map_only(Tensor, lambda x: x[:, start:stop], a.inputs)
+    return a._replace(inputs=inputs, reset=None if a.reset is None else a.reset[:, start:stop])
+
+
+def _strided(x: Tensor) -> Tensor:
+    """The same numbers, every second one of a larger tensor, with the axes laid out backwards in memory."""
+    backwards = torch.stack([x, x], dim=-1).permute(*reversed(range(x.ndim + 1))).contiguous()
+    return backwards.permute(*reversed(range(x.ndim + 1)))[..., 0]
