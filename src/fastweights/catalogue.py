@@ -43,10 +43,11 @@ class Folder:
         return next(part for key, part in vars(module).items() if _matches(key, stem) and callable(part))
 
     def describe(self, name: str) -> Description:
-        """Formula and source of a part, read from its docstring."""
+        """Formula and source of a part, read from its docstring, or from its file's if that only holds functions."""
         stem = _underscores(name)
         tree = ast.parse((self.path / f"{stem}.py").read_text(encoding="utf-8"))
-        part = next(n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and _matches(n.name, stem))
+        parts = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        part = next((node for node in parts if _matches(node.name, stem)), tree)
         return describe(ast.get_docstring(part) or "")
 
 

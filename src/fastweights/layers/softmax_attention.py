@@ -74,9 +74,10 @@ class SoftmaxAttention(nn.Module):
 
 
 def _angles(k: Tensor) -> Tensor:
-    """Angles of rotation for every step and pair, `[window + T, 1, d / 2]`."""
-    pairs = torch.arange(0, k.shape[-1], 2, device=k.device) / k.shape[-1]
-    return torch.outer(torch.arange(k.shape[1], device=k.device), 10000.0**-pairs).unsqueeze(1)
+    """Angles of rotation for every step and pair, `[window + T, 1, d / 2]`, at least in float32."""
+    dtype = torch.promote_types(k.dtype, torch.float32)
+    pairs = torch.arange(0, k.shape[-1], 2, device=k.device, dtype=dtype) / k.shape[-1]
+    return torch.outer(torch.arange(k.shape[1], device=k.device, dtype=dtype), 10000.0**-pairs).unsqueeze(1)
 
 
 def _rotate(x: Tensor, angles: Tensor) -> Tensor:

@@ -84,7 +84,8 @@ class LanguageModel(nn.Module):
 
     def generate(self, prompt: Tensor, length: int, temperature: float = 1.0, seed: int | None = None) -> Tensor:
         """What `stream` yields, as int `[B, length]`."""
-        return torch.cat([prompt[:, :0], *self.stream(prompt, length, temperature, seed)], dim=1)
+        tokens = list(self.stream(prompt, length, temperature, seed))
+        return torch.cat([prompt[:, :0], *tokens], dim=1)
 
 
 def _layer(name: str, d_model: int, heads: int, convolution: int, options: dict[str, Any]) -> nn.Module:

@@ -1,6 +1,5 @@
 """Recipes from flags, YAML files and run folders."""
 
-import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,9 +53,11 @@ def recipe_of(content: dict[str, Any], folder: Path) -> Any:
     wanted = sorted(field.name for field in fields(kind))
     unlike = sorted(set(wanted) ^ set(values))
     require(not unlike, f"config in {folder}", f"the fields of {name}", f"a difference in {', '.join(unlike)}")
-    parser = _parser(str(name), kind)
-    parsed = _parse(parser, [f"--{key}={json.dumps(value)}" for key, value in values.items()])
-    return kind(**{key: value for key, value in parsed.as_dict().items() if key not in OWN})
+    try:
+        parsed = _parser(str(name), kind).parse_object(values).as_dict()
+    except ArgumentError as error:
+        raise InputError(f"config in {folder} must be one of {name}, got another: {error}") from None
+    return kind(**{key: value for key, value in parsed.items() if key not in OWN})
 
 
 def _parser(name: str, kind: Any) -> ArgumentParser:

@@ -1,0 +1,27 @@
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+
+# Workers of pytest-xdist share the cores; more threads each would only get in each other's way.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def fastweights() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command line in a process of its own."""
+
+    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | options.pop("env", {})
+        command = [sys.executable, "-m", "fastweights.cli", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, **options)
+
+    return run

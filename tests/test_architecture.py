@@ -1,0 +1,73 @@
+"""What may know what, and how light the library is."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastweights
+
+ROOT = Path(fastweights.__file__).parent
+BASE = {"errors", "signature", "affine"}
+KNOWS = {
+    "rules": BASE,
+    "feature_maps": BASE,
+    "normalisers": BASE,
+    "tasks": BASE,
+    "cells": BASE | {"rules"},
+    "backends": BASE | {"problem"},
+    "layers": BASE | {"catalogue", "cell", "dispatch", "backends"},
+    "models": BASE | {"layers"},
+    "training": BASE | {"tasks"},
+    "report": BASE | {"training"},
+    "recipes": BASE | {"catalogue", "training", "tasks", "layers", "models", "report"},
+    "testing": BASE | {"catalogue", "cell", "dispatch"},
+}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("folder", sorted(p.name for p in ROOT.iterdir() if p.is_dir() and p.name != "__pycache__"))
+def test_folder_imports_only_what_it_may_know(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        known = {module.split(".")[1] for module in imports(path) if module.startswith("fastweights.")}
+        assert known <= KNOWS[folder] | {folder}, path
+
+
+@pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers"])
+def test_parts_do_not_know_each_other(folder):
+    for path in (ROOT / folder).glob("*.py"):
+        assert not any(module.startswith(f"fastweights.{folder}") for module in imports(path)), path
+
+
+def loaded(statement):
+    code = f"{statement}\nimport sys; print(' '.join({{m.split('.')[0] for m in sys.modules}}))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_is_light():
+    heavy = {"triton", "lightning", "gymnasium", "transformers", "matplotlib", "rich", "jsonargparse", "safetensors"}
+    assert not loaded("import fastweights; fastweights.scan; import fastweights.layers") & heavy
+
+
+def test_command_line_loads_no_torch_before_it_needs_it():
+    assert "torch" not in loaded("import fastweights.cli; fastweights.cli._parser().format_help()")
+    assert "torch" not in loaded("from fastweights.recipes._parse import parse; parse('oz', ['--steps', '3'])")
+
+
+def test_every_public_part_has_a_docstring():
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), path
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                record = isinstance(node, ast.ClassDef) and any(ast.unparse(b) == "NamedTuple" for b in node.bases)
+                assert ast.get_docstring(node) or record, f"{path}: {node.name}"

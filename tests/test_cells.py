@@ -1,0 +1,68 @@
+"""Every cell on every backend keeps every guarantee; found by walking the folders."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from fastweights import Cell, InputError
+from fastweights.catalogue import RULES
+from fastweights.signature import Key, Matrix, Value
+from fastweights.testing import backends_of, checks_in, scan_checks
+
+CELLS = {name: Cell.named(name) for name in Cell.names()}
+
+
+@pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
+@pytest.mark.parametrize(
+    ("cell", "backend"),
+    [pytest.param(cell, b, id=f"{name}-{b}") for name, cell in CELLS.items() for b in backends_of(cell)],
+)
+def test_guarantee(cell, backend, check):
+    check(cell, backend)
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+def test_docstring_opens_with_formula_and_names_its_source(cell):
+    lines = cell.summary.splitlines()
+    assert any(sign in lines[0] for sign in ("<-", "="))
+    assert any(line.strip().startswith("Source:") for line in lines)
+
+
+@pytest.mark.parametrize("name", RULES.names())
+def test_rule_is_differentiable_twice(name):
+    """The reference is plain PyTorch: any order of differentiation."""
+    cell = Cell.named(name)
+    a = scan_checks.arguments(cell, scan_checks.Shape(1, 3, 1, 2, 3))._replace(reset=None)
+    inputs = [x.detach().requires_grad_() for x in a.inputs]
+    assert torch.autograd.gradgradcheck(
+        lambda *x: scan_checks.run(cell, "reference", a._replace(inputs=cell.Inputs(*x)))[0], inputs
+    )
+
+
+def test_function_without_annotations_is_refused():
+    with pytest.raises(InputError, match="annotated with its state, inputs and output"):
+        Cell.of(lambda state, x: (state, x))
+
+
+class State(NamedTuple):
+    W: Matrix
+
+
+class Inputs(NamedTuple):
+    q: Key
+    v: Value
+
+
+def my_cell(state: State, x: Inputs) -> tuple[State, Value]:
+    """W <- tanh(W + v q^T), y = W q."""
+    W = torch.tanh(state.W + torch.outer(x.v, x.q))
+    return State(W), W @ x.q
+
+
+def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
+    cell = Cell.of(my_cell)
+    assert backends_of(cell) == ["reference"]
+    scan_checks.check_whole_equals_split(cell, "reference")
+    with pytest.raises(InputError, match="declares no affine form"):
+        scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, scan_checks.ODD))

@@ -1,0 +1,85 @@
+"""The command line as a user meets it."""
+
+import time
+
+import pytest
+
+from fastweights import cli
+from fastweights.catalogue import KINDS, descriptions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_list_gives_a_line_a_part(kind, capsys):
+    assert cli.main(["list", kind]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(descriptions(kind))
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "feature-maps", "layers"])
+def test_every_part_has_formula_and_source(kind):
+    for name, (formula, source) in descriptions(kind).items():
+        assert "<-" in formula or "=" in formula, name
+        assert source, name
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "oz", "--help"], ["list", "--help"]])
+def test_help_teaches(arguments, fastweights):
+    started = time.perf_counter()
+    result = fastweights(*arguments)
+    assert result.returncode == 0
+    assert "usage: fastweights" in result.stdout
+    # No bound on the time here: that torch is not loaded is what makes it fast (test_architecture.py).
+    print(f"{time.perf_counter() - started:.2f} s")
+
+
+def test_explain_names_the_backend_and_the_reasons(capsys):
+    assert cli.main(["explain", "delta", "--time", "4096", "--dtype", "bfloat16"]) == 0
+    assert "T=4096" in (out := capsys.readouterr().out)
+    assert "chunkwise  runs" in out
+
+
+BAD = {
+    "nothing": [],
+    "unknown command": ["trian"],
+    "unknown kind": ["list", "rule"],
+    "unknown cell": ["explain", "detla"],
+    "size of zero": ["explain", "delta", "--heads", "0"],
+    "unknown device": ["explain", "delta", "--device", "cdua"],
+    "unknown module": ["check", "no_such_module:cell"],
+    "not a function": ["check", "math:pi"],
+    "unknown recipe": ["train", "ozz"],
+    "unknown preset": ["train", "oz", "--preset", "lnog"],
+    "unknown flag": ["train", "oz", "--stepz", "3"],
+    "no number": ["train", "oz", "--steps", "many"],
+    "unknown layer": ["train", "oz", "--layer", "deltanet"],
+    "wrong heads": ["train", "oz", "--heads", "7"],
+    "missing text": ["train", "oz", "--text", "/no/such/file"],
+    "resume without a run": ["train", "oz", "--resume"],
+    "resume of no run": ["train", "oz", "--run", "/no/such/run", "--resume"],
+    "evaluate no run": ["evaluate", "/no/such/run"],
+    "generate no run": ["generate", "/no/such/run", "--prompt", "a"],
+    "config that is not there": ["train", "oz", "--config", "/no/such.yaml"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)
+def test_bad_input_gets_one_clear_line_and_status_2(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = cli.main(arguments)
+    except SystemExit as stop:
+        status = stop.code
+    error = capsys.readouterr().err
+    assert status == 2, error
+    assert len(error.splitlines()) == 1, error
+    assert error.startswith("fastweights")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p.name != ".lock"], "something was written"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"), [(["explain", "detla"], "delta"), (["train", "oz", "--layer", "deltanet"], "delta-net")]
+)
+def test_unknown_names_suggest_the_nearest(arguments, nearest, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    assert f"Did you mean '{nearest}'?" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""Feature maps and normalisers, each by what it claims; common claims over all of them."""
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
+from fastweights.layers._slow_net import feature_map
+from fastweights.testing.tolerance import error
+
+SIZE = 6
+NAMES = [*FEATURE_MAPS.names(), "dpfp-3", "favor-5", "favor-20"]
+POSITIVE = [name for name in NAMES if name != "identity"]
+
+
+@pytest.fixture(params=NAMES)
+def phi(request):
+    return feature_map(request.param, SIZE).eval()
+
+
+def test_maps_the_last_axis_to_its_output_size(phi):
+    assert phi(torch.randn(2, 3, SIZE)).shape == (2, 3, phi.output_size)
+
+
+def test_gradient_is_right(phi):
+    x = torch.randn(4, SIZE, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(phi.double(), x)
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_is_not_negative(name):
+    assert (feature_map(name, SIZE)(10 * torch.randn(100, SIZE)) >= 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_documented(name):
+    described = FEATURE_MAPS.describe(name.rstrip("-0123456789"))
+    assert "phi(x)" in described.formula
+    assert described.source
+
+
+def test_dpfp_is_the_formula():
+    """Schlag et al. 2021, Eq. 37, written out element by element."""
+    x, nu = torch.randn(SIZE, dtype=torch.float64), 3
+    u = [max(a, 0) for a in x.tolist()] + [max(-a, 0) for a in x.tolist()]
+    want = [u[i] * u[(i - j) % (2 * SIZE)] for j in range(1, nu + 1) for i in range(2 * SIZE)]
+    assert feature_map("dpfp-3", SIZE)(x).tolist() == pytest.approx(want)
+
+
+@pytest.mark.parametrize("name", ["dpfp-0", "dpfp-12", "elu-2", "favor-0", "elo"])
+def test_impossible_options_are_refused(name):
+    with pytest.raises(InputError, match="must be"):
+        feature_map(name, SIZE)
+
+
+def test_elu_does_not_vanish_in_half_precision():
+    assert (feature_map("elu", SIZE)(torch.full((SIZE,), -8.0, dtype=torch.bfloat16)) > 0).all()
+
+
+def test_favor_approximates_the_softmax_kernel():
+    q, k = 0.3 * torch.randn(2, 50, SIZE, dtype=torch.float64)
+    errors = []
+    for directions in (60, 60_000):
+        phi = feature_map(f"favor-{directions}", SIZE).double().eval()
+        errors.append(error((phi(q) * phi(k)).sum(-1), (q * k).sum(-1).exp()))
+    assert errors[1] < 0.02 < errors[0]
+
+
+def test_favor_directions_are_orthogonal_in_groups():
+    directions = feature_map("favor-8", SIZE).directions
+    product = directions.T @ directions
+    first = product[:SIZE, :SIZE]
+    assert (first - first.diag().diag()).abs().max() < 1e-5
+
+
+def test_favor_is_redrawn_in_training_and_kept_in_evaluation():
+    phi, x = feature_map("favor", SIZE), torch.randn(3, SIZE)
+    assert not torch.equal(phi(x), phi(x))
+    phi.eval()
+    copy = feature_map("favor", SIZE).eval()
+    copy.load_state_dict(phi.state_dict())
+    assert torch.equal(phi(x), phi(x))
+    assert torch.equal(phi(x), copy(x))
+
+
+@pytest.mark.parametrize("name", NORMALISERS.names())
+def test_normaliser_keeps_zero_finite(name):
+    x = torch.zeros(3, SIZE, requires_grad=True)
+    y = NORMALISERS.load(name)(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert (y == 0).all()
+    assert gradient.isfinite().all()
+
+
+def test_normalisers_normalise():
+    x = torch.rand(5, SIZE, dtype=torch.float64) + 0.5
+    assert NORMALISERS.load("sum")(x).sum(-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
+    assert NORMALISERS.load("l2")(x).norm(dim=-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
+    assert NORMALISERS.load("none")(x) is x
+
+

@@ -1,0 +1,48 @@
+"""Every layer keeps every guarantee of the common interface; found by walking the folders."""
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.layers import Convolved, layer_names, make_layer
+from fastweights.testing import checks_in, layer_checks
+from fastweights.testing.layer_checks import D
+
+MAKERS = {name: lambda name=name: make_layer(name, D, heads=2) for name in layer_names()}
+MAKERS |= {
+    "convolved delta-net": lambda: Convolved(make_layer("delta-net", D, heads=2), D),
+    "two-layer lstm": lambda: make_layer("lstm", D, heads=2, layers=2),
+    "short window": lambda: make_layer("softmax-attention", D, heads=2, window=5),
+    "dpfp": lambda: make_layer("delta-net", D, heads=2, feature_map="dpfp-2"),
+    "favor": lambda: make_layer("linear-attention", D, heads=2, feature_map="favor-12"),
+    "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
+}
+
+
+@pytest.mark.parametrize("check", checks_in(layer_checks).values(), ids=checks_in(layer_checks))
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_guarantee(make, check):
+    check(make)
+
+
+def test_unknown_layer_lists_the_known_and_the_nearest():
+    with pytest.raises(InputError, match=r"layer must be one of delta, .*Did you mean 'delta-net'\?"):
+        make_layer("deltanet", D, heads=2)
+
+
+def test_option_of_another_layer_is_refused():
+    with pytest.raises(InputError, match="feature_map must be left out for lstm"):
+        make_layer("lstm", D, heads=2, feature_map="elu")
+
+
+@pytest.mark.parametrize("layer", ["delta-net", "softmax-attention"])
+def test_heads_must_divide(layer):
+    with pytest.raises(InputError, match="heads must be a divisor of d_model=16, got 3"):
+        make_layer(layer, D, heads=3)
+
+
+def test_layer_compiles_into_one_graph():
+    layer = make_layer("delta-net", D, heads=2)
+    x = torch.randn(2, 9, D)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x)[0], layer(x)[0])

@@ -1,0 +1,58 @@
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.layers import layer_names
+from fastweights.models.language_model import LanguageModel
+from fastweights.testing.tolerance import error, tolerance
+
+N = 11
+
+
+def model(layer="delta-net", **options):
+    return LanguageModel(N, layer, d_model=16, depth=2, heads=2, **options).double().eval()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("convolution", [0, 3])
+@pytest.mark.parametrize("layer", layer_names())
+def test_streaming_equals_reading_whole(layer, norm, convolution):
+    net = model(layer, norm=norm, convolution=convolution)
+    tokens = torch.randint(N, (2, 13))
+    state, logits = net.initial_state(2), []
+    for t in range(13):
+        step, state = net(tokens[:, t : t + 1], state)
+        logits.append(step)
+    assert error(torch.cat(logits, dim=1), net(tokens)[0]) < tolerance(torch.float64).forward
+
+
+def test_documents_packed_with_resets_do_not_see_each_other():
+    net = model(convolution=3)
+    tokens, reset = torch.randint(N, (1, 20)), torch.zeros(1, 20, dtype=torch.bool)
+    reset[:, 8] = True
+    want = torch.cat([net(tokens[:, :8])[0], net(tokens[:, 8:])[0]], dim=1)
+    assert error(net(tokens, reset=reset)[0], want) < tolerance(torch.float64).forward
+
+
+def test_greedy_generation_is_the_argmax_of_the_whole():
+    net, prompt = model(), torch.randint(N, (2, 5))
+    continued = net.generate(prompt, 6, temperature=0)
+    logits, _ = net(torch.cat([prompt, continued], dim=1))
+    assert torch.equal(logits[:, 4:-1].argmax(-1), continued)
+
+
+def test_generation_repeats_with_its_seed():
+    net, prompt = model(), torch.randint(N, (1, 5))
+    assert torch.equal(net.generate(prompt, 20, seed=5), net.generate(prompt, 20, seed=5))
+    assert net.generate(prompt, 0).shape == (1, 0)
+
+
+@pytest.mark.parametrize(("prompt", "temperature"), [((1, 0), 1.0), ((3,), 1.0), ((1, 3), -1.0)])
+def test_bad_generation_is_refused(prompt, temperature):
+    with pytest.raises(InputError):
+        model().generate(torch.zeros(prompt, dtype=torch.long), 3, temperature)
+
+
+def test_unknown_norm_is_refused():
+    with pytest.raises(InputError, match="norm must be 'pre' or 'post'"):
+        model(norm="none")

@@ -1,0 +1,79 @@
+"""Each family of memories against mathematics that shares no line with it."""
+
+import torch
+
+from fastweights import Cell, scan
+from fastweights.testing.samples import Shape, sample_inputs
+from fastweights.testing.tolerance import error, tolerance
+
+SHAPE = Shape(2, 70, 3, 6, 5)
+EXACT = tolerance(torch.float64).forward
+
+
+def heads_first(x):
+    return [leaf.transpose(1, 2) for leaf in x]
+
+
+def test_sum_is_masked_attention_without_softmax():
+    cell = Cell.named("sum")
+    x = sample_inputs(cell, SHAPE)
+    q, k, v = heads_first(x)
+    want = (q @ k.mT).tril() @ v
+    assert error(scan(cell, x)[0].transpose(1, 2), want) < EXACT
+
+
+def test_linear_attention_is_causal_kernel_attention():
+    cell = Cell.named("linear-attention")
+    x = sample_inputs(cell, SHAPE)
+    q, k, v = heads_first(x)
+    scores = (q @ k.mT).tril()
+    want = scores @ v / (scores.sum(-1, keepdim=True) + 1e-5)
+    assert error(scan(cell, x)[0].transpose(1, 2), want) < EXACT
+
+
+def test_delta_is_a_dense_linear_solve():
+    """u = beta (v - W k) over all time at once: (I + diag(beta) strictly_lower(K K^T)) U = diag(beta) V."""
+    cell = Cell.named("delta")
+    x = sample_inputs(cell, SHAPE)
+    q, k, v, beta = heads_first(x)
+    system = torch.eye(SHAPE.T, dtype=torch.float64) + beta[..., None] * (k @ k.mT).tril(-1)
+    u = torch.linalg.solve(system, beta[..., None] * v)
+    y, state = scan(cell, x)
+    assert error(y.transpose(1, 2), (q @ k.mT).tril() @ u) < EXACT
+    assert error(state.W, u.mT @ k) < EXACT
+
+
+def test_decayed_hebbian_is_attention_weighted_by_age():
+    cell = Cell.named("hebbian")
+    x = sample_inputs(cell, SHAPE)
+    q, k, v, decay, eta = heads_first(x)
+    since = decay.log().cumsum(-1)
+    age = (since[..., :, None] - since[..., None, :]).exp().tril()
+    want = ((q @ k.mT) * age * eta[..., None, :]) @ v
+    assert error(scan(cell, x)[0].transpose(1, 2), want) < 1e3 * EXACT  # logarithms lose three digits
+
+
+def orthonormal_writes(rule):
+    """W of v1 at k1 and v2 at k2, after v3 was written to k2 at rate 1/2."""
+    cell = Cell.named(rule)
+    k1, k2 = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q[:2]
+    v = torch.randn(3, 5, dtype=torch.float64)
+    beta = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64)
+    keys = torch.stack([k1, k2, k2])
+    W = torch.outer(v[0], k1) + torch.outer(v[1], k2)
+    x = cell.Inputs(*(t[None, 2:, None] for t in (keys, keys, v, beta)))
+    _, state = scan(cell, x, cell.State(W[None, None]))
+    return state.W[0, 0], k1, k2, v
+
+
+def test_delta_replaces_one_association_and_keeps_the_others():
+    W, k1, k2, v = orthonormal_writes("delta")
+    assert error(W @ k2, (v[1] + v[2]) / 2) < EXACT
+    assert error(W @ k1, v[0]) < EXACT
+
+
+def test_gated_fades_the_others():
+    """Schlag et al. 2021, appendix B."""
+    W, k1, k2, v = orthonormal_writes("gated")
+    assert error(W @ k2, (v[1] + v[2]) / 2) < EXACT
+    assert error(W @ k1, v[0] / 2) < EXACT

@@ -1,0 +1,276 @@
+"""Runs: they can be killed, stopped, damaged and resumed, and nothing is lost."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastweights import InputError, cli
+from fastweights.layers import layer_names
+from fastweights.tasks.characters import OZ, Characters
+from fastweights.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from fastweights.training.files import write_atomically
+from fastweights.training.run import Run
+
+SMALL = ["--preset", "smoke", "--sample", "20"]
+SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A tenth of the book."""
+    path = tmp_path_factory.mktemp("text") / "oz.txt"
+    path.write_text(OZ.read_text(encoding="utf-8")[:20_000], encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def finished(text, tmp_path_factory):
+    """A run of 60 steps that nothing disturbed."""
+    run = tmp_path_factory.mktemp("runs") / "finished"
+    assert cli.main(["train", "oz", *SLOW, "--text", text, "--run", str(run)]) == 0
+    return run
+
+
+def start(*arguments):
+    """The command in a process of its own, in a group of its own."""
+    command = [sys.executable, "-m", "fastweights.cli", *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes)
+
+
+def wait_for_lines(path, count):
+    deadline = time.monotonic() + 120
+    while not path.exists() or path.read_text().count("\n") < count:
+        assert time.monotonic() < deadline, f"{path} never got {count} lines"
+        time.sleep(0.01)
+
+
+def same_weights(one, other):
+    a, b = (read_checkpoint(run / "last.safetensors") for run in (one, other))
+    return a.facts == b.facts and all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors | b.tensors)
+
+
+def metrics(run):
+    return [{k: v for k, v in line.items() if k != "characters_per_second"} for line in Run(run).metrics()]
+
+
+def test_run_folder_holds_all_that_is_needed(finished):
+    config = json.loads((finished / "config.json").read_text())
+    assert config["config"]["steps"] == 60
+    assert config["environment"]["torch"] == torch.__version__
+    assert [line["step"] for line in metrics(finished)] == list(range(5, 61, 5))
+    assert (finished / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    result = json.loads((finished / "result.json").read_text())
+    assert len(result["baselines"]) == 5
+    assert result["held_out_bits"] > 0
+
+
+def test_training_learns(finished):
+    bits = [line["validation_bits"] for line in metrics(finished)]
+    assert bits[-1] < bits[0] - 0.5
+
+
+def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
+    run = tmp_path / "killed"
+    process = start("train", "oz", *SLOW, "--text", text, "--run", run)
+    for lines in (2, 6):
+        wait_for_lines(run / "metrics.jsonl", lines)
+        time.sleep(0.05 * lines)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        process = start("train", "oz", "--run", run, "--resume")
+    output, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    assert "bits a character" in output
+    assert same_weights(run, finished)
+    assert metrics(run) == metrics(finished)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_run_says_how_to_go_on_and_does(finished, text, tmp_path, number, capsys):
+    run = tmp_path / "stopped"
+    process = start("train", "oz", *SLOW, "--text", text, "--run", run)
+    wait_for_lines(run / "metrics.jsonl", 1)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"fastweights train oz --run {run} --resume" in error
+    assert len(error.splitlines()) == 1
+    assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0
+    assert same_weights(run, finished)
+
+
+def test_resuming_a_finished_run_reports_it_again(finished, capsys):
+    before = (finished / "last.safetensors").read_bytes()
+    assert cli.main(["train", "oz", "--run", str(finished), "--resume"]) == 0
+    assert "Kneser-Ney, order 5" in capsys.readouterr().out
+    assert (finished / "last.safetensors").read_bytes() == before
+
+
+def test_evaluate_repeats_the_result(finished, capsys):
+    before = json.loads((finished / "result.json").read_text())
+    assert cli.main(["evaluate", str(finished)]) == 0
+    assert json.loads((finished / "result.json").read_text()) == before
+
+
+def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
+    texts = []
+    for _ in range(2):
+        assert cli.main(["generate", str(finished), "--prompt", "Dorothy", "--length", "30", "--seed", "3"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("Dorothy")
+    assert len(texts[0]) == len("Dorothy") + 30 + 1
+
+
+def refused(arguments, capsys):
+    """Status 2 and one line, which is returned."""
+    assert cli.main(list(map(str, arguments))) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1, error
+    return error
+
+
+def test_existing_run_is_not_overwritten(finished, capsys):
+    assert "--resume" in refused(["train", "oz", *SMALL, "--run", finished], capsys)
+
+
+def test_resume_with_other_settings_is_refused(finished, capsys):
+    assert "layer must be 'delta-net'" in refused(
+        ["train", "oz", "--run", finished, "--resume", "--layer", "lstm"], capsys
+    )
+
+
+def test_changed_text_is_refused(text, tmp_path, capsys):
+    mine = tmp_path / "mine.txt"
+    shutil.copy(text, mine)
+    assert cli.main(["train", "oz", *SMALL, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
+    mine.write_text("another text " * 2000)
+    assert "text must be the one" in refused(["evaluate", tmp_path / "run"], capsys)
+
+
+def test_second_process_in_a_folder_is_refused(finished, capsys):
+    with Run(finished).lock():
+        assert "nobody else" in refused(["train", "oz", "--run", finished, "--resume"], capsys)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "other file", "flipped", "missing", "other model"])
+def test_damaged_checkpoint_is_refused(finished, tmp_path, damage, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    best = run / "best.safetensors"
+    content = best.read_bytes()
+    match damage:
+        case "missing":
+            best.unlink()
+        case "other model":
+            write_checkpoint(best, Checkpoint({"model.x": torch.zeros(1)}, {}))
+        case _:
+            flipped = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
+            changed = {"truncated": content[:-1], "empty": b"", "other file": b"text" * 99, "flipped": flipped}
+            best.write_bytes(changed[damage])
+    assert "checkpoint must be" in refused(["generate", run, "--prompt", "a"], capsys)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": {}, "task": {}}', '{"config": 1, "task": {}}'])
+def test_damaged_config_is_refused(finished, tmp_path, content, capsys):
+    (tmp_path / "config.json").write_text(content)
+    refused(["evaluate", tmp_path], capsys)
+
+
+def test_config_with_a_wrong_value_is_refused(finished, tmp_path, capsys):
+    config = json.loads((finished / "config.json").read_text())
+    config["config"]["heads"] = "many"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "heads" in refused(["evaluate", tmp_path], capsys)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_fuzzed_checkpoint_is_read_as_it_was_or_refused(tmp_path, data):
+    path = tmp_path / "x.safetensors"
+    tensors = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor(7), "c": torch.zeros(0, 2)}
+    write_checkpoint(path, Checkpoint(tensors, {"step": 3}))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))])
+    try:
+        got = read_checkpoint(path)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+    else:
+        assert all(torch.equal(got.tensors[name], tensor) for name, tensor in tensors.items())
+
+
+def limit_file_size():
+    """Every file of this process is full after 100 kB; the largest here is the checkpoint with Adam's moments."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def test_full_disk_loses_nothing(text, tmp_path, fastweights):
+    run = tmp_path / "run"
+    result = fastweights("train", "oz", *SLOW, "--text", text, "--run", run, preexec_fn=limit_file_size)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "File too large" in result.stderr
+    assert not list(run.glob("*.tmp")) + list(run.glob(".*.tmp"))
+    resumed = fastweights("train", "oz", "--run", run, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_failed_write_keeps_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "no bytes")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_metrics_that_a_crash_cut_off_are_left_out(tmp_path):
+    run = Run(tmp_path)
+    run.log(step=1, bits=2.0)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "bi')
+    assert run.metrics() == [{"step": 1, "bits": 2.0}]
+
+
+def test_yaml_file_and_flags_make_one_config(text, tmp_path):
+    (tmp_path / "mine.yaml").write_text("layer: lstm\nsteps: 7\n")
+    run = tmp_path / "run"
+    flags = ["--config", str(tmp_path / "mine.yaml"), "--steps=2", "--text", text, "--run", str(run)]
+    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    config = Run.open(Path(run)).config()["config"]
+    assert (config["layer"], config["steps"]) == ("lstm", 2)
+
+
+@pytest.mark.parametrize("layer", layer_names())
+def test_every_layer_trains(layer, text, tmp_path):
+    run = tmp_path / "run"
+    flags = ["--layer", layer, "--steps", "12", "--evaluate-every", "6", "--text", text, "--run", str(run)]
+    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    bits = [line["validation_bits"] for line in metrics(run)]
+    assert bits[1] < bits[0]
+
+
+def test_patience_stops_when_validation_no_longer_improves(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("".join(Characters.of(OZ.read_text(encoding="utf-8")).text[:4000]), encoding="utf-8")
+    flags = ["--steps", "400", "--evaluate-every", "10", "--patience", "2", "--learning-rate", "0.02"]
+    assert cli.main(["train", "oz", *SMALL, *flags, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
+    bits = [line["validation_bits"] for line in metrics(tmp_path / "run")]
+    assert len(bits) < 40
+    assert bits.index(min(bits)) == len(bits) - 3
