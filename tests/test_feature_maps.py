@@ -97,5 +97,3 @@ def test_normalisers_normalise():
     assert NORMALISERS.load("sum")(x).sum(-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
     assert NORMALISERS.load("l2")(x).norm(dim=-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
     assert NORMALISERS.load("none")(x) is x
-
-

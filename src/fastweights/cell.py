@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
@@ -19,8 +19,8 @@ from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
 class Cell:
     """One step of one head, `step(state, x) -> (state, y)`, or `step(state, x, params)` with slow weights.
 
-    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes, kept in `slots` under the same names;
-    `output` are the axes of y.
+    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes, which `slots` keeps under the same
+    names; `output` are the axes of y.
     Make one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`.
     """
 
@@ -60,7 +60,7 @@ class Cell:
         return function if isinstance(function, Cell) else _lift(function)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _lift(function: Callable[..., Any]) -> Cell:
     first = next(iter(inspect.signature(function).parameters), None)
     require(first is not None, "cell", "a function (state, x) or a rule (W, ...)", _name(function))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ def scan(
     problem = pose(cell, inputs, state, params, reset)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
     with torch.autocast(problem.inputs[0].device.type, enabled=False):
-        return MODULES[_choose(problem, backend)].run(problem)  # type: ignore[no-any-return]
+        return MODULES[_choose(problem, backend)].run(problem)
 
 
 def explain(
@@ -112,10 +112,10 @@ def _choose_fastest(problem: Problem) -> str:
     raise AssertionError("the reference refuses nothing")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _log_once(message: str) -> None:
     log.warning(message)
 
 
 def _refusal(backend: str, problem: Problem) -> str:
-    return MODULES[backend].refusal(problem)  # type: ignore[no-any-return]
+    return MODULES[backend].refusal(problem)

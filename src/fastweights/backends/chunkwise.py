@@ -13,6 +13,7 @@ rule by Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule)
 Kept for the backward pass: a state a chunk, and C numbers a step.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -78,7 +79,9 @@ def _chunk(q: Tensor, k: Tensor, v: Tensor, scalars: Affine, size: int) -> Chunk
         return cut(x.unsqueeze(-1), fill) if isinstance(x, Tensor) else x
 
     decay, erase, write = scalars
-    return Chunks(cut(q), cut(k), cut(v), Affine(cut_scalar(decay, 1.0), cut_scalar(erase, 0.0), cut_scalar(write, 0.0)))
+    return Chunks(
+        cut(q), cut(k), cut(v), Affine(cut_scalar(decay, 1.0), cut_scalar(erase, 0.0), cut_scalar(write, 0.0))
+    )
 
 
 def _scan_chunks(x: Chunks, W: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,14 +162,18 @@ def _lower(like: Tensor, diagonal: int = 0) -> Tensor:
     return torch.ones(C, C, dtype=like.dtype, device=like.device).tril(diagonal)
 
 
-def _walk(
-    x: Chunks, d: Decays | None, values: Tensor, keys: Tensor | None, W: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _walk(x: Chunks, d: Decays | None, values: Tensor, keys: Tensor | None, W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Carries W from chunk to chunk; returns the written vectors, the W before every chunk, and the last W."""
     to_end = x.k if d is None else x.k * d.between[..., -1, :, None]
-    kept = [1.0] * x.k.shape[2] if d is None else d.since[..., -1:, :].unbind(2)
+    kept: Sequence[Tensor | float] = [1.0] * x.k.shape[2] if d is None else d.since[..., -1:, :].unbind(2)
     # unbind once: indexing chunk by chunk would make the backward pass quadratic in T.
-    steps = zip(values.unbind(2), (keys.unbind(2) if keys is not None else [None] * len(kept)), to_end.unbind(2), kept, strict=True)
+    steps = zip(
+        values.unbind(2),
+        (keys.unbind(2) if keys is not None else [None] * len(kept)),
+        to_end.unbind(2),
+        kept,
+        strict=True,
+    )
     written, starts = [], []
     for u, e, k, c in steps:
         if e is not None:

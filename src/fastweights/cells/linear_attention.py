@@ -43,9 +43,7 @@ def _read(read: Tensor) -> Tensor:
 
 
 @affine(AffineForm(_program, _pack, _unpack, _read))
-def linear_attention(
-    state: LinearAttentionState, x: LinearAttentionInputs
-) -> tuple[LinearAttentionState, Value]:
+def linear_attention(state: LinearAttentionState, x: LinearAttentionInputs) -> tuple[LinearAttentionState, Value]:
     """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.
 
     Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eqs. 17-19.

@@ -43,7 +43,8 @@ class LSTM(nn.Module):
 
     def initial_state(self, batch_size: int) -> LSTMState:
         """Zeros."""
-        zeros = self.lstm.weight_hh_l0.new_zeros(batch_size, self.lstm.num_layers, self.lstm.hidden_size)
+        weight = self.lstm.all_weights[0][0]
+        zeros = weight.new_zeros(batch_size, self.lstm.num_layers, self.lstm.hidden_size)
         return LSTMState(zeros, zeros)
 
     def _run(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:

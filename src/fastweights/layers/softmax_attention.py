@@ -47,8 +47,9 @@ class SoftmaxAttention(nn.Module):
         k, v = torch.cat([state.k, k], dim=1), torch.cat([state.v, v], dim=1)
         segments = self._segments(state.valid, reset, x.shape[1])
         angles = _angles(k)
-        heads_first = [part.transpose(1, 2) for part in (_rotate(q, angles[-x.shape[1] :]), _rotate(k, angles), v)]
-        read = scaled_dot_product_attention(*heads_first, attn_mask=self._mask(segments, x.shape[1]))
+        turned = _rotate(q, angles[-x.shape[1] :]), _rotate(k, angles)
+        q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*turned, v))
+        read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=self._mask(segments, x.shape[1]))
         cached = segments[:, -self.window :] == segments[:, -1:]
         cache = AttentionCache(k[:, -self.window :], v[:, -self.window :], cached)
         return self.output(read.transpose(1, 2).flatten(2)), cache

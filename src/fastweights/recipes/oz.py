@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fastweights.errors import InputError, require
@@ -129,16 +128,15 @@ class Oz(LanguageModelling):
         model = self.build(len(text.vocabulary))
         load_best(run, model)
         fitted, held_out = text.before_held_out.numpy(), text.held_out.numpy()
-        bits = {
-            f"Kneser-Ney, order {n}": KneserNey(fitted, len(text.vocabulary), n).bits(held_out)
-            for n in ORDERS
-        }
+        bits = {f"Kneser-Ney, order {n}": KneserNey(fitted, len(text.vocabulary), n).bits(held_out) for n in ORDERS}
         picture = run.path / "learning_curve.png"
         draw_learning_curve(picture, run.metrics(), bits)
         mine = bits_per_token(model, text.held_out)
         run.write_result({"held_out_bits": mine, "baselines": bits})
         _show(console, self.layer, mine, bits)
-        console.print(f"\nA sample:\n{''.join(self.generate(run, text.text[:100], self.sample))}", markup=False, highlight=False)
+        console.print(
+            f"\nA sample:\n{''.join(self.generate(run, text.text[:100], self.sample))}", markup=False, highlight=False
+        )
         console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
 
     def generate(

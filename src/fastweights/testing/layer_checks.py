@@ -1,6 +1,7 @@
 """What every layer guarantees: one check a guarantee, each a function of `make`, which builds a layer for D = 16."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ def check_whole_equals_split_and_streamed(make: Make) -> None:
     layer, x = layer_and_input(make)
     for cuts in ([0, 1, T], [0, 16, T], range(T + 1)):
         state, outputs = None, []
-        for start, stop in zip(cuts, cuts[1:]):
+        for start, stop in pairwise(cuts):
             y, state = layer(x[:, start:stop], state)
             outputs.append(y)
         assert_equal((torch.cat(outputs, dim=1), state), layer(x), f"cut at {list(cuts)}")
@@ -65,7 +66,7 @@ def check_packed_equals_separate(make: Make) -> None:
     reset[2, 7:9] = True
     y, state = layer(x, dirty, reset)
     for b, cuts in enumerate([[0, T], [0, 7, T], [0, 7, 8, T]]):
-        alone = [layer(x[b : b + 1, start:stop]) for start, stop in zip(cuts, cuts[1:])]
+        alone = [layer(x[b : b + 1, start:stop]) for start, stop in pairwise(cuts)]
         assert_equal(y[b : b + 1], torch.cat([part for part, _ in alone], dim=1), f"for cuts {cuts}")
     again, _ = layer(x, state)
     alone_again, _ = layer(x[2:], alone[-1][1])

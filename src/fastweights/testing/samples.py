@@ -38,9 +38,7 @@ def sample_state(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, s
     """A state as a cell may come to it."""
     generator = torch.Generator().manual_seed(seed)
     leading = (shape.B, shape.H)
-    return cell.State(
-        *(_draw(slot, leading, shape, generator).to(dtype) for slot in cell.slots["State"].values())
-    )
+    return cell.State(*(_draw(slot, leading, shape, generator).to(dtype) for slot in cell.slots["State"].values()))
 
 
 def sample_params(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 2) -> Any:
@@ -48,9 +46,7 @@ def sample_params(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, 
     if cell.Params is None:
         return None
     generator = torch.Generator().manual_seed(seed)
-    return cell.Params(
-        *(_draw(slot, (shape.H,), shape, generator).to(dtype) for slot in cell.slots["Params"].values())
-    )
+    return cell.Params(*(_draw(slot, (shape.H,), shape, generator).to(dtype) for slot in cell.slots["Params"].values()))
 
 
 def sample_reset(shape: Shape, seed: int = 3) -> Tensor:

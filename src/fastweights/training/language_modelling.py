@@ -51,7 +51,7 @@ def train(model: nn.Module, text: Characters, settings: LanguageModelling, run: 
     streams = Streams(text.training, settings.batch_size, settings.window)
     fabric = Fabric(accelerator=settings.device, devices=1, precision=settings.precision)
     model, optimiser = fabric.setup(model, _optimiser(model, settings))
-    initial = model.initial_state(settings.batch_size)
+    initial = model.initial_state(settings.batch_size)  # type: ignore[operator]
     place, carried = _resume(run, model, optimiser, initial)
     clock = Clock(settings, place.step)
     with stop_on_signal() as stop, Bar(console, settings.steps, place.step) as bar:

@@ -23,7 +23,7 @@ def stop_on_signal() -> Iterator[Stop]:
     def request(number: int, frame: FrameType | None) -> None:
         stop.requested = True
         # A second one ends the process as it always does.
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,0 +1,36 @@
+# Two commands, from a bare clone: `make demo` trains a language model on a book, `make test` runs all tests.
+# Both set up what they need in .venv, once; after that they need no network.
+
+PYTHON ?= python3
+BIN = .venv/bin
+READY = .venv/ready
+
+.PHONY: demo test lint format bench clean
+
+demo: $(READY)
+	$(BIN)/fastweights train oz
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
+
+# torch comes first and alone: what follows must find it installed, and not choose another build of it.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,dev]"
+	touch $(READY)
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,71 @@
+"""A new rule is one file: its names, its layer, its kernels and its tests come by themselves."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastweights
+
+RULE = '''"""The delta rule in a memory that fades after every write."""
+
+import torch
+
+from fastweights.affine import Affine, affine
+from fastweights.signature import Decay, Key, Matrix, Rate, Value
+
+
+@affine(lambda decay, beta: Affine(decay=decay, erase=decay * beta, write=decay * beta))
+def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
+    """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards.
+
+    Source: an example.
+    """
+    return decay * (W + beta * torch.outer(v - W @ k, k))
+'''
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A copy of the package with one file more; returns a function that runs a module of Python with it."""
+    folder = tmp_path_factory.mktemp("package")
+    skip = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(fastweights.__file__).parent, folder / "fastweights", ignore=skip)
+    (folder / "fastweights" / "rules" / "fading.py").write_text(RULE)
+    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers"])
+def test_it_has_a_name(package, kind):
+    assert "fading " in package("fastweights.cli", "list", kind).stdout
+
+
+def test_it_runs_chunkwise(package):
+    assert "chunkwise  runs" in package("fastweights.cli", "explain", "fading").stdout
+
+
+def test_it_trains_by_its_name(package, tmp_path):
+    result = package("fastweights.cli", "train", "oz", "--preset", "smoke", "--layer", "fading", "--run", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "fading" in result.stdout
+
+
+def test_the_contract_tests_find_it(package):
+    tests = [Path(__file__).with_name(name) for name in ("test_cells.py", "test_layers.py")]
+    result = package("pytest", "-q", "-k", "fading", *tests, "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout[-2000:]
+    passed = int(result.stdout.splitlines()[-1].split(" passed")[0].split()[-1])
+    assert passed >= 45, result.stdout[-2000:]
+
+
+def test_it_is_short():
+    assert len(RULE.splitlines()) < 30
