@@ -5,7 +5,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from fastweights import Cell, InputError
+from fastweights import Cell, InputError, scan
+from fastweights.backends import chunkwise
 from fastweights.catalogue import RULES
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
@@ -66,3 +67,35 @@ def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
     scan_checks.check_whole_equals_split(cell, "reference")
     with pytest.raises(InputError, match="declares no affine form"):
         scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, scan_checks.ODD))
+
+
+@pytest.mark.parametrize("name", ["delta", "gated-delta", "sum", "linear-attention"])
+def test_chunkwise_in_blocks_equals_the_reference(name, monkeypatch):
+    """A long sequence is computed block by block, and again on the way back."""
+    monkeypatch.setattr(chunkwise, "BLOCK", 200)
+    cell = Cell.named(name)
+    a = scan_checks.arguments(cell, scan_checks.Shape(2, 75, 2, 5, 4))
+    got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("chunkwise", "reference"))
+    scan_checks.assert_close(got, want, torch.float64)
+
+
+def test_chunkwise_keeps_a_state_a_chunk(monkeypatch):
+    """Twice the time keeps twice the states of a chunk of 32 steps, and nothing else but the inputs."""
+    monkeypatch.setattr(chunkwise, "BLOCK", 1000)
+    cell = Cell.named("delta")
+    for T in (256, 512):
+        shape = scan_checks.Shape(1, T, 2, 64, 64)
+        inputs = [x.float().requires_grad_() for x in scan_checks.sample_inputs(cell, shape)]
+        given = {x.untyped_storage().data_ptr() for x in inputs}
+        kept = {}
+
+        def keep(tensor, given=given, kept=kept):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in given:
+                kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            y, _ = scan(cell, cell.Inputs(*inputs), backend="chunkwise")
+        assert sum(kept.values()) == (T // 32) * shape.H * shape.K * shape.V * 4
+        del y

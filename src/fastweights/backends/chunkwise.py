@@ -10,7 +10,7 @@ with A[i,j] = erase[i] d[i-1,j] k[i].k[j], which is solved for all chunks at onc
 linear in it. Only W0 walks from chunk to chunk. This is the WY form of Bischof and Van Loan 1987, used for the delta
 rule by Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3, here with erase and decay.
 
-Kept for the backward pass: a state a chunk, and C numbers a step.
+Kept for the backward pass of more than a block of time: the inputs, and a state a chunk.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,26 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from fastweights.affine import Affine
 from fastweights.backends.reference import where
 from fastweights.problem import Problem
 
+BLOCK = 1 << 20
+"""Numbers in the keys and values of a block of chunks, 4 MB in float32: what is made of them stays near the cache."""
+
 
 class Chunks(NamedTuple):
-    """A program cut into N chunks of C steps: q, k `[B, H, N, C, K]`, v `[.., V]`, scalars `[B, H, N, C, 1]`."""
+    """A program cut into N chunks of C steps: q, k `[N, B H, C, K]`, v `[.., V]`, scalars `[.., 1]` or float."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    scalars: Affine
+    decay: Tensor | float
+    erase: Tensor | float
+    write: Tensor | float
 
 
 def refusal(problem: Problem) -> str:
@@ -50,11 +56,17 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     if problem.reset is not None:
         # At the first step a reset replaces the carried state, so that not even a NaN in it survives.
         state = where(problem.reset[:, 0], problem.initial, state)
-        scalars = _cut(scalars, problem.reset, q)
-    T = q.shape[1]
-    read, W = _scan_chunks(_chunk(q, k, v, scalars, _chunk_size(T, q.shape[-1])), form.pack(state))
-    y = read.flatten(2, 3)[:, :, :T].transpose(1, 2)
-    return form.read(y).to(problem.dtype), form.unpack(W)
+        scalars = _cut_off(scalars, problem.reset, q)
+    B, T, H = problem.leading
+    size = _chunk_size(T, q.shape[-1])
+    W = form.pack(state).flatten(0, 1)
+    parts = (q, k, v, *scalars)
+    if len(_blocks(parts, size)) == 1 or torch.compiler.is_compiling():
+        # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
+        read, _, last = _scan_block(W, parts, size)
+    else:
+        read, last = CheckpointedScan.apply(size, W, *parts)
+    return form.read(read).to(problem.dtype), form.unpack(last.unflatten(0, (B, H)))
 
 
 def _chunk_size(T: int, K: int) -> int:
@@ -62,46 +74,178 @@ def _chunk_size(T: int, K: int) -> int:
     return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
 
 
-def _cut(scalars: Affine, reset: Tensor, like: Tensor) -> Affine:
+def _cut_off(scalars: Affine, reset: Tensor, like: Tensor) -> Affine:
     """Forgets everything before a reset: there decay and erase are 0."""
     keep = (~reset).to(like.dtype).unsqueeze(-1).expand(like.shape[:3])
     return Affine(scalars.decay * keep, scalars.erase * keep, scalars.write)
 
 
-def _chunk(q: Tensor, k: Tensor, v: Tensor, scalars: Affine, size: int) -> Chunks:
-    """Cuts `[B, T, H, .]` into `[B, H, N, size, .]`; steps that fill up the last chunk write and erase nothing."""
-    missing = -q.shape[1] % size
+def _chunk(parts: Sequence[Any], size: int) -> Chunks:
+    """Cuts `[B, T, H, .]` into `[N, B H, size, .]`; steps that fill up the last chunk write and erase nothing."""
+    missing = -parts[0].shape[1] % size
 
-    def cut(x: Tensor, fill: float = 0.0) -> Tensor:
-        return pad(x.transpose(1, 2), (0, 0, 0, missing), value=fill).unflatten(2, (-1, size))
+    def cut(x: Tensor | float, fill: float = 0.0) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        x = x if x.ndim == 4 else x.unsqueeze(-1)
+        x = pad(x, (0, 0, 0, 0, 0, missing), value=fill) if missing else x
+        return x.unflatten(1, (-1, size)).permute(1, 0, 3, 2, 4).flatten(1, 2)
 
-    def cut_scalar(x: Tensor | float, fill: float) -> Tensor | float:
-        return cut(x.unsqueeze(-1), fill) if isinstance(x, Tensor) else x
-
-    decay, erase, write = scalars
-    return Chunks(
-        cut(q), cut(k), cut(v), Affine(cut_scalar(decay, 1.0), cut_scalar(erase, 0.0), cut_scalar(write, 0.0))
-    )
+    q, k, v, decay, erase, write = parts
+    return Chunks(cut(q), cut(k), cut(v), cut(decay, 1.0), cut(erase), cut(write))
 
 
-def _scan_chunks(x: Chunks, W: Tensor) -> tuple[Tensor, Tensor]:
-    """What every step reads, `[B, H, N, C, V]`, and the last W."""
-    d = _decays(x)
+def _unchunk(x: Tensor, like: Tensor) -> Tensor:
+    """Puts `[N, B H, C, V]` back into `[B, T, H, V]`."""
+    B, T, H = like.shape[:3]
+    return x.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, :T]
+
+
+class Maps(NamedTuple):
+    """What every chunk does with the W that it starts with, for all chunks at once.
+
+    It reads `queries W^T + base`, writes u = `values - keys W^T` and ends with `kept W + u^T ends`.
+    """
+
+    queries: Tensor
+    base: Tensor
+    kept: Tensor | float
+    keys: Tensor | None
+    values: Tensor
+    ends: Tensor
+
+
+def _maps(x: Chunks) -> Maps:
+    d = _decays(x.decay)
+    scores = x.q @ x.k.mT * (_lower(x.k) if d is None else d.between)
+    queries = x.q if d is None else x.q * d.since
+    ends = x.k if d is None else x.k * d.between[..., -1, :, None]
+    kept = 1.0 if d is None else d.since[..., -1:, :]
     values, keys = _solve(x, d)
-    written, starts, W = _walk(x, d, values, keys, W)
-    return _read(x, d, written, starts), W
+    if keys is not None:
+        queries = queries - scores @ keys
+    return Maps(queries, scores @ values, kept, keys, values, ends)
+
+
+def _scan_block(W: Tensor, parts: Sequence[Any], size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What every step reads, `[B, T, H, V]`, the W before every chunk, `[N, B H, V, K]`, and the last one."""
+    maps = _maps(_chunk(parts, size))
+    starts, last = _walk(W, maps)
+    return _unchunk(maps.queries @ starts.mT + maps.base, parts[0]), starts, last
+
+
+class CheckpointedScan(torch.autograd.Function):
+    """The scan, keeping its inputs and the W before every chunk, and computing the rest again on the way back.
+
+    It goes through time in blocks of chunks that stay near the cache. Only W and its gradient walk from chunk to chunk;
+    given those, the chunks are independent, and autograd takes the maps of a block at once.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, size: int, W: Tensor, *parts: Any) -> tuple[Tensor, Tensor]:
+        y, starts = torch.empty_like(parts[2], memory_format=torch.contiguous_format), []
+        for time in _blocks(parts, size):
+            y[:, time], came, W = _scan_block(W, _during(parts, time), size)
+            starts.append(came)
+        ctx.size, ctx.constants = size, [None if isinstance(part, Tensor) else part for part in parts]
+        ctx.save_for_backward(*starts, *(part for part in parts if isinstance(part, Tensor)))
+        ctx.blocks = len(starts)
+        return y, W
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor, d_W: Tensor) -> tuple[Any, ...]:
+        starts, tensors = ctx.saved_tensors[: ctx.blocks], iter(ctx.saved_tensors[ctx.blocks :])
+        parts = [next(tensors) if part is None else part for part in ctx.constants]
+        gradients = [torch.empty_like(part) if isinstance(part, Tensor) else None for part in parts]
+        for time, came in reversed(list(zip(_blocks(parts, ctx.size), starts, strict=True))):
+            d_parts, d_W = _block_gradients(_during(parts, time), came, d_y[:, time], d_W, ctx.size)
+            for whole, part in zip((g for g in gradients if g is not None), d_parts, strict=True):
+                whole[:, time] = part
+        return None, d_W, *gradients
+
+
+def _blocks(parts: Sequence[Any], size: int) -> list[slice]:
+    """Stretches of time of whole chunks, with at most `BLOCK` numbers in the keys and values of each."""
+    T = parts[0].shape[1]
+    numbers = size * (parts[1][:, 0].numel() + parts[2][:, 0].numel())
+    steps = size * max(1, BLOCK // numbers)
+    return [slice(start, min(start + steps, T)) for start in range(0, T, steps)]
+
+
+def _during(parts: Sequence[Any], time: slice) -> list[Any]:
+    return [part[:, time] if isinstance(part, Tensor) else part for part in parts]
+
+
+def _block_gradients(
+    parts: Sequence[Any], starts: Tensor, d_y: Tensor, d_W: Tensor, size: int
+) -> tuple[Sequence[Tensor], Tensor]:
+    """The gradients of a block's program and of the W before it, from those of what it read and of the W after it."""
+    leaves = [part.detach().requires_grad_() for part in parts if isinstance(part, Tensor)]
+    given = iter(leaves)
+    with torch.enable_grad():
+        maps = _maps(_chunk([next(given) if isinstance(part, Tensor) else part for part in parts], size))
+    (d_read,) = _chunk([d_y, *[0.0] * 5], size)[:1]
+    d_maps, d_W = _walk_back(maps, starts, d_read.contiguous(), d_W)
+    graph = [(m, d) for m, d in zip(maps, d_maps, strict=True) if isinstance(m, Tensor) and m.requires_grad]
+    outputs, d_outputs = zip(*graph, strict=True)
+    return torch.autograd.grad(outputs, leaves, d_outputs, materialize_grads=True), d_W
+
+
+def _walk(W: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
+    """Carries W from chunk to chunk; returns the W before every chunk, and the last."""
+    starts = []
+    for kept, keys, values, ends in _each(maps.kept, maps.keys, maps.values, maps.ends):
+        starts.append(W)
+        u = values if keys is None else torch.baddbmm(values, keys, W.mT, alpha=-1)
+        W = torch.baddbmm(_fade(W, kept), u.mT, ends)
+    return torch.stack(starts), W
+
+
+@torch.no_grad()
+def _walk_back(maps: Maps, starts: Tensor, d_read: Tensor, d_last: Tensor) -> tuple[Maps, Tensor]:
+    """The gradients of the maps and of the first W: `_walk` and the reading, backwards."""
+    d_W, d_written, d_afters = d_last, [], []
+    for kept, keys, ends, queries, d_r in reversed(_each(maps.kept, maps.keys, maps.ends, maps.queries, d_read)):
+        d_u = ends @ d_W.mT
+        d_afters.append(d_W)
+        d_written.append(d_u)
+        d_W = torch.baddbmm(_fade(d_W, kept), d_r.mT, queries)
+        if keys is not None:
+            d_W = torch.baddbmm(d_W, d_u.mT, keys, alpha=-1)
+    d_values, d_after = torch.stack(d_written[::-1]), torch.stack(d_afters[::-1])
+    u = maps.values if maps.keys is None else maps.values - maps.keys @ starts.mT
+    d_maps = Maps(
+        queries=d_read @ starts,
+        base=d_read,
+        kept=(d_after * starts).sum((-2, -1), keepdim=True) if isinstance(maps.kept, Tensor) else 0.0,
+        keys=None if maps.keys is None else -(d_values @ starts),
+        values=d_values,
+        ends=u @ d_after,
+    )
+    return d_maps, d_W
+
+
+def _fade(W: Tensor, kept: Tensor | float) -> Tensor:
+    return kept * W if isinstance(kept, Tensor) else W
+
+
+def _each(*maps: Any) -> list[tuple[Any, ...]]:
+    """The maps chunk by chunk. unbind, since indexing would make a backward pass quadratic in T."""
+    count = next(len(part) for part in maps if isinstance(part, Tensor))
+    columns = [part.unbind(0) if isinstance(part, Tensor) else [part] * count for part in maps]
+    return list(zip(*columns, strict=True))
 
 
 class Decays(NamedTuple):
-    """Products of decays in a chunk: `between[i, j]` after j up to i, `since[i]` from the start up to i."""
+    """Products of decays in a chunk: `between[i, j]` after j up to i, `since[i]` and `before[i]` from the start."""
 
     between: Tensor
     since: Tensor
     before: Tensor
 
 
-def _decays(x: Chunks) -> Decays | None:
-    decay = x.scalars.decay
+def _decays(decay: Tensor | float) -> Decays | None:
     if not isinstance(decay, Tensor):
         assert decay == 1.0, "a constant decay other than 1 must be a tensor"
         return None
@@ -126,17 +270,16 @@ def _products(d: Tensor) -> Tensor:
 
 def _solve(x: Chunks, d: Decays | None) -> tuple[Tensor, Tensor | None]:
     """`values` and `keys` such that the written vectors are u = values - keys W0^T."""
-    erase, write = x.scalars.erase, x.scalars.write
-    values = write * x.v
-    if not isinstance(erase, Tensor):
-        assert erase == 0.0, "a constant erase other than 0 must be a tensor"
+    values = x.write * x.v
+    if not isinstance(x.erase, Tensor):
+        assert x.erase == 0.0, "a constant erase other than 0 must be a tensor"
         return values, None
-    keys = erase * x.k
+    keys = x.erase * x.k
     A = keys @ x.k.mT
     if d is not None:
         A = A * pad(d.between[..., :-1, :], (0, 0, 1, 0))
         keys = keys * d.before
-    inverse: Tensor = UnitLowerInverse.apply(A)
+    inverse = UnitLowerInverse.apply(A)
     return inverse @ values, inverse @ keys
 
 
@@ -157,35 +300,6 @@ class UnitLowerInverse(torch.autograd.Function):
 
 
 def _lower(like: Tensor, diagonal: int = 0) -> Tensor:
-    """Ones on and below a diagonal. Multiplying by it is several times as fast as `tril` of a batch on CPU."""
-    C = like.shape[-1]
+    """C by C ones on and below a diagonal. Multiplying by it is several times as fast on CPU as `tril` of a batch."""
+    C = like.shape[-2]
     return torch.ones(C, C, dtype=like.dtype, device=like.device).tril(diagonal)
-
-
-def _walk(x: Chunks, d: Decays | None, values: Tensor, keys: Tensor | None, W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Carries W from chunk to chunk; returns the written vectors, the W before every chunk, and the last W."""
-    to_end = x.k if d is None else x.k * d.between[..., -1, :, None]
-    kept: Sequence[Tensor | float] = [1.0] * x.k.shape[2] if d is None else d.since[..., -1:, :].unbind(2)
-    # unbind once: indexing chunk by chunk would make the backward pass quadratic in T.
-    steps = zip(
-        values.unbind(2),
-        (keys.unbind(2) if keys is not None else [None] * len(kept)),
-        to_end.unbind(2),
-        kept,
-        strict=True,
-    )
-    written, starts = [], []
-    for u, e, k, c in steps:
-        if e is not None:
-            u = u - e @ W.mT
-        written.append(u)
-        starts.append(W)
-        W = c * W + u.mT @ k
-    return torch.stack(written, dim=2), torch.stack(starts, dim=2), W
-
-
-def _read(x: Chunks, d: Decays | None, written: Tensor, starts: Tensor) -> Tensor:
-    scores = x.q @ x.k.mT
-    if d is None:
-        return x.q @ starts.mT + (scores * _lower(scores)) @ written
-    return (x.q * d.since) @ starts.mT + (scores * d.between) @ written

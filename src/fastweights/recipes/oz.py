@@ -68,7 +68,7 @@ class Oz(LanguageModelling):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {"d_model": 32, "depth": 2, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 64},
-        "long": {"steps": 20000, "patience": 8},
+        "long": {"steps": 12000, "patience": 8, "dropout": 0.2},
     }
 
     def read_text(self) -> "Characters":
