@@ -130,13 +130,14 @@ class Oz(LanguageModelling):
         fitted, held_out = text.before_held_out.numpy(), text.held_out.numpy()
         bits = {f"Kneser-Ney, order {n}": KneserNey(fitted, len(text.vocabulary), n).bits(held_out) for n in ORDERS}
         picture = run.path / "learning_curve.png"
-        draw_learning_curve(picture, run.metrics(), bits)
+        named = {f"{name}: {value:.2f}\n(held-out text)": value for name, value in bits.items()}
+        draw_learning_curve(picture, run.metrics(), named)
         mine = bits_per_token(model, text.held_out)
         run.write_result({"held_out_bits": mine, "baselines": bits})
         _show(console, self.layer, mine, bits)
-        console.print(
-            f"\nA sample:\n{''.join(self.generate(run, text.text[:100], self.sample))}", markup=False, highlight=False
-        )
+        prompt = text.decode(text.before_held_out[-200:])
+        sample = "".join(self.generate(run, prompt, self.sample))
+        console.print(f"\nA sample, after {prompt[-60:]!r}:\n\n{sample}", markup=False, highlight=False)
         console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
 
     def generate(
