@@ -126,6 +126,12 @@ def test_kneser_ney_refuses_orders_that_overflow():
         KneserNey(np.arange(100), 100, 10)
 
 
+def test_kneser_ney_takes_the_longest_order_it_allows():
+    tokens = np.random.default_rng(0).integers(0, 6000, 2000)
+    assert KneserNey.longest(6000) == 5
+    assert 0 < KneserNey(tokens, 6000, 5).bits(tokens) < 20
+
+
 def test_uniform_text_costs_its_entropy():
     tokens = np.random.default_rng(0).integers(0, 8, 50_000)
     assert KneserNey(tokens, 8, 1).bits(tokens) == pytest.approx(math.log2(8), abs=1e-3)

@@ -264,6 +264,13 @@ def test_every_layer_trains(layer, text, tmp_path):
     assert bits[1] < bits[0]
 
 
+def test_half_precision_outside_the_memories(text, tmp_path):
+    run = tmp_path / "run"
+    flags = ["--precision", "bf16-mixed", "--device", "cpu", "--text", text, "--run", str(run)]
+    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    assert all(line["validation_bits"] < 8 for line in metrics(run))
+
+
 def test_patience_stops_when_validation_no_longer_improves(tmp_path):
     mine = tmp_path / "mine.txt"
     mine.write_text("".join(Characters.of(OZ.read_text(encoding="utf-8")).text[:4000]), encoding="utf-8")

@@ -128,7 +128,9 @@ class Oz(LanguageModelling):
         model = self.build(len(text.vocabulary))
         load_best(run, model)
         fitted, held_out = text.before_held_out.numpy(), text.held_out.numpy()
-        bits = {f"Kneser-Ney, order {n}": KneserNey(fitted, len(text.vocabulary), n).bits(held_out) for n in ORDERS}
+        size = len(text.vocabulary)
+        orders = [n for n in ORDERS if n <= KneserNey.longest(size)]
+        bits = {f"Kneser-Ney, order {n}": KneserNey(fitted, size, n).bits(held_out) for n in orders}
         picture = run.path / "learning_curve.png"
         named = {f"{name}: {value:.2f}\n(held-out text)": value for name, value in bits.items()}
         draw_learning_curve(picture, run.metrics(), named)

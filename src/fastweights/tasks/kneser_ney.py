@@ -26,11 +26,16 @@ class KneserNey:
     def __init__(self, tokens: NDArray[np.int64], vocabulary: int, order: int) -> None:
         require(order >= 1, "order", "at least 1", order)
         require(len(tokens) >= order, "tokens", f"at least {order} for order {order}", len(tokens))
-        limit = np.log(np.iinfo(np.int64).max) / np.log(max(vocabulary, 2))
-        require(order <= limit - 1, "order", f"at most {int(limit - 1)} for {vocabulary} different tokens", order)
+        longest = self.longest(vocabulary)
+        require(order <= longest, "order", f"at most {longest} for {vocabulary} different tokens", order)
         self.vocabulary = vocabulary
         self.order = order
         self.levels = [_Level(self._counts(tokens, n), vocabulary) for n in range(1, order + 1)]
+
+    @staticmethod
+    def longest(vocabulary: int) -> int:
+        """The longest n-gram that fits into 63 bits."""
+        return int(63 / np.log2(max(vocabulary, 2)))
 
     def bits(self, tokens: NDArray[np.int64]) -> float:
         """Mean bits a token, over all but the first (which a model that predicts the next token cannot predict)."""

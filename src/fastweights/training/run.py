@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -73,6 +73,13 @@ class Run:
             yield
         finally:
             lock.release()
+            self._leave_no_empty_folder()
+
+    def _leave_no_empty_folder(self) -> None:
+        if not self.exists():
+            (self.path / ".lock").unlink(missing_ok=True)
+            with suppress(OSError):
+                self.path.rmdir()
 
     def log(self, **metrics: Any) -> None:
         """Appends a line to `metrics.jsonl`."""
