@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {message}. See {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -200,8 +200,11 @@ def _add_generate(commands: Any) -> None:
 
 def _generate(options: argparse.Namespace) -> int:
     run, recipe = _open(options.folder)
-    print(options.prompt, end="", flush=True)
-    for piece in recipe.generate(run, options.prompt, options.length, options.temperature, options.seed):
+    require(options.length >= 0, "length", "at least 0", options.length)
+    pieces = recipe.generate(run, options.prompt, options.length, options.temperature, options.seed)
+    # The first piece comes before the prompt is shown: whatever is wrong with it is said first.
+    print(options.prompt, end=next(pieces, ""), flush=True)
+    for piece in pieces:
         print(piece, end="", flush=True)
     print()
     return 0

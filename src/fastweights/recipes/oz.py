@@ -71,6 +71,14 @@ class Oz(LanguageModelling):
         "long": {"steps": 12000, "patience": 8, "dropout": 0.2},
     }
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("d_model", "depth", "heads", "d_ff"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        require(self.convolution == 0 or self.convolution >= 2, "convolution", "0 or at least 2", self.convolution)
+        require(self.sample >= 0, "sample", "at least 0", self.sample)
+
     def read_text(self) -> "Characters":
         """The task."""
         from fastweights.tasks.characters import OZ, Characters
@@ -104,17 +112,20 @@ class Oz(LanguageModelling):
 
     def train(self, run: "Run", resume: bool, console: "Console") -> None:
         """Begins the run or goes on with it, then evaluates it."""
-        from fastweights.training.language_modelling import train
+        from fastweights.tasks.characters import Streams
+        from fastweights.training.language_modelling import make_fabric, train
 
         text = self.read_text()
         model = self.build(len(text.vocabulary))
+        streams = Streams(text.training, self.batch_size, self.window)
+        fabric = make_fabric(self)
         if resume:
             _require_same_text(run, text)
         else:
             run.begin("oz", asdict(self), {"vocabulary": text.vocabulary, "sha256": text.sha256})
         size = sum(p.numel() for p in model.parameters())
         console.print(f"{self.layer}, {size:,} parameters, {len(text):,} characters, run folder {run.path}")
-        train(model, text, self, run, console)
+        train(fabric, model, streams, text.validation, self, run, console)
         self.evaluate(run, console)
 
     def evaluate(self, run: "Run", console: "Console") -> None:

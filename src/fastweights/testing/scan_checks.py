@@ -239,8 +239,9 @@ def check_changes_no_input(cell: Cell, backend: str) -> None:
     """Nothing that went in is written to, by the pass forward or back."""
     a = arguments(cell, ODD)
     copies = tree_map_only(Tensor, torch.clone, a)
-    results_and_gradients(cell, backend, a)
-    run(cell, backend, a)
+    for reset in (a.reset, None):
+        results_and_gradients(cell, backend, a._replace(reset=reset))
+        run(cell, backend, a._replace(reset=reset))
     tensors = [
         zip(tree_leaves(mine), tree_leaves(copy), strict=True)
         for mine, copy in zip(a, copies, strict=True)

@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_map
 
-from fastweights.tasks.characters import Characters, Streams
+from fastweights.errors import InputError
+from fastweights.tasks.characters import Streams
 from fastweights.training.checkpoint import Checkpoint, load_model, pack, read_checkpoint, unpack, write_checkpoint
 from fastweights.training.progress import Bar, stop_on_signal
 from fastweights.training.run import BEST, LAST, Run
@@ -42,14 +44,28 @@ class Place:
         self.loss_count += 1
 
 
-def train(model: nn.Module, text: Characters, settings: LanguageModelling, run: Run, console: Console) -> None:
+def make_fabric(settings: LanguageModelling) -> Fabric:
+    """Device and precision; `InputError` if the device is not here."""
+    try:
+        return Fabric(accelerator=settings.device, devices=1, precision=settings.precision)
+    except (RuntimeError, ValueError, MisconfigurationException) as error:
+        raise InputError(f"device must be one that is here, got '{settings.device}': {error}") from None
+
+
+def train(
+    fabric: Fabric,
+    model: nn.Module,
+    streams: Streams,
+    validation: Tensor,
+    settings: LanguageModelling,
+    run: Run,
+    console: Console,
+) -> None:
     """Trains `model` until `settings.steps`, or until validation no longer improves; goes on from `run` if it can.
 
     Leaves `last.safetensors` to go on from and `best.safetensors` with the weights that validate best. Raises
     `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
-    streams = Streams(text.training, settings.batch_size, settings.window)
-    fabric = Fabric(accelerator=settings.device, devices=1, precision=settings.precision)
     model, optimiser = fabric.setup(model, _optimiser(model, settings))
     initial = model.initial_state(settings.batch_size)  # type: ignore[operator]
     place, carried = _resume(run, model, optimiser, initial)
@@ -63,7 +79,7 @@ def train(model: nn.Module, text: Characters, settings: LanguageModelling, run: 
             place.count(loss)
             bar.advance(f"{loss * BITS:.2f} bits  {clock.rate(place.step):,.0f} characters/s")
             if place.step % settings.evaluate_every == 0 or place.step == settings.steps:
-                bar.note(_evaluate(model, text.validation, optimiser, run, place, clock))
+                bar.note(_evaluate(model, validation, optimiser, run, place, clock))
                 _save(run, model, optimiser, carried, place)
             elif stop.requested:
                 _save(run, model, optimiser, carried, place)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from fastweights.errors import require
+
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelling:
@@ -35,3 +37,11 @@ class LanguageModelling:
     seed: int
     device: Literal["auto", "cpu", "cuda", "mps"]
     precision: Literal["32-true", "bf16-mixed"]
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "window", "evaluate_every"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("warmup", "weight_decay", "patience", "seed"):
+            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
+        for name in ("learning_rate", "clip"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
