@@ -1,6 +1,6 @@
 """Every cell on every backend keeps every guarantee; found by walking the folders."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ import torch
 from fastweights import Cell, InputError, scan
 from fastweights.backends import chunkwise
 from fastweights.catalogue import RULES
-from fastweights.signature import Key, Matrix, Value
+from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 
 CELLS = {name: Cell.named(name) for name in Cell.names()}
@@ -50,6 +50,11 @@ class State(NamedTuple):
     W: Matrix
 
 
+class RecurrentState(NamedTuple):
+    W: Matrix
+    y: Output
+
+
 class Inputs(NamedTuple):
     q: Key
     v: Value
@@ -67,6 +72,22 @@ def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
     scan_checks.check_whole_equals_split(cell, "reference")
     with pytest.raises(InputError, match="declares no affine form"):
         scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, scan_checks.ODD))
+
+
+class Params(NamedTuple):
+    R: Annotated[torch.Tensor, Slot("K V", "parameter")]
+
+
+def my_recurrent_cell(state: RecurrentState, x: Inputs, params: Params) -> tuple[RecurrentState, Value]:
+    """W <- (W + v q^T) / 2, y = W softmax(q + R tanh(y)): slow weights inside the step, one matrix a head."""
+    W = (state.W + torch.outer(x.v, x.q)) / 2
+    y = W @ (x.q + params.R @ state.y.tanh()).softmax(-1)
+    return RecurrentState(W, y), y
+
+
+@pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
+def test_users_cell_with_slow_weights_keeps_every_guarantee(check):
+    check(Cell.of(my_recurrent_cell), "reference")
 
 
 @pytest.mark.parametrize("name", ["delta", "gated-delta", "sum", "linear-attention"])

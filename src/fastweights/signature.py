@@ -25,9 +25,13 @@ class Slot(NamedTuple):
 
 Matrix = Annotated[Tensor, Slot("V K", "memory")]
 Accumulator = Annotated[Tensor, Slot("K", "memory")]
+RecurrentMatrix = Annotated[Tensor, Slot("V V", "memory")]
+Output = Annotated[Tensor, Slot("V", "memory")]
+"""An output that a state keeps for the next step."""
 Key = Annotated[Tensor, Slot("K", "key")]
 """What a memory is addressed with, for writing and for reading (a query is a key): feature map, then normaliser."""
 Value = Annotated[Tensor, Slot("V", "value")]
+"""What is written, and whatever else the slow net emits as it is."""
 Rate = Annotated[Tensor, Slot("", "rate")]
 """How strongly to write: in [0, 1]."""
 Decay = Annotated[Tensor, Slot("", "decay")]

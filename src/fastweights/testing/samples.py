@@ -66,6 +66,7 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     "key": lambda x: normalize(x.abs() + 0.1, dim=-1),
     "rate": torch.sigmoid,
     "decay": lambda x: (x + 1).sigmoid(),
+    "parameter": lambda x: x / x.shape[-1] ** 0.5,
     # Positive: an accumulator of keys is a denominator.
     "memory": torch.abs,
 }
