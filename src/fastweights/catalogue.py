@@ -33,11 +33,11 @@ class Folder:
 
     def names(self) -> list[str]:
         """Sorted names, spelt with hyphens."""
-        return sorted(_hyphens(file.stem) for file in self.path.glob("[a-z]*.py"))
+        return sorted(hyphens(file.stem) for file in self.path.glob("[a-z]*.py"))
 
     def load(self, name: str) -> Any:
         """The part itself. An unknown name raises `InputError` with the known ones."""
-        require_name(self.kind, _hyphens(name), self.names())
+        require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
         module = import_module(f"fastweights.{self.folder}.{stem}")
         return next(part for key, part in vars(module).items() if _matches(key, stem) and callable(part))
@@ -58,7 +58,8 @@ def describe(docstring: str) -> Description:
     return Description(lines[0], source)
 
 
-def _hyphens(name: str) -> str:
+def hyphens(name: str) -> str:
+    """A name as it is spelt on the command line."""
     return name.replace("_", "-")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastweights.affine import AffineForm, Program
-from fastweights.catalogue import CELLS, RULES, names
+from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import require, require_name
 from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
 
@@ -45,8 +45,8 @@ class Cell:
     @staticmethod
     def named(name: str) -> "Cell":
         """The library's cell of this name: `cells/NAME.py`, else the memory that the rule `rules/NAME.py` makes."""
-        require_name("cell", name.replace("_", "-"), Cell.names())
-        folder = CELLS if name.replace("_", "-") in CELLS.names() else RULES
+        require_name("cell", hyphens(name), Cell.names())
+        folder = CELLS if hyphens(name) in CELLS.names() else RULES
         return Cell.of(folder.load(name))
 
     @staticmethod
@@ -123,7 +123,7 @@ def _affine_form_of_rule(rule: Callable[..., Tensor]) -> AffineForm | None:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", repr(function)).replace("_", "-")
+    return hyphens(getattr(function, "__name__", repr(function)))
 
 
 def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:

@@ -82,17 +82,18 @@ def _cut_off(scalars: Affine, reset: Tensor, like: Tensor) -> Affine:
 
 def _chunk(parts: Sequence[Any], size: int) -> Chunks:
     """Cuts `[B, T, H, .]` into `[N, B H, size, .]`; steps that fill up the last chunk write and erase nothing."""
-    missing = -parts[0].shape[1] % size
+    fills = Chunks(q=0.0, k=0.0, v=0.0, decay=1.0, erase=0.0, write=0.0)  # type: ignore[arg-type]
+    return Chunks(*(_cut(part, size, fill) for part, fill in zip(parts, fills, strict=True)))
 
-    def cut(x: Tensor | float, fill: float = 0.0) -> Any:
-        if not isinstance(x, Tensor):
-            return x
-        x = x if x.ndim == 4 else x.unsqueeze(-1)
-        x = pad(x, (0, 0, 0, 0, 0, missing), value=fill) if missing else x
-        return x.unflatten(1, (-1, size)).permute(1, 0, 3, 2, 4).flatten(1, 2)
 
-    q, k, v, decay, erase, write = parts
-    return Chunks(cut(q), cut(k), cut(v), cut(decay, 1.0), cut(erase), cut(write))
+def _cut(x: Any, size: int, fill: Any = 0.0) -> Any:
+    """Cuts one part, `[B, T, H, .]` or a scalar `[B, T, H]`; a constant stays as it is."""
+    if not isinstance(x, Tensor):
+        return x
+    x = x if x.ndim == 4 else x.unsqueeze(-1)
+    missing = -x.shape[1] % size
+    x = pad(x, (0, 0, 0, 0, 0, missing), value=fill) if missing else x
+    return x.unflatten(1, (-1, size)).permute(1, 0, 3, 2, 4).flatten(1, 2)
 
 
 def _unchunk(x: Tensor, like: Tensor) -> Tensor:
@@ -185,8 +186,7 @@ def _block_gradients(
     given = iter(leaves)
     with torch.enable_grad():
         maps = _maps(_chunk([next(given) if isinstance(part, Tensor) else part for part in parts], size))
-    (d_read,) = _chunk([d_y, *[0.0] * 5], size)[:1]
-    d_maps, d_W = _walk_back(maps, starts, d_read.contiguous(), d_W)
+    d_maps, d_W = _walk_back(maps, starts, _cut(d_y, size).contiguous(), d_W)
     graph = [(m, d) for m, d in zip(maps, d_maps, strict=True) if isinstance(m, Tensor) and m.requires_grad]
     outputs, d_outputs = zip(*graph, strict=True)
     return torch.autograd.grad(outputs, leaves, d_outputs, materialize_grads=True), d_W

@@ -7,7 +7,7 @@ import inspect
 
 from torch import nn
 
-from fastweights.catalogue import LAYERS, names
+from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
 from fastweights.layers._convolved import Convolved
@@ -24,7 +24,7 @@ def layer_names() -> list[str]:
 
 def layer_options(name: str) -> set[str]:
     """The options that the layer of this name takes, `heads` among them if it has any."""
-    name = name.replace("_", "-")
+    name = hyphens(name)
     require_name("layer", name, layer_names())
     kind = LAYERS.load(name) if name in LAYERS.names() else FastWeight
     return set(inspect.signature(kind).parameters) - {"d_model", "cell"}
@@ -43,7 +43,7 @@ def make_layer(name: str, d_model: int, heads: int, **options: str | int | float
         require(option in taken, option, f"left out for {name}, which has no such option", repr(value))
     if "heads" in taken:
         options = {"heads": heads, **options}
-    if name.replace("_", "-") not in LAYERS.names():
+    if hyphens(name) not in LAYERS.names():
         return FastWeight(d_model, cell=Cell.named(name), **options)  # type: ignore[arg-type]
     layer: nn.Module = LAYERS.load(name)(d_model, **options)
     return layer

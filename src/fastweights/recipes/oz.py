@@ -149,24 +149,33 @@ class Oz(LanguageModelling):
         run.write_result({"held_out_bits": mine, "baselines": bits})
         _show(console, self.layer, mine, bits)
         prompt = text.decode(text.before_held_out[-200:])
-        sample = "".join(self.generate(run, prompt, self.sample))
+        sample = "".join(_continue(model, text, prompt, self.sample))
         console.print(f"\nA sample, after {prompt[-60:]!r}:\n\n{sample}", markup=False, highlight=False)
         console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
 
-    def generate(
-        self, run: "Run", prompt: str, length: int, temperature: float = 0.8, seed: int | None = 1
-    ) -> Iterator[str]:
+    def generate(self, run: "Run", prompt: str, length: int, temperature: float, seed: int | None) -> Iterator[str]:
         """Continues a prompt, character by character from carried state."""
         from fastweights.tasks.characters import Characters
         from fastweights.training.language_modelling import load_best
 
-        require(prompt != "", "prompt", "at least one character", "none")
         characters = Characters("", run.config()["task"]["vocabulary"])
-        tokens = characters.encode(prompt)
         model = self.build(len(characters.vocabulary))
         load_best(run, model)
-        for token in model.stream(tokens[None], length, temperature, seed):  # type: ignore[operator]
-            yield characters.decode(token[0])
+        yield from _continue(model, characters, prompt, length, temperature, seed)
+
+
+def _continue(
+    model: "nn.Module",
+    characters: "Characters",
+    prompt: str,
+    length: int,
+    temperature: float = 0.8,
+    seed: int | None = 1,
+) -> Iterator[str]:
+    require(prompt != "", "prompt", "at least one character", "none")
+    tokens = characters.encode(prompt)
+    for token in model.stream(tokens[None], length, temperature, seed):  # type: ignore[operator]
+        yield characters.decode(token[0])
 
 
 def _require_same_text(run: "Run", text: "Characters") -> None:

@@ -45,7 +45,7 @@ class Run:
     def open(path: Path) -> "Run":
         """An existing run; `InputError` if the folder is not one."""
         remedy = "A run folder is made by 'fastweights train'."
-        require((path / CONFIG).is_file(), "run", f"a folder with a {CONFIG}", f"'{path}'", remedy)
+        require(Run(path).exists(), "run", f"a folder with a {CONFIG}", f"'{path}'", remedy)
         return Run(path)
 
     def config(self) -> dict[str, Any]:
