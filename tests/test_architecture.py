@@ -10,15 +10,16 @@ import pytest
 import fastweights
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"errors", "signature", "affine"}
+BASE = {"errors", "signature", "affine", "state"}
 KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,
     "normalisers": BASE,
+    "squashings": BASE,
     "tasks": BASE,
-    "cells": BASE | {"rules"},
+    "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "backends": BASE | {"problem"},
-    "layers": BASE | {"catalogue", "cell", "dispatch", "backends"},
+    "layers": BASE | {"catalogue", "cell", "cells", "dispatch", "backends"},
     "models": BASE | {"layers"},
     "training": BASE | {"tasks"},
     "report": BASE | {"training"},
@@ -42,7 +43,7 @@ def test_folder_imports_only_what_it_may_know(folder):
         assert known <= KNOWS[folder] | {folder}, path
 
 
-@pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers"])
+@pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers", "squashings"])
 def test_parts_do_not_know_each_other(folder):
     for path in (ROOT / folder).glob("*.py"):
         assert not any(module.startswith(f"fastweights.{folder}") for module in imports(path)), path

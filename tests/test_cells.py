@@ -75,7 +75,7 @@ def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
 
 
 class Params(NamedTuple):
-    R: Annotated[torch.Tensor, Slot("K V", "parameter")]
+    R: Annotated[torch.Tensor, Slot("K V", "weight")]
 
 
 def my_recurrent_cell(state: RecurrentState, x: Inputs, params: Params) -> tuple[RecurrentState, Value]:

@@ -46,7 +46,7 @@ class Folder:
         """Formula and source of a part, read from its docstring, or from its file's if that only holds functions."""
         stem = _underscores(name)
         tree = ast.parse((self.path / f"{stem}.py").read_text(encoding="utf-8"))
-        parts = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        parts = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
         part = next((node for node in parts if _matches(node.name, stem)), tree)
         return describe(ast.get_docstring(part) or "")
 
@@ -76,6 +76,7 @@ RULES = Folder("rule", "rules")
 CELLS = Folder("cell", "cells")
 FEATURE_MAPS = Folder("feature map", "feature_maps")
 NORMALISERS = Folder("normaliser", "normalisers")
+SQUASHINGS = Folder("squashing", "squashings")
 BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 RECIPES = Folder("recipe", "recipes")
@@ -85,6 +86,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "cells": (CELLS, RULES),
     "feature-maps": (FEATURE_MAPS,),
     "normalisers": (NORMALISERS,),
+    "squashings": (SQUASHINGS,),
     "layers": (LAYERS, CELLS, RULES),
     "backends": (BACKENDS,),
     "recipes": (RECIPES,),

@@ -13,6 +13,7 @@ from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import require, require_name
 from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
+from fastweights.state import with_methods
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def _cell(
 ) -> Cell:
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
+    with_methods(records[0])
     return Cell(_name(function), step, *records, all_slots, output, affine, function.__doc__ or "")
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
-from fastweights.signature import Slot
+from fastweights.signature import Slot, size
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,32 @@ def _leading(inputs: Any) -> tuple[int, ...]:
 
 
 def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], sizes: dict[str, int]) -> None:
-    device = record[0].device if isinstance(record[0], Tensor) else None
+    device = record[0].device if record and isinstance(record[0], Tensor) else None
     for (name, slot), value in zip(slots.items(), record, strict=True):
         require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
         require(value.is_floating_point(), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
         require(value.device == device, name, f"on {device} like {record._fields[0]}", value.device)
+        _learn_sizes(slot, value, leading, sizes)
+    for (name, slot), value in zip(slots.items(), record, strict=True):
         _check_shape(name, slot, value, leading, sizes)
+
+
+def _learn_sizes(slot: Slot, value: Tensor, leading: dict[str, int], sizes: dict[str, int]) -> None:
+    axes = slot.axes.split()
+    if value.ndim == len(leading) + len(axes):
+        for axis, found in zip(axes, value.shape[len(leading) :], strict=True):
+            times, _, letter = axis.rpartition("*")
+            if letter.isalpha() and (times.isdigit() or not times):
+                sizes.setdefault(letter, found // int(times or 1))
 
 
 def _check_shape(name: str, slot: Slot, value: Tensor, leading: dict[str, int], sizes: dict[str, int]) -> None:
     axes = [*leading, *slot.axes.split()]
-    if value.ndim == len(axes):
-        for axis, size in zip(axes, value.shape, strict=True):
-            if axis not in leading and not axis.isdigit():
-                sizes.setdefault(axis, size)
-    known = {**sizes, **leading}
-    want = [int(axis) if axis.isdigit() else known.get(axis) for axis in axes]
-    text = ", ".join(f"{a}={n}" for a, n in known.items() if a in axes)
-    require(list(value.shape) == want, name, f"[{', '.join(axes)}] with {text}", list(value.shape))
+    letters = {letter for axis in axes for letter in axis if letter.isalpha()}
+    known = {axis: found for axis, found in {**sizes, **leading}.items() if axis in letters}
+    fits = len(known) == len(letters) and list(value.shape) == [size(axis, known) for axis in axes]
+    text = ", ".join(f"{axis}={found}" for axis, found in known.items())
+    require(fits and 0 not in value.shape, name, f"[{', '.join(axes)}] with {text}", list(value.shape))
 
 
 def _promote(record: Any) -> torch.dtype:

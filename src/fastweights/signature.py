@@ -3,24 +3,41 @@
 A signature such as `delta(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix` is the whole specification: the scan
 checks shapes against it, a layer sizes its slow net from it, and the contract tests draw random inputs for it.
 
-Letters: K key size, V value size; a digit is a fixed size. Batch, time and heads never appear: a rule and a cell are
-written for one head and one step.
+Letters: K key size, V value size, any other letter a size of the cell's own; a digit is a fixed size, and "4*K+1" one
+that follows. Batch, time and heads never appear: a rule and a cell are written for one head and one step.
 """
 
+from collections.abc import Mapping
+from math import prod
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from torch import Tensor
 
 
 class Slot(NamedTuple):
-    """The axes of one tensor ("V K", "" for a scalar) and the role that tells a slow net how to emit it."""
+    """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
+
+    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory"; parameters "weight" (a map from
+    its last axis), "gain", "bias" or "constant", after "shared" if all heads have the same or "fixed" if none learns.
+    """
 
     axes: str
     role: str
 
-    def shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape under `sizes`, such as {"K": 16, "V": 32}."""
-        return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
+        return tuple([size(axis, sizes) for axis in self.axes.split()])
+
+
+def size(axis: str, sizes: Mapping[str, int]) -> int:
+    """The size of an axis: a letter, a digit, or sums and products of these.
+
+    >>> size("4*K+1", {"K": 3})
+    13
+    """
+    # Lists, since `torch.compile` takes no generators here.
+    terms = [[int(f) if f.isdigit() else sizes[f] for f in term.split("*")] for term in axis.split("+")]
+    return sum([prod(term) for term in terms])
 
 
 Matrix = Annotated[Tensor, Slot("V K", "memory")]
@@ -32,10 +49,16 @@ Key = Annotated[Tensor, Slot("K", "key")]
 """What a memory is addressed with, for writing and for reading (a query is a key): feature map, then normaliser."""
 Value = Annotated[Tensor, Slot("V", "value")]
 """What is written, and whatever else the slow net emits as it is."""
+RawKey = Annotated[Tensor, Slot("K", "value")]
+"""A key or query that the cell itself makes positive, after something was added to it."""
+RawRate = Annotated[Tensor, Slot("", "value")]
+"""A rate that the cell itself squashes."""
 Rate = Annotated[Tensor, Slot("", "rate")]
 """How strongly to write: in [0, 1]."""
 Decay = Annotated[Tensor, Slot("", "decay")]
 """How much of the memory stays: in [0, 1], near 1 at the start of training."""
+Control = Annotated[Tensor, Slot("", "control")]
+"""A mark that comes with the data, not from a slow net: 0 or 1."""
 
 
 def slots(record: type) -> dict[str, Slot]:

@@ -28,6 +28,8 @@ def delta_rnn(state: DeltaRNNState, x: DeltaRNNInputs) -> tuple[DeltaRNNState, V
     At the first step y = 0, so that the recurrent query is uniform, 1 / V. This is version 2 of the authors' code.
 
     Source: Irie et al. 2021, Eq. 12.
+
+    Can: overwrite, recur.
     """
     W = delta(state.W, x.k, x.v, x.beta)
     R = delta(state.R, x.recurrent_k.softmax(-1), x.recurrent_v, x.recurrent_beta)

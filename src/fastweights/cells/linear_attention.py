@@ -47,6 +47,8 @@ def linear_attention(state: LinearAttentionState, x: LinearAttentionInputs) -> t
     """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.
 
     Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eqs. 17-19.
+
+    Can: accumulate.
     """
     W = sum_rule(state.W, x.k, x.v)
     z = state.z + x.k

@@ -15,5 +15,9 @@ class ELU(nn.Module):
         self.output_size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        # Not elu(x) + 1: in half precision that sum rounds small values to 0.
-        return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+        return positive(x)
+
+
+def positive(x: Tensor) -> Tensor:
+    """elu(x) + 1, but not as that sum, which rounds small values to 0 in half precision."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())

@@ -11,10 +11,19 @@ from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
 from fastweights.layers._convolved import Convolved
-from fastweights.layers._fast_weight import FastWeight
-from fastweights.layers._slow_net import SlowNet
+from fastweights.layers._fast_weight import FastWeight, takes_keys
+from fastweights.layers._programmer import FastWeightProgrammer
+from fastweights.layers._reset_every import ResetEvery
 
-__all__ = ["Convolved", "FastWeight", "SlowNet", "layer_names", "layer_options", "make_layer"]
+__all__ = [
+    "Convolved",
+    "FastWeight",
+    "FastWeightProgrammer",
+    "ResetEvery",
+    "layer_names",
+    "layer_options",
+    "make_layer",
+]
 
 
 def layer_names() -> list[str]:
@@ -26,8 +35,10 @@ def layer_options(name: str) -> set[str]:
     """The options that the layer of this name takes, `heads` among them if it has any."""
     name = hyphens(name)
     require_name("layer", name, layer_names())
-    kind = LAYERS.load(name) if name in LAYERS.names() else FastWeight
-    return set(inspect.signature(kind).parameters) - {"d_model", "cell"}
+    if name in LAYERS.names():
+        return set(inspect.signature(LAYERS.load(name)).parameters) - {"d_model"}
+    options = set(inspect.signature(FastWeight).parameters) - {"d_model", "cell", "sizes", "constants"}
+    return options if takes_keys(Cell.named(name)) else options - {"feature_map", "normaliser"}
 
 
 def make_layer(name: str, d_model: int, heads: int, **options: str | int | float) -> nn.Module:

@@ -1,17 +1,15 @@
-"""The general layer: slow net, scan, output projection."""
+"""The general layer: any cell, programmed by a linear slow net."""
 
+from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from fastweights.cell import Cell, initial_state
-from fastweights.dispatch import scan
+from fastweights.cell import Cell
 from fastweights.errors import require
-from fastweights.layers._slow_net import SlowNet
+from fastweights.layers._programmed import Programmed, require_heads
+from fastweights.layers._slow_net import Keys, SlowNet
 
 
-class FastWeight(nn.Module):
+class FastWeight(Programmed):
     """y = W_o [scale read_1, ..., scale read_H]: a cell programmed by a slow net, over any number of heads.
 
     Args:
@@ -20,10 +18,13 @@ class FastWeight(nn.Module):
         cell: A `Cell`, a step or a rule.
         key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
         value_size: Size of the values; `d_model // heads` if None.
-        feature_map: A name from `fastweights list feature-maps`.
-        normaliser: "sum", "l2" or "none".
+        feature_map: A name from `fastweights list feature-maps`, "elu" if None; only for cells that take keys.
+        normaliser: Of keys and queries: "sum" (also if None), "l2" or "none"; only for cells that take keys.
+        squashing: What brings rates into their range: "sigmoid", or "twice-sigmoid" for rates up to 2.
         scale: Factor on what the memory returns.
         backend: The backend of `scan`.
+        sizes: The cell's own letters, beside K and V.
+        constants: Values of the cell's parameters with the role "constant".
     """
 
     def __init__(
@@ -33,43 +34,34 @@ class FastWeight(nn.Module):
         cell: Any,
         key_size: int | None = None,
         value_size: int | None = None,
-        feature_map: str = "elu",
-        normaliser: str = "sum",
+        feature_map: str | None = None,
+        normaliser: str | None = None,
+        squashing: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
+        sizes: Mapping[str, int] | None = None,
+        constants: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__()
+        cell = Cell.of(cell)
         if key_size is None or value_size is None:
             require_heads(d_model, heads)
-        self.cell = Cell.of(cell)
-        self.scale = scale
-        self.backend = backend
-        value_size = value_size or d_model // heads
-        self.slow_net = SlowNet(
-            d_model, heads, self.cell, key_size or d_model // heads, value_size, feature_map, normaliser
-        )
-        self.output = nn.Linear(heads * value_size, d_model, bias=False)
-
-    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.output.out_features)
-        y, state = scan(self.cell, self.slow_net(x), state, reset=reset, backend=self.backend)
-        return self.output(self.scale * y.flatten(2)), state
-
-    def initial_state(self, batch_size: int) -> Any:
-        """The state before the first step, batch first in every leaf."""
-        like = self.output.weight
-        like = like.to(torch.promote_types(like.dtype, torch.float32))
-        return initial_state(self.cell, self.slow_net.sizes, (batch_size, self.slow_net.heads), like)
+        own = d_model // heads
+        keys = _keys(cell, own if key_size is None else key_size, feature_map, normaliser)
+        values = {"V": own if value_size is None else value_size}
+        for name, size in {"heads": heads, "key_size": keys.input_size, "value_size": values["V"]}.items():
+            require(size >= 1, name, "at least 1", size)
+        slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing)
+        super().__init__(d_model, slow_net, cell, scale, backend, constants)
 
 
-def require_heads(d_model: int, heads: int) -> None:
-    """Raises unless `heads` divides `d_model`."""
-    fits = heads >= 1 and d_model % heads == 0
-    require(fits, "heads", f"a divisor of d_model={d_model}", heads, "Give key_size and value_size for other sizes.")
+def takes_keys(cell: Cell) -> bool:
+    """Whether a cell has inputs that go through a feature map."""
+    return any(slot.role == "key" for slot in cell.slots["Inputs"].values())
 
 
-def check_layer_input(x: Tensor, d_model: int) -> None:
-    """Raises unless x is `[B, T, d_model]` with at least one step."""
-    fits = x.ndim == 3 and x.shape[-1] == d_model and x.shape[1] > 0
-    require(fits, "x", f"[B, T, D] with D={d_model} and T of at least 1", list(x.shape))
+def _keys(cell: Cell, size: int, feature_map: str | None, normaliser: str | None) -> Keys:
+    if takes_keys(cell):
+        return Keys(size, feature_map or "elu", normaliser or "sum")
+    for name, value in {"feature_map": feature_map, "normaliser": normaliser}.items():
+        require(value is None, name, f"left out for {cell.name}, which makes its keys itself", repr(value))
+    return Keys(size, "identity", "none")

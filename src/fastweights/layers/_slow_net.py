@@ -2,14 +2,16 @@
 
 import inspect
 import re
+from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
+from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS
 from fastweights.cell import Cell
-from fastweights.errors import InputError, require
+from fastweights.errors import require
 
 
 def feature_map(name: str, size: int) -> Any:
@@ -27,54 +29,80 @@ def feature_map(name: str, size: int) -> Any:
     return kind(size, int(match[2]))
 
 
-class SlowNet(nn.Module):
-    """Emits the inputs of a cell for every step and head: one linear map without bias, then a squashing a role.
+class Keys(nn.Module):
+    """phi(x), normalised: what makes a key of the last axis, of size `size`."""
 
-    Keys and queries go through the feature map and the normaliser, rates through a sigmoid, decays through a sigmoid
-    with a learned bias a head. One head's outputs lie together, in the order of the cell's inputs.
+    def __init__(self, size: int, features: str, normaliser: str) -> None:
+        super().__init__()
+        self.feature_map = feature_map(features, size)
+        self.normalise = NORMALISERS.load(normaliser)
+        self.input_size = size
+        self.output_size: int = self.feature_map.output_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[..., size]` -> `[..., output_size]`."""
+        mapped: Tensor = self.normalise(self.feature_map(x))
+        return mapped
+
+
+NO_CONTROLS: Mapping[str, Tensor] = {}
+
+
+class SlowNet(nn.Module):
+    """Emits the inputs of a cell for every step and head: one linear map without bias, then what each role asks for.
+
+    Keys and queries go through the feature map and the normaliser, rates through the squashing, decays through a
+    sigmoid with a learned bias a head. One head's outputs lie together, in the order of the cell's inputs.
+
+    `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it.
 
     Source: Schlag et al. 2021, Eqs. 20-23.
     """
 
     def __init__(
-        self, d_model: int, heads: int, cell: Cell, key_size: int, value_size: int, features: str, normaliser: str
+        self, d_model: int, heads: int, cell: Cell, keys: Keys, sizes: Mapping[str, int], squashing: str = "sigmoid"
     ) -> None:
         super().__init__()
         self.heads = heads
         self.cell = cell
-        self.feature_map = feature_map(features, key_size)
-        self.normalise = NORMALISERS.load(normaliser)
-        self.slots = cell.slots["Inputs"]
-        self.sizes = {"K": self.feature_map.output_size, "V": value_size}
-        self.widths = [_width(slot.axes, {"K": key_size, "V": value_size}, cell) for slot in self.slots.values()]
+        self.keys = keys
+        self.squash = SQUASHINGS.load(squashing)
+        self.sizes = {**sizes, "K": keys.output_size}
+        raw = {**sizes, "K": keys.input_size}
+        self.slots = {name: slot for name, slot in cell.slots["Inputs"].items() if slot.role != "control"}
+        self.widths = [prod(slot.shape(raw if slot.role == "key" else self.sizes)) for slot in self.slots.values()]
         self.projection = nn.Linear(d_model, heads * sum(self.widths), bias=False)
         if any(slot.role == "decay" for slot in self.slots.values()):
             self.decay_bias = nn.Parameter(_spread_decays(heads))
 
-    def forward(self, x: Tensor) -> Any:
-        """x `[B, T, D]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
+    def forward(self, x: Tensor, controls: Mapping[str, Tensor] = NO_CONTROLS) -> Any:
+        """x `[B, T, D]`, the cell's controls `[B, T]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
         parts = self.projection(x).unflatten(-1, (self.heads, -1)).split(self.widths, dim=-1)
         fields = dict(zip(self.slots, parts, strict=True))
-        keys = [name for name, slot in self.slots.items() if slot.role == "key"]
-        # All keys in one call: random features must be the same for keys and queries.
-        mapped = self.normalise(self.feature_map(torch.stack([fields[name] for name in keys])))
-        fields.update(zip(keys, mapped, strict=True))
-        return self.cell.Inputs(*(self._squash(name, value) for name, value in fields.items()))
+        fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.role == "key"}))
+        emitted = {name: self._finish(name, value) for name, value in fields.items()}
+        marks = {name: mark.to(x.dtype).unsqueeze(-1).expand_as(parts[0][..., 0]) for name, mark in controls.items()}
+        return self.cell.Inputs(**emitted, **marks)
 
-    def _squash(self, name: str, value: Tensor) -> Tensor:
-        match self.slots[name].role:
+    def _map_keys(self, keys: dict[str, Tensor]) -> dict[str, Tensor]:
+        """All keys in one call: random features must be the same for keys and queries."""
+        if not keys:
+            return {}
+        rows = [key.unflatten(-1, (-1, self.keys.input_size)) for key in keys.values()]
+        mapped = self.keys(torch.cat(rows, dim=-2)).split([row.shape[-2] for row in rows], dim=-2)
+        return {name: part.flatten(-2) for name, part in zip(keys, mapped, strict=True)}
+
+    def _finish(self, name: str, value: Tensor) -> Tensor:
+        slot = self.slots[name]
+        value = value.reshape(*value.shape[:-1], *slot.shape(self.sizes))
+        match slot.role:
             case "rate":
-                return value.squeeze(-1).sigmoid()
+                squashed: Tensor = self.squash(value)
+                return squashed
             case "decay":
-                return (value.squeeze(-1) + self.decay_bias).sigmoid()
+                return (value + self.decay_bias.view(-1, *[1] * (value.ndim - 3))).sigmoid()
             case _:
                 return value
-
-
-def _width(axes: str, sizes: dict[str, int], cell: Cell) -> int:
-    if axes not in ("", "K", "V"):
-        raise InputError(f"cell must be one with inputs of axes '', 'K' or 'V', got {axes!r} in {cell.name}.")
-    return sizes.get(axes, 1)
 
 
 def _spread_decays(heads: int) -> Tensor:

@@ -18,8 +18,10 @@ class DeltaNet(FastWeight):
         normaliser: str = "sum",
         key_size: int | None = None,
         value_size: int | None = None,
+        squashing: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
     ) -> None:
         cell = Cell.named("delta")
-        super().__init__(d_model, heads, cell, key_size, value_size, feature_map, normaliser, scale, backend)
+        sizes = (key_size, value_size)
+        super().__init__(d_model, heads, cell, *sizes, feature_map, normaliser, squashing, scale, backend)

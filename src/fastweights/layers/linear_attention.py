@@ -22,4 +22,5 @@ class LinearAttention(FastWeight):
         backend: str = "auto",
     ) -> None:
         cell = Cell.named("linear-attention")
-        super().__init__(d_model, heads, cell, key_size, value_size, feature_map, normaliser, scale, backend)
+        sizes = (key_size, value_size)
+        super().__init__(d_model, heads, cell, *sizes, feature_map, normaliser, scale=scale, backend=backend)

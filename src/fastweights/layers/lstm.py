@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.backends.reference import where
-from fastweights.layers._fast_weight import check_layer_input
+from fastweights.layers._programmed import check_layer_input
 
 
 class LSTMState(NamedTuple):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
-from fastweights.layers._fast_weight import check_layer_input, require_heads
+from fastweights.layers._programmed import check_layer_input, require_heads
 
 
 class AttentionCache(NamedTuple):

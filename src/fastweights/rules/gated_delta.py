@@ -11,6 +11,8 @@ def gated_delta(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix
     """W <- decay W + beta (v - decay W k) k^T: fades the memory, then replaces what k retrieves by v.
 
     Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
+
+    Can: overwrite, fade.
     """
     faded = decay * W
     return faded + beta * torch.outer(v - faded @ k, k)

@@ -1,6 +1,7 @@
 """Random inputs for any cell, drawn from its signature."""
 
 from collections.abc import Callable
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 import torch
@@ -57,16 +58,23 @@ def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
 
 
 def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
-    size = (*leading, *slot.shape({"K": shape.K, "V": shape.V}))
+    size = (*leading, *slot.shape({**OWN, "K": shape.K, "V": shape.V, "R": max(3, shape.V)}))
     draw = torch.randn(size, generator=generator, dtype=torch.float64)
-    return ROLES.get(slot.role, lambda x: x)(draw)
+    return ROLES.get(slot.role.split()[-1], lambda x: x)(draw)
+
+
+OWN = dict.fromkeys(ascii_uppercase, 2)
+"""Sizes of a cell's own letters, but for R, the units of a recurrent network: V, and at least 3."""
 
 
 ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     "key": lambda x: normalize(x.abs() + 0.1, dim=-1),
     "rate": torch.sigmoid,
+    "control": torch.sigmoid,
     "decay": lambda x: (x + 1).sigmoid(),
-    "parameter": lambda x: x / x.shape[-1] ** 0.5,
+    "weight": lambda x: x / x.shape[-1] ** 0.5,
+    "gain": lambda x: 1 + x / 10,
+    "constant": torch.sigmoid,
     # Positive: an accumulator of keys is a denominator.
     "memory": torch.abs,
 }

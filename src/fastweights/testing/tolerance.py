@@ -26,10 +26,13 @@ def tolerance(dtype: torch.dtype) -> Tolerance:
     return TOLERANCES[dtype]
 
 
-def error(got: Tensor, want: Tensor) -> float:
-    """Relative root mean square error; of two zeros 0, of anything with a NaN infinity."""
+def error(got: Tensor, want: Tensor, least: float = 0.0) -> float:
+    """Root mean square error relative to `want` or, if it is shorter, to a vector of length `least`.
+
+    Of two zeros 0, of anything with a NaN infinity.
+    """
     got, want = got.detach().double(), want.detach().double()
     if got.shape != want.shape or not torch.isfinite(got).all():
         return float("inf")
-    distance, size = (got - want).norm(), want.norm()
+    distance, size = (got - want).norm(), want.norm().clamp(min=least)
     return 0.0 if distance == 0 else (distance / size).item()

@@ -1,0 +1,33 @@
+"""DeltaNet with attention normalisation."""
+
+from typing import NamedTuple
+
+import torch
+
+from fastweights.cells.linear_attention import EPS, LinearAttentionState
+from fastweights.rules.delta import delta
+from fastweights.signature import Key, Rate, Value
+
+
+class AttentionDeltaInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    beta: Rate
+
+
+def attention_delta(state: LinearAttentionState, x: AttentionDeltaInputs) -> tuple[LinearAttentionState, Value]:
+    """W <- W + beta (v - W k / (z . k)) k^T, z <- z + k, y = W q / (z . q): retrieves and reads relative to all keys.
+
+    Where z . k = 0, as at the first step, nothing was stored under k, and the denominator is 1.
+
+    Source: Schlag et al. 2021, Sec. 4.2 (attention normalisation, also for the old value), with the authors' eps.
+
+    Can: overwrite.
+    """
+    stored = state.z @ x.k
+    stored = torch.where(stored == 0, 1.0, stored)
+    # As the authors do it: the same as dividing W k, with their eps in one place.
+    W = delta(state.W, x.k / (stored + EPS), x.v, x.beta * stored)
+    z = state.z + x.k
+    return LinearAttentionState(W, z), W @ x.q / (z @ x.q + EPS)

@@ -1,0 +1,49 @@
+"""The Delta Delta Net: a DeltaNet whose slow net is a DeltaNet."""
+
+from typing import Annotated, NamedTuple
+
+from torch import Tensor
+
+from fastweights.cells._positive_keys import positive_keys
+from fastweights.rules.delta import delta
+from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, Slot, Value
+
+
+class DeltaDeltaNetState(NamedTuple):
+    """The four matrices of the programmer, which read keys, values and rates, and the one that it programs."""
+
+    W_q: Annotated[Tensor, Slot("K K", "memory")]
+    W_k: Annotated[Tensor, Slot("K K", "memory")]
+    W_v: Matrix
+    W_beta: Annotated[Tensor, Slot("1 K", "memory")]
+    W: Matrix
+
+
+class DeltaDeltaNetInputs(NamedTuple):
+    """Query, key and rate of the programmer, and the values that it is to read: q, k, v and beta of the last memory."""
+
+    q: Key
+    k: Key
+    value_q: RawKey
+    value_k: RawKey
+    value_v: Value
+    value_beta: RawRate
+    beta: Rate
+
+
+def delta_delta_net(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> tuple[DeltaDeltaNetState, Value]:
+    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q is read from a P that the delta rule writes.
+
+    What P reads becomes keys by elu + 1 over its sum, and a rate by a sigmoid.
+
+    Source: Irie et al. 2021, Sec. 3.1 (Alternative Feedforward Fast Nets).
+
+    Can: overwrite.
+    """
+    W_q = delta(state.W_q, x.k, x.value_q, x.beta)
+    W_k = delta(state.W_k, x.k, x.value_k, x.beta)
+    W_v = delta(state.W_v, x.k, x.value_v, x.beta)
+    W_beta = delta(state.W_beta, x.k, x.value_beta.unsqueeze(-1), x.beta)
+    beta = (W_beta @ x.q).squeeze(-1).sigmoid()
+    W = delta(state.W, positive_keys(W_k @ x.q), W_v @ x.q, beta)
+    return DeltaDeltaNetState(W_q, W_k, W_v, W_beta, W), W @ positive_keys(W_q @ x.q)

@@ -1,0 +1,21 @@
+"""The Delta LSTM with a skip connection."""
+
+from fastweights.cells._delta_lstm import DeltaLSTMInputs, DeltaLSTMState, write
+from fastweights.signature import Value
+
+
+def delta_lstm_v3(state: DeltaLSTMState, x: DeltaLSTMInputs) -> tuple[DeltaLSTMState, Value]:
+    """c <- i u + (1 - i) c, h <- o c + W_u q_u; i, u, o = sigmoid(W q + R s), s = softmax(h): a path round the gates.
+
+    The update's feed-forward part goes to the output before it is squashed. Version 3 of the authors' code.
+
+    Source: Irie et al. 2021, appendix A.2 (ablation).
+
+    Can: overwrite, recur.
+    """
+    W, R, z = write(state, x)
+    i, u, o = (R @ state.h.softmax(-1) + z).unbind()
+    i, u, o = i.sigmoid(), u.sigmoid(), o.sigmoid()
+    c = i * u + (1 - i) * state.c
+    h = o * c + z[1]
+    return DeltaLSTMState(W, R, h, c), h

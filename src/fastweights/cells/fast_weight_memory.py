@@ -1,0 +1,39 @@
+"""The fast weight memory of Schlag et al. 2021: a delta rule on a matrix of bounded norm."""
+
+from typing import NamedTuple
+
+import torch
+
+from fastweights.cells._layer_norm import standardise
+from fastweights.rules.delta import delta
+from fastweights.signature import Key, Matrix, Rate, Value
+
+ROUNDING = 1e-5
+"""A squared norm that exceeds 1 by less is taken as 1: a step that writes nothing then scales nothing."""
+
+
+class FastWeightMemoryState(NamedTuple):
+    W: Matrix
+
+
+class FastWeightMemoryInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    beta: Rate
+
+
+def fast_weight_memory(state: FastWeightMemoryState, x: FastWeightMemoryInputs) -> tuple[FastWeightMemoryState, Value]:
+    """W <- M / max(1, |M|), M = W + beta (v - W k) k^T, y = LN(W q): the norm keeps the memory bounded.
+
+    LN has no parameters. The authors' code does not bound W at the first step, which shows only if v is longer than 1.
+
+    Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory), Eqs. 6-9; compared with
+    DeltaNet in Schlag et al. 2021 (Linear Transformers Are Secretly Fast Weight Programmers), Sec. 6.1.2.
+
+    Can: overwrite, fade.
+    """
+    W = delta(state.W, x.k, x.v, x.beta)
+    square = W.square().sum()
+    W = W * torch.where(square > 1 + ROUNDING, square, 1.0).rsqrt()
+    return FastWeightMemoryState(W), standardise(W @ x.q)

@@ -1,0 +1,58 @@
+"""The fast-weight RNN of Ba et al.: a recurrent network that attends to its recent past."""
+
+from typing import Annotated, NamedTuple
+
+from torch import Tensor
+
+from fastweights.cells._layer_norm import standardise
+from fastweights.rules.hebbian import hebbian
+from fastweights.signature import Slot
+
+Units = Annotated[Tensor, Slot("R", "value")]
+"""A number for each of the R units; at least 3, since LayerNorm leaves nothing but signs of 2."""
+
+
+class FastWeightRNNState(NamedTuple):
+    """Fast weights, and the state of R units."""
+
+    A: Annotated[Tensor, Slot("R R", "memory")]
+    h: Annotated[Tensor, Slot("R", "memory")]
+
+
+class FastWeightRNNInputs(NamedTuple):
+    x: Units
+
+
+class FastWeightRNNParams(NamedTuple):
+    """Recurrent weights, gain and bias of each of the S inner steps, decay lambda and rate eta of the fast weights."""
+
+    W: Annotated[Tensor, Slot("R R", "weight")]
+    gain: Annotated[Tensor, Slot("S R", "gain")]
+    bias: Annotated[Tensor, Slot("S R", "bias")]
+    decay: Annotated[Tensor, Slot("", "constant")]
+    eta: Annotated[Tensor, Slot("", "constant")]
+
+
+def settle(A: Tensor, boundary: Tensor, gains: Tensor, biases: Tensor) -> Tensor:
+    """h <- relu(LN(boundary + A h)) for S steps, from relu(boundary); gains and biases `[S, R]`."""
+    h = boundary.relu()
+    for gain, bias in zip(gains, biases, strict=True):
+        h = (standardise(boundary + A @ h) * gain + bias).relu()
+    return h
+
+
+def fast_weight_rnn(
+    state: FastWeightRNNState, x: FastWeightRNNInputs, params: FastWeightRNNParams
+) -> tuple[FastWeightRNNState, Units]:
+    """A <- lambda A + eta h h^T, then h <- relu(LN(W h + x + A h')) for S steps, h' starting at relu(W h + x).
+
+    W h + x stays as it is during the inner steps. What is stored is the state before this step, never the preliminary
+    one. Whether the inner steps share gain and bias is open in the paper; here each has its own.
+
+    Source: Ba et al. 2016, Eqs. 1-2 and 5-6, with ReLU (Sec. 4).
+
+    Can: fade, recur.
+    """
+    A = hebbian(state.A, state.h, state.h, params.decay, params.eta)
+    h = settle(A, params.W @ state.h + x.x, params.gain, params.bias)
+    return FastWeightRNNState(A, h), h

@@ -1,0 +1,53 @@
+"""The Recurrent DeltaNet of the printed equations: every memory sees what all of them read."""
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.rules.delta import delta
+from fastweights.signature import Slot
+
+
+class FullRecurrentDeltaNetState(NamedTuple):
+    """M memories of one step, and what they read."""
+
+    W: Annotated[Tensor, Slot("M V K", "memory")]
+    y: Annotated[Tensor, Slot("M V", "memory")]
+
+
+class FullRecurrentDeltaNetInputs(NamedTuple):
+    q: Annotated[Tensor, Slot("M K", "value")]
+    k: Annotated[Tensor, Slot("M K", "value")]
+    v: Annotated[Tensor, Slot("M V", "value")]
+    beta: Annotated[Tensor, Slot("M", "value")]
+
+
+class FullRecurrentDeltaNetParams(NamedTuple):
+    """Weights from all M V outputs to all keys, values and rates."""
+
+    R_q: Annotated[Tensor, Slot("M*K M*V", "weight")]
+    R_k: Annotated[Tensor, Slot("M*K M*V", "weight")]
+    R_v: Annotated[Tensor, Slot("M*V M*V", "weight")]
+    R_beta: Annotated[Tensor, Slot("M M*V", "weight")]
+
+
+def full_recurrent_delta_net(
+    state: FullRecurrentDeltaNetState, x: FullRecurrentDeltaNetInputs, params: FullRecurrentDeltaNetParams
+) -> tuple[FullRecurrentDeltaNetState, Annotated[Tensor, Slot("M V", "value")]]:
+    """W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T, y_m = W_m q_m; q, k, v, beta of all m get R tanh(y) of all y.
+
+    For the scan the M memories are one head. With M = 1 it is the Recurrent DeltaNet.
+
+    Source: Irie et al. 2021, Eqs. 15-18, where every R maps the whole output; the authors' code stays within a head.
+
+    Can: overwrite, recur.
+    """
+    r = state.y.flatten().tanh()
+    q = (x.q + (params.R_q @ r).view_as(x.q)).softmax(-1)
+    k = (x.k + (params.R_k @ r).view_as(x.k)).softmax(-1)
+    v = x.v + (params.R_v @ r).view_as(x.v)
+    beta = (x.beta + params.R_beta @ r).sigmoid()
+    W = torch.vmap(delta)(state.W, k, v, beta)
+    y = (W @ q.unsqueeze(-1)).squeeze(-1)
+    return FullRecurrentDeltaNetState(W, y), y

@@ -1,0 +1,175 @@
+"""Gregor's neurons and synapses: a network whose every part has a learned update rule."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from fastweights.errors import require, require_name
+from fastweights.signature import Slot
+
+OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")
+"""What may update a body or a synapse."""
+
+
+class NeuronsAndSynapsesInputs(NamedTuple):
+    """What the I neurons of the input layer observe."""
+
+    x: Annotated[Tensor, Slot("I", "value")]
+
+
+Update = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""An operator: state `[..., C]`, what its network says of [state, x], product term -> new state."""
+
+
+def _mlp(squash: Callable[[Tensor], Tensor]) -> Update:
+    return lambda state, said, product: squash(said)
+
+
+def _lstm(squash: Callable[[Tensor], Tensor]) -> Update:
+    """The state is [hidden, cell], C / 2 components each; `squash` is what the cell goes out by."""
+
+    def update(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
+        cell = state.chunk(2, -1)[1]
+        gate_in, gate_forget, new, gate_out = said.chunk(4, -1)
+        cell = gate_forget.sigmoid() * cell + gate_in.sigmoid() * new.tanh()
+        return torch.cat([gate_out.sigmoid() * squash(cell), cell], -1)
+
+    return update
+
+
+def _gated(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
+    gate, new = said.chunk(2, -1)
+    gate = gate.sigmoid()
+    return (1 - gate) * state + gate * (new.tanh() + product)
+
+
+def _update(operator: str, plain: Callable[[Tensor], Tensor]) -> Update:
+    return {
+        "mlp": _mlp(plain),
+        "mlp-tanh": _mlp(torch.tanh),
+        "lstm": _lstm(torch.tanh),
+        "lstm-sigma": _lstm(torch.sigmoid),
+        "lstm-id": _lstm(lambda cell: cell),
+        "gated": _gated,
+    }[operator]
+
+
+def _network(params: Any, part: str, x: Tensor) -> Tensor:
+    """The network of a part: one hidden tanh layer, or none for an LSTM, whose gates are its nonlinearity."""
+    if hasattr(params, f"{part}_hidden"):
+        x = linear(x, getattr(params, f"{part}_hidden"), getattr(params, f"{part}_hidden_bias")).tanh()
+    return linear(x, getattr(params, part), getattr(params, f"{part}_bias", None))
+
+
+def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
+    """The parameters of a part's network, which sees [state, x]; of an LSTM's state only the hidden half."""
+    said = "2*Z" if operator.startswith("mlp") else "4*Z"
+    if operator.startswith("lstm"):
+        shapes = {part: f"{said} Z+{inputs}"}
+    else:
+        shapes = {f"{part}_hidden": f"P 2*Z+{inputs}", part: f"{said} P"}
+    fields = [
+        [(name, Slot(axes, "weight")), (f"{name}_bias", Slot(axes.split()[0], "bias"))] for name, axes in shapes.items()
+    ]
+    return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
+
+
+def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any]:
+    """The types of the state and of the parameters, for N neurons of L types with 2 Z components each."""
+    N, L = "+".join(["I", *map(str, hidden)]), 1 + len(hidden)
+    shapes = {"h": f"{N} 2*Z", "w": f"{N} {N} 2*Z", "p": "I"}
+    state = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in shapes.items()]
+    fields = [
+        ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
+        ("start", Annotated[Tensor, Slot(f"{N} {N} 2*Z", "fixed weight")]),
+        *_fields("body", body, "2*Z+E"),
+        *_fields("synapse", synapse, "8*Z+2*E"),
+        # Without the last bias: a softmax across neurons takes no notice of what all of them get.
+        *_fields("input", "mlp", "2*Z+E")[:-1],
+    ]
+    return NamedTuple("State", state), NamedTuple("Params", fields)  # type: ignore[misc]
+
+
+@cache
+def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated") -> Any:
+    """The step for hidden layers of these sizes and the operators of bodies and synapses: see `OPERATORS`.
+
+    Raises:
+        InputError: an operator is unknown or a layer is empty.
+    """
+    require_name("body", body, OPERATORS)
+    require_name("synapse", synapse, OPERATORS)
+    require(all(size >= 1 for size in hidden), "hidden", "layers of at least one neuron", hidden)
+    state_type, params_type = _records(hidden, body, synapse)
+    update_body = _update(body, torch.sigmoid)
+    update_synapse = _update(synapse, lambda said: said)
+
+    def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
+        """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
+
+        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. Layers take turns and
+        see what earlier ones became. Layer 0 observes x: its first component becomes x, its last one the error x - p.
+        Last in turn, it predicts the next x: p, the output, is component 0 of a softmax across its neurons of
+        MLP([h_i, sum_j u_ij, e_i]).
+
+        The printed equations add a component where the text replaces one, as here. The state of a synapse is its shift
+        from a random start that is not learned; without it the neurons of a layer would stay alike.
+
+        Source: Gregor 2020, Eqs. 2-18.
+
+        Can: overwrite, fade, recur, modify itself.
+        """
+        sizes = [len(x.x), *hidden]
+        h, w = list(state.h.split(sizes)), list((params.start + state.w).split(sizes))
+        e = [type_.expand(size, -1) for type_, size in zip(params.embedding, sizes, strict=True)]
+        error = (x.x - state.p).unsqueeze(-1)
+        h[0] = torch.cat([x.x.unsqueeze(-1), h[0][:, 1:-1], error], -1)
+        for layer in [*range(1, len(sizes)), 0]:
+            # Before the synapses change: what they pass on now.
+            u = w[layer] * torch.cat(h)[:, 0].unsqueeze(-1)
+            w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], torch.cat(h), e[layer], torch.cat(e))
+            body_x = torch.cat([u.sum(1), e[layer]], -1)
+            if layer:
+                said = _network(params, "body", torch.cat([_visible(h[layer], params, "body"), body_x], -1))
+                h[layer] = update_body(h[layer], said, torch.zeros_like(h[layer]))
+            else:
+                h[0] = _network(params, "input", torch.cat([h[0], body_x], -1)).softmax(0)
+        return state_type(torch.cat(h), torch.cat(w) - params.start, h[0][:, 0]), h[0][:, 0]
+
+    prediction = Annotated[Tensor, Slot("I", "value")]
+    records = {
+        "state": state_type,
+        "x": NeuronsAndSynapsesInputs,
+        "params": params_type,
+        "return": tuple[state_type, prediction],
+    }
+    # Set, not written above: no type checker can follow types that are made here.
+    neurons_and_synapses.__annotations__ = {
+        "state": state_type,
+        "x": NeuronsAndSynapsesInputs,
+        "params": params_type,
+        "return": tuple[state_type, prediction],  # type: ignore[valid-type],
+    }
+    return neurons_and_synapses
+
+
+def _synapses(
+    update: Update, params: Any, w: Tensor, u: Tensor, bodies: Tensor, others: Tensor, own: Tensor, other: Tensor
+) -> Tensor:
+    """The new synapses `[n, N, 2 Z]` of a layer's n neurons with all N."""
+    product = bodies.unsqueeze(1) * others[:, 1].unsqueeze(-1)
+    seen = _visible(w, params, "synapse")
+    parts = [seen, bodies.unsqueeze(1), others, u, product, own.unsqueeze(1), other]
+    x = torch.cat([part.expand(*w.shape[:2], part.shape[-1]) for part in parts], -1)
+    return update(w, _network(params, "synapse", x), product)
+
+
+def _visible(state: Tensor, params: Any, part: str) -> Tensor:
+    return state if hasattr(params, f"{part}_hidden") else state.chunk(2, -1)[0]
+
+
+neurons_and_synapses = make_neurons_and_synapses()

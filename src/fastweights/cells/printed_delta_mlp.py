@@ -1,0 +1,41 @@
+"""The Delta MLP: a deep fast net, as the paper prints it."""
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.cells._positive_keys import positive_keys
+from fastweights.rules.delta import delta
+from fastweights.signature import RawKey, Slot
+
+
+class PrintedDeltaMLPState(NamedTuple):
+    """L square matrices."""
+
+    W: Annotated[Tensor, Slot("L K K", "memory")]
+
+
+class PrintedDeltaMLPInputs(NamedTuple):
+    q: RawKey
+    k: Annotated[Tensor, Slot("L K", "value")]
+    v: Annotated[Tensor, Slot("L K", "value")]
+    beta: Annotated[Tensor, Slot("L", "rate")]
+
+
+def printed_delta_mlp(
+    state: PrintedDeltaMLPState, x: PrintedDeltaMLPInputs
+) -> tuple[PrintedDeltaMLPState, Annotated[Tensor, Slot("K", "value")]]:
+    """h_l = W_l f(h_(l-1)) for l = 1..L, h_0 = q, y = h_L: every W_l by its own delta rule.
+
+    f is elu + 1 over its sum, for keys and queries alike. With L = 1 it is DeltaNet.
+
+    Source: Irie et al. 2021, Eqs. 13-14; the authors' code computes another form, `delta-mlp`.
+
+    Can: overwrite.
+    """
+    W = torch.vmap(delta)(state.W, positive_keys(x.k), x.v, x.beta)
+    y = x.q
+    for W_l in W:
+        y = W_l @ positive_keys(y)
+    return PrintedDeltaMLPState(W), y

@@ -1,0 +1,57 @@
+"""SR-DeltaNet: a DeltaNet whose slow net is self-referential."""
+
+from typing import Annotated, NamedTuple
+
+from torch import Tensor
+
+from fastweights.cells._self_reference import modify
+from fastweights.rules.delta import delta
+from fastweights.signature import Key, Matrix, Slot, Value
+
+
+class SRDeltaNetState(NamedTuple):
+    """How far each matrix of the slow net has moved from where it started, and the fast net's matrix W."""
+
+    P_q: Annotated[Tensor, Slot("K K", "memory")]
+    P_k: Annotated[Tensor, Slot("K K", "memory")]
+    P_v: Annotated[Tensor, Slot("V K", "memory")]
+    P_beta: Annotated[Tensor, Slot("1 K", "memory")]
+    W_q: Annotated[Tensor, Slot("K K", "memory")]
+    W_k: Annotated[Tensor, Slot("K K", "memory")]
+    W_beta: Annotated[Tensor, Slot("4 K", "memory")]
+    W: Matrix
+
+
+class SRDeltaNetInputs(NamedTuple):
+    x: Key
+
+
+class SRDeltaNetParams(NamedTuple):
+    """Where the slow net's matrices start, learned."""
+
+    P_q: Annotated[Tensor, Slot("K K", "weight")]
+    P_k: Annotated[Tensor, Slot("K K", "weight")]
+    P_v: Annotated[Tensor, Slot("V K", "weight")]
+    P_beta: Annotated[Tensor, Slot("1 K", "weight")]
+    W_q: Annotated[Tensor, Slot("K K", "weight")]
+    W_k: Annotated[Tensor, Slot("K K", "weight")]
+    W_beta: Annotated[Tensor, Slot("4 K", "weight")]
+
+
+def sr_delta_net(
+    state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
+) -> tuple[SRDeltaNetState, Value]:
+    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x and P modifies itself like an SRWM.
+
+    Keys and queries by softmax, rates by sigmoid. P is one matrix with one rate, written after it was read.
+
+    Source: Irie et al. 2022, Sec. 3 and appendix (SR-DeltaNet).
+
+    Can: overwrite, recur, modify itself.
+    """
+    matrices = [start + shift for start, shift in zip(params, state[:-1], strict=True)]
+    P_q, P_k, P_v, P_beta, W_q, W_k, W_beta = (A @ x.x for A in matrices)
+    rate, *rates = W_beta.sigmoid().unbind()
+    shifts = modify(state[:-1], matrices, W_q.softmax(-1), W_k.softmax(-1), [rate, rate, rate, rate, *rates])
+    W = delta(state.W, P_k.softmax(-1), P_v, P_beta.squeeze(-1).sigmoid())
+    return SRDeltaNetState(*[*shifts, W]), W @ P_q.softmax(-1)

@@ -1,0 +1,47 @@
+"""The self-referential weight matrix: a network that programs itself."""
+
+from typing import Annotated, NamedTuple
+
+from torch import Tensor
+
+from fastweights.cells._self_reference import modify
+from fastweights.signature import Key, Slot, Value
+
+
+class SRWMState(NamedTuple):
+    """How far each matrix has moved from where it started."""
+
+    W_y: Annotated[Tensor, Slot("V K", "memory")]
+    W_q: Annotated[Tensor, Slot("K K", "memory")]
+    W_k: Annotated[Tensor, Slot("K K", "memory")]
+    W_beta: Annotated[Tensor, Slot("4 K", "memory")]
+
+
+class SRWMInputs(NamedTuple):
+    x: Key
+
+
+class SRWMParams(NamedTuple):
+    """Where the matrices start, learned."""
+
+    W_y: Annotated[Tensor, Slot("V K", "weight")]
+    W_q: Annotated[Tensor, Slot("K K", "weight")]
+    W_k: Annotated[Tensor, Slot("K K", "weight")]
+    W_beta: Annotated[Tensor, Slot("4 K", "weight")]
+
+
+def srwm(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> tuple[SRWMState, Value]:
+    """A <- A + beta_A (A q - A k) k^T for all A in W = [W_y, W_q, W_k, W_beta], [y, q, k, beta] = W x: programs itself.
+
+    q and k by softmax, one rate by sigmoid for each A. Everything is read before the write. The state is the shift of W
+    from its learned start, so that training also moves streams that are under way.
+
+    Source: Irie et al. 2022, Eqs. 5-8 with four rates (Sec. 3).
+
+    Can: overwrite, recur, modify itself.
+    """
+    matrices = [start + shift for start, shift in zip(params, state, strict=True)]
+    W_y, W_q, W_k, W_beta = matrices
+    q, k = (W_q @ x.x).softmax(-1), (W_k @ x.x).softmax(-1)
+    rates = (W_beta @ x.x).sigmoid().unbind()
+    return SRWMState(*modify(state, matrices, q, k, rates)), W_y @ x.x

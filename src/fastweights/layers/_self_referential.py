@@ -1,0 +1,22 @@
+"""What the layers over self-referential cells share."""
+
+from fastweights.cell import Cell
+from fastweights.layers._programmed import Programmed, require_heads
+from fastweights.layers._split import Split
+
+
+class SelfReferential(Programmed):
+    """y = W_o [y_1, ..., y_H], where every head is a network that programs itself, given its own part of x.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of heads; divides `d_model`.
+        cell: Name of the cell.
+        feature_map: Of the input: "identity" (few-shot learning) or "softmax" (reinforcement learning) in the paper.
+        backend: The backend of `scan`.
+    """
+
+    def __init__(self, d_model: int, heads: int, cell: str, feature_map: str, backend: str) -> None:
+        require_heads(d_model, heads)
+        named = Cell.named(cell)
+        super().__init__(d_model, Split(d_model, heads, named, feature_map), named, backend=backend)

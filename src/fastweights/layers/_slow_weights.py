@@ -1,0 +1,59 @@
+"""The slow weights that a cell uses inside its step, as the parameters of a layer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.cell import Cell
+from fastweights.signature import Slot
+
+
+class SlowWeights(nn.Module):
+    """`cell.Params`, `[H, ...]`: weights start as N(0, 1 / inputs), gains at 1, biases at 0; constants are given.
+
+    A role that begins with "shared" means one parameter for all heads, one with "fixed" a buffer that is not learned.
+
+    Args:
+        cell: The cell that the weights belong to.
+        heads: Number of heads.
+        sizes: The cell's letters.
+        constants: The values of the fields with the role "constant", numbers that are not learned.
+    """
+
+    def __init__(
+        self, cell: Cell, heads: int, sizes: Mapping[str, int], constants: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__()
+        self.kind: Any = cell.Params
+        self.slots = cell.slots.get("Params", {})
+        self.heads = heads
+        for name, slot in self.slots.items():
+            if slot.role == "constant":
+                self.register_buffer(name, torch.full((heads,), (constants or {})[name]))
+            elif slot.role.startswith("fixed"):
+                self.register_buffer(name, _start(slot, heads, sizes))
+            else:
+                self.register_parameter(name, nn.Parameter(_start(slot, heads, sizes)))
+
+    def forward(self) -> Any:
+        """The record that `scan` takes, None for a cell without slow weights."""
+        if self.kind is None:
+            return None
+        return self.kind(*(self._of_all_heads(name, slot) for name, slot in self.slots.items()))
+
+    def _of_all_heads(self, name: str, slot: Slot) -> Tensor:
+        weight: Tensor = getattr(self, name)
+        return weight.expand(self.heads, *weight.shape[1:]) if slot.role.startswith("shared") else weight
+
+
+def _start(slot: Slot, heads: int, sizes: Mapping[str, int]) -> Tensor:
+    shape = (1 if slot.role.startswith("shared") else heads, *slot.shape(sizes))
+    match slot.role.split()[-1]:
+        case "gain":
+            return torch.ones(shape)
+        case "bias":
+            return torch.zeros(shape)
+        case _:
+            return torch.randn(shape) / shape[-1] ** 0.5

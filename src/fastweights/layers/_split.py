@@ -1,0 +1,23 @@
+"""The slow net of a network that programs itself: none."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from fastweights.cell import Cell
+from fastweights.layers._slow_net import Keys
+
+
+class Split(nn.Module):
+    """Gives every head its own part of x, through a feature map: the one input of a cell that is its own slow net."""
+
+    def __init__(self, d_model: int, heads: int, cell: Cell, features: str) -> None:
+        super().__init__()
+        self.heads = heads
+        self.cell = cell
+        self.keys = Keys(d_model // heads, features, "none")
+        self.sizes = {"K": self.keys.output_size, "V": d_model // heads}
+
+    def forward(self, x: Tensor) -> Any:
+        """x `[B, T, D]` -> `cell.Inputs` of one tensor `[B, T, H, K]`."""
+        return self.cell.Inputs(self.keys(x.unflatten(-1, (self.heads, -1))))

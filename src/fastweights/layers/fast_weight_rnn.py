@@ -1,0 +1,127 @@
+"""The fast-weight RNN of Ba et al. as a layer, with its two ways to compute the same."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.cell import Cell
+from fastweights.cells._layer_norm import standardise
+from fastweights.cells.fast_weight_rnn import FastWeightRNNState
+from fastweights.errors import require, require_name
+from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._programmed import check_layer_input, require_heads
+
+FORMS = ("auto", "matrix", "attention")
+
+
+class FastWeightRNN(FastWeight):
+    """A <- lambda A + eta h h^T, then h <- relu(LN(W h + C x + A h')) for S steps, h' starting at relu(W h + C x).
+
+    A sequence shorter than a head's units R is computed without A, as attention over the states stored so far,
+    A h' = lambda^t A_0 h' + eta sum_j lambda^(t-j) h_j (h_j . h'), which costs T instead of R products a step. A is
+    made once, at the end.
+
+    Source: Ba et al. 2016, Eqs. 1-6. The number S of inner steps is not in the paper: 1 in all re-implementations, as
+    is the start of W at 0.05 I.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of independent networks of R = d_model / heads units.
+        inner_steps: S.
+        decay: lambda, from 0 to 1.
+        rate: eta, at least 0.
+        form: "matrix", "attention", or "auto" for whichever has the smaller of T and R.
+        backend: The backend of `scan`, for the matrix form.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 1,
+        inner_steps: int = 1,
+        decay: float = 0.95,
+        rate: float = 0.5,
+        form: str = "auto",
+        backend: str = "auto",
+    ) -> None:
+        check_fast_weights(d_model, heads, inner_steps, decay, rate)
+        require_name("form", form, FORMS)
+        constants = {"decay": decay, "eta": rate}
+        cell = Cell.named("fast-weight-rnn")
+        super().__init__(
+            d_model, heads, cell, backend=backend, sizes={"S": inner_steps, "R": d_model // heads}, constants=constants
+        )
+        self.form = form
+        start_near_nothing(self.slow_weights, "W")
+
+    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
+        check_layer_input(x, self.output.out_features)
+        short = x.shape[1] < self.slow_net.sizes["R"] if self.form == "auto" else self.form == "attention"
+        if not short:
+            return super().forward(x, state, reset)
+        boundary = self.slow_net(x).x
+        compute = torch.promote_types(boundary.dtype, torch.float32)
+        params = type(self.slow_weights())(*(p.to(compute) for p in self.slow_weights()))
+        state = self.initial_state(len(x)) if state is None else state
+        y, state = attend(boundary.to(compute), state, params, reset)
+        return self.output(y.to(x.dtype).flatten(2)), state
+
+
+def attend(x: Tensor, state: FastWeightRNNState, params: Any, reset: Tensor | None) -> tuple[Tensor, Any]:
+    """The cell over x `[B, T, H, R]` without its matrix: y, and the same state as the matrix form."""
+    A, h = state
+    age = torch.ones_like(h[..., :1])  # what is left of A: [B, H, 1]
+    stored: list[Tensor] = []
+    weights: list[Tensor] = []
+    outputs: list[Tensor] = []
+    for t, x_t in enumerate(x.unbind(1)):
+        if reset is not None:
+            keep = ~reset[:, t, None, None]
+            h = torch.where(keep, h, 0.0)
+            age = torch.where(keep, age, 0.0)
+            weights = [torch.where(keep, weight, 0.0) for weight in weights]
+        decay = params.decay[:, None]
+        age, weights = age * decay, [*(weight * decay for weight in weights), params.eta[:, None].expand_as(age)]
+        stored.append(h)
+        h = _settle(A, age, torch.stack(stored, -2), torch.cat(weights, -1), _apply(params.W, h) + x_t, params)
+        outputs.append(h)
+    keys, written = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)
+    left = _only_where(age.unsqueeze(-1), A)
+    return torch.stack(outputs, 1), FastWeightRNNState(left + (written * keys).mT @ keys, h)
+
+
+def _settle(A: Tensor, age: Tensor, stored: Tensor, weights: Tensor, boundary: Tensor, params: Any) -> Tensor:
+    h = boundary.relu()
+    for gain, bias in zip(params.gain.unbind(1), params.bias.unbind(1), strict=True):
+        scores = weights * _apply(stored, h)
+        read = _only_where(age, _apply(A, h)) + (scores.unsqueeze(-2) @ stored).squeeze(-2)
+        h = (standardise(boundary + read) * gain + bias).relu()
+    return h
+
+
+def _only_where(age: Tensor, x: Tensor) -> Tensor:
+    """age x, but 0 where the age is: nothing is left of a matrix that was reset, not even a NaN."""
+    return torch.where(age == 0, 0.0, age * x)
+
+
+def _apply(matrix: Tensor, x: Tensor) -> Tensor:
+    return (matrix @ x.unsqueeze(-1)).squeeze(-1)
+
+
+def check_fast_weights(d_model: int, heads: int, inner_steps: int, decay: float, rate: float) -> None:
+    """Raises unless R, S, lambda and eta are such that the network works and its fast weights stay bounded."""
+    require_heads(d_model, heads)
+    units = d_model // heads
+    require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm leaves nothing but signs of 2 units.")
+    require(inner_steps >= 1, "inner_steps", "at least 1", inner_steps, "With rate=0 it is a plain RNN.")
+    require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
+    require(0 <= rate < float("inf"), "rate", "at least 0 and finite", rate)
+
+
+@torch.no_grad()
+def start_near_nothing(weights: nn.Module, name: str) -> None:
+    """W = 0.05 I, in place."""
+    W = weights.get_parameter(name)
+    W.copy_(0.05 * torch.eye(W.shape[-1]))

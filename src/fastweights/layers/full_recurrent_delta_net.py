@@ -1,0 +1,21 @@
+"""The Recurrent DeltaNet with slow weights across heads."""
+
+from fastweights.cell import Cell
+from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._programmed import require_heads
+
+
+class FullRecurrentDeltaNet(FastWeight):
+    """W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T, y_m = W_m q_m; q, k, v, beta of all m get R tanh(y) of all y.
+
+    The recurrent weights are D by D, where those of `recurrent-delta-net` stay within a head.
+
+    Source: Irie et al. 2021, Eqs. 15-18, as printed.
+    """
+
+    def __init__(self, d_model: int, heads: int = 8, scale: float = 1.0, backend: str = "auto") -> None:
+        require_heads(d_model, heads)
+        size = d_model // heads
+        cell = Cell.named("full-recurrent-delta-net")
+        # One head for the scan: the memories of a step are not independent.
+        super().__init__(d_model, 1, cell, size, size, scale=scale, backend=backend, sizes={"M": heads})

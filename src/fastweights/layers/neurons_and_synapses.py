@@ -1,0 +1,48 @@
+"""Gregor's neurons and synapses as a layer."""
+
+from fastweights.cell import Cell
+from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
+from fastweights.errors import require
+from fastweights.layers._fast_weight import FastWeight
+
+
+class NeuronsAndSynapses(FastWeight):
+    """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
+
+    u_ij = w_ij h_j^0, over all neurons j. A linear map of x is what the input layer observes, and a linear map of its
+    prediction is y.
+
+    Source: Gregor 2020, Eqs. 2-18. The paper leaves the sizes open, but for the components: 6 and 14 in its figures.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of independent networks.
+        inputs: Neurons of the input layer.
+        neurons: Neurons of the one hidden layer; 0 for none.
+        components: Of the state of every neuron and synapse, even.
+        embedding: Size of a layer's embedding.
+        width: Hidden units of the operators' networks.
+        body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
+        synapse: What updates a synapse, one of the same.
+        backend: The backend of `scan`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 1,
+        inputs: int = 16,
+        neurons: int = 4,
+        components: int = 6,
+        embedding: int = 4,
+        width: int = 16,
+        body: str = "lstm",
+        synapse: str = "gated",
+        backend: str = "auto",
+    ) -> None:
+        require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
+        for name, size in {"inputs": inputs, "embedding": embedding, "width": width}.items():
+            require(size >= 1, name, "at least 1", size)
+        cell = Cell.of(make_neurons_and_synapses((neurons,) if neurons else (), body, synapse))
+        sizes = {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
+        super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes)

@@ -1,0 +1,18 @@
+"""The self-referential weight matrix that starts anew every span."""
+
+from fastweights.layers._reset_every import ResetEvery
+from fastweights.layers.srwm import SRWM
+
+
+class NoCarrySRWM(ResetEvery):
+    """A <- A + beta_A (A q - A k) k^T as the SRWM, back to where it started before every `steps`-th step.
+
+    With steps = 1 it is what the authors' code runs under this name: an SRWM that never sees its own changes.
+
+    Source: Irie et al. 2022, Sec. 4.3 ("Reset"), where a span has 50 steps.
+    """
+
+    def __init__(
+        self, d_model: int, heads: int = 8, steps: int = 50, feature_map: str = "identity", backend: str = "auto"
+    ) -> None:
+        super().__init__(SRWM(d_model, heads, feature_map, backend), steps)

@@ -1,0 +1,16 @@
+"""The layer over printed-delta-mlp."""
+
+from fastweights.cell import Cell
+from fastweights.errors import require
+from fastweights.layers._fast_weight import FastWeight
+
+
+class PrintedDeltaMLP(FastWeight):
+    """h_l = W_l f(h_(l-1)) for l = 1..depth, h_0 = q, y = h_depth: every W_l by its own delta rule.
+
+    Source: Irie et al. 2021, Eqs. 13-14.
+    """
+
+    def __init__(self, d_model: int, heads: int = 8, depth: int = 2, backend: str = "auto") -> None:
+        require(depth >= 1, "depth", "at least 1", depth)
+        super().__init__(d_model, heads, Cell.named("printed-delta-mlp"), backend=backend, sizes={"L": depth})

@@ -1,0 +1,13 @@
+"""The layer over sr-delta-net."""
+
+from fastweights.layers._self_referential import SelfReferential
+
+
+class SRDeltaNet(SelfReferential):
+    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x and P modifies itself like an SRWM.
+
+    Source: Irie et al. 2022, Sec. 3 and appendix (SR-DeltaNet).
+    """
+
+    def __init__(self, d_model: int, heads: int = 8, feature_map: str = "identity", backend: str = "auto") -> None:
+        super().__init__(d_model, heads, "sr-delta-net", feature_map, backend)

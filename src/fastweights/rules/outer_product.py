@@ -1,0 +1,15 @@
+"""The outer product of 1991, with an activation on the weights."""
+
+import torch
+
+from fastweights.signature import Key, Matrix, Value
+
+
+def outer_product(W: Matrix, k: Key, v: Value) -> Matrix:
+    """W <- tanh(W + v k^T): adds every association to weights that cannot grow out of their range.
+
+    Source: Schmidhuber 1991; Schlag et al. 2021, Eqs. 1-3, which leave the activation open.
+
+    Can: fade.
+    """
+    return torch.tanh(W + torch.outer(v, k))

@@ -1,0 +1,1 @@
+"""Squashings: one file, one function that brings a rate into its range."""
