@@ -141,19 +141,10 @@ def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm"
         return state_type(torch.cat(h), torch.cat(w) - params.start, h[0][:, 0]), h[0][:, 0]
 
     prediction = Annotated[Tensor, Slot("I", "value")]
-    records = {
-        "state": state_type,
-        "x": NeuronsAndSynapsesInputs,
-        "params": params_type,
-        "return": tuple[state_type, prediction],
-    }
+    result: Any = tuple.__class_getitem__((state_type, prediction))
+    records = {"state": state_type, "x": NeuronsAndSynapsesInputs, "params": params_type, "return": result}
     # Set, not written above: no type checker can follow types that are made here.
-    neurons_and_synapses.__annotations__ = {
-        "state": state_type,
-        "x": NeuronsAndSynapsesInputs,
-        "params": params_type,
-        "return": tuple[state_type, prediction],  # type: ignore[valid-type],
-    }
+    neurons_and_synapses.__annotations__ = records
     return neurons_and_synapses
 
 
