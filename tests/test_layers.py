@@ -26,7 +26,7 @@ def test_guarantee(make, check):
 
 
 def test_unknown_layer_lists_the_known_and_the_nearest():
-    with pytest.raises(InputError, match=r"layer must be one of delta, .*Did you mean 'delta-net'\?"):
+    with pytest.raises(InputError, match=r"layer must be one of .*, delta-net, .*Did you mean 'delta-net'\?"):
         make_layer("deltanet", D, heads=2)
 
 
@@ -41,9 +41,19 @@ def test_heads_must_divide(layer):
         make_layer(layer, D, heads=3)
 
 
-@pytest.mark.parametrize("name", [name for name in layer_names() if name != "lstm"])  # torch refuses its own LSTM
+@pytest.mark.parametrize(
+    "name", [name for name in layer_names() if name not in ("lstm", "irnn")]
+)  # torch refuses its own RNNs
 def test_layer_compiles_into_one_graph(name):
     layer = make_layer(name, D, heads=2)
     x = torch.randn(2, 9, D)
+    torch.compiler.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+    got, want = (_seeded(run, x) for run in (compiled, layer))
+    torch.testing.assert_close(got, want)
+
+
+def _seeded(layer, x):
+    """y of a layer that may draw random features."""
+    torch.manual_seed(1)
+    return layer(x)[0]
