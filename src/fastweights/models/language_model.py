@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.errors import require
 from fastweights.layers import Convolved, make_layer
+from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.block import Block
 
 
@@ -22,6 +23,9 @@ class LanguageModel(nn.Module):
         convolution: Width of a causal convolution in front of every layer; 0 for none.
         d_ff: Width of the feed-forward networks; `4 * d_model` if None.
         norm: "pre" or "post".
+        tied: Whether the last linear map shares the embedding's weights.
+        cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
+            `forward` returns log-probabilities, which are logits, too.
     """
 
     def __init__(
@@ -36,6 +40,8 @@ class LanguageModel(nn.Module):
         norm: str = "pre",
         convolution: int = 0,
         options: dict[str, Any] | None = None,
+        tied: bool = False,
+        cutoffs: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         require(depth >= 1, "depth", "at least 1", depth)
@@ -49,17 +55,22 @@ class LanguageModel(nn.Module):
             for _ in range(depth)
         )
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self.output = nn.Linear(d_model, vocabulary)
+        self.output = _output(self.embedding, tied, cutoffs)
 
     def forward(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token."""
+        h, state = self.hidden(tokens, state, reset)
+        return self.output(h), state
+
+    def hidden(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+        """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
         h = self.dropout(self.embedding(tokens))
         state = [None] * len(self.blocks) if state is None else state
         after = []
         for block, before in zip(self.blocks, state, strict=True):
             h, new = block(h, before, reset)
             after.append(new)
-        return self.output(self.norm(h)), tuple(after)
+        return self.norm(h), tuple(after)
 
     def initial_state(self, batch_size: int) -> Any:
         """One layer's initial state a block."""
@@ -91,6 +102,15 @@ class LanguageModel(nn.Module):
 def _layer(name: str, d_model: int, heads: int, convolution: int, options: dict[str, Any]) -> nn.Module:
     layer = make_layer(name, d_model, heads, **options)
     return Convolved(layer, d_model, convolution) if convolution else layer
+
+
+def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:
+    if cutoffs:
+        return AdaptiveSoftmax(embedding, cutoffs)
+    output = nn.Linear(embedding.embedding_dim, embedding.num_embeddings)
+    if tied:
+        output.weight = embedding.weight
+    return output
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
