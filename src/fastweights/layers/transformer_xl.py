@@ -26,7 +26,7 @@ class TransformerXL(nn.Module):
     gives the same in one piece as cut. The state holds inputs, from which keys and values are computed again; gradients
     flow into it. To train as the paper does, which stops them at the memory, detach the state between two windows.
 
-    Source: Dai et al. 2019, Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al. 2021, Table 4.
+    Source: Dai et al. 2019, Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al. 2021.
 
     Args:
         d_model: Size of the input and output; even, since half of a position's entries are sines.
