@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import check_layer_input
 from fastweights.layers._past import Padded
 
@@ -37,7 +38,7 @@ class Convolved(nn.Module):
     ) -> tuple[Tensor, ConvolvedState]:
         """The interface of a layer."""
         check_layer_input(x, self.weight.shape[1])
-        state = self.initial_state(len(x)) if state is None else state
+        state = begin(x, state, self.initial_state(len(x)), reset)
         past = Padded(state.tail, x, reset)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
         y, after = self.layer(nn.functional.silu(mixed), state.layer, reset)

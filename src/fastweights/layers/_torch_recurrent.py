@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights.backends.reference import where
+from fastweights.layers._begin import begin
 
 State = TypeVar("State")
 Run = Callable[[Tensor, State], tuple[Tensor, State]]
@@ -19,7 +20,7 @@ def run_between_resets(
 
     A member of the batch that is reset before step t (`reset` bool `[B, T]`) goes on from `initial`.
     """
-    state = initial if state is None else state
+    state = begin(x, state, initial, reset)
     outputs = []
     for start, stop in _stretches(reset, x.shape[1]):
         if reset is not None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.backends.reference import where
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import check_layer_input
 
 
@@ -50,7 +51,7 @@ class AssociativeLSTM(nn.Module):
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
         check_layer_input(x, self.recurrent.in_features)
         initial = self.initial_state(len(x))
-        state = initial if state is None else state
+        state = begin(x, state, initial, reset)
         outputs = []
         for t, driven in enumerate(self.input(x).unbind(1)):
             if reset is not None:

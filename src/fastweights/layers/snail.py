@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import check_layer_input
 from fastweights.layers._past import Padded, number_segments, still_valid, visible
 
@@ -71,7 +72,7 @@ class SNAIL(nn.Module):
     ) -> tuple[Tensor, SNAILState]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = self.initial_state(len(x)) if state is None else state
+        state = begin(x, state, self.initial_state(len(x)), reset)
         tails = []
         for block, tail in zip(self.dense, state.tails, strict=True):
             x, after = block(x, tail, reset)

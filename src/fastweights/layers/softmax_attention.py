@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import check_layer_input, require_heads
 from fastweights.layers._past import number_segments, still_valid, visible
 
@@ -43,7 +44,7 @@ class SoftmaxAttention(nn.Module):
     ) -> tuple[Tensor, AttentionCache]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the cache after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = self.initial_state(len(x)) if state is None else state
+        state = begin(x, state, self.initial_state(len(x)), reset)
         q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         k, v = torch.cat([state.k, k], dim=1), torch.cat([state.v, v], dim=1)
         segments = number_segments(state.valid, reset, x.shape[1])

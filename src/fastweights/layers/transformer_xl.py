@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import check_layer_input, require_heads
 from fastweights.layers._past import number_segments, still_valid, visible
 
@@ -56,7 +57,7 @@ class TransformerXL(nn.Module):
     ) -> tuple[Tensor, TransformerXLState]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the memory after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = self.initial_state(len(x)) if state is None else state
+        state = begin(x, state, self.initial_state(len(x)), reset)
         past = torch.cat([state.memory, x], dim=1)
         segments = number_segments(state.valid, reset, x.shape[1])
         mask = visible(segments, x.shape[1], self.memory + 1)

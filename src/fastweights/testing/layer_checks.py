@@ -127,3 +127,16 @@ def check_bad_input_is_refused(make: Make) -> None:
         except InputError:
             continue
         raise AssertionError(f"x of shape {list(bad.shape)} is accepted")
+
+
+def check_state_and_reset_that_do_not_fit_are_refused(make: Make) -> None:
+    """The state of another batch or kind, resets of another shape or dtype: `InputError`."""
+    layer, x = layer_and_input(make)
+    state = layer.initial_state(B + 1)  # type: ignore[operator]
+    reset = torch.zeros(B, T, dtype=torch.bool)
+    for bad in ((x, state), (x, (x,)), (x, None, reset[:, 1:]), (x, None, reset.double())):
+        try:
+            layer(*bad)
+        except InputError:
+            continue
+        raise AssertionError(f"accepted: {bad[1:]}")
