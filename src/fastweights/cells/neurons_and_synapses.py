@@ -91,7 +91,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any
         # Without the last bias: a softmax across neurons takes no notice of what all of them get.
         *_fields("input", "mlp", "2*Z+E")[:-1],
     ]
-    return NamedTuple("State", state), NamedTuple("Params", fields)  # type: ignore[misc]
+    return NamedTuple("State", state), NamedTuple("Params", fields)
 
 
 @cache

@@ -6,9 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
+from fastweights.layers._past import Padded
 from fastweights.layers._programmed import check_layer_input
+from fastweights.state import with_methods
 
 
+@with_methods
 class ConvolvedState(NamedTuple):
     """The layer's state, and the last `width - 1` inputs `[B, width - 1, D]`, zeros where there were none."""
 
@@ -36,33 +40,13 @@ class Convolved(nn.Module):
     ) -> tuple[Tensor, ConvolvedState]:
         """The interface of a layer."""
         check_layer_input(x, self.weight.shape[1])
-        state = self.initial_state(len(x)) if state is None else state
-        past = torch.cat([state.tail, x], dim=1)
-        segments = None if reset is None else nn.functional.pad(reset.long().cumsum(dim=1), (state.tail.shape[1], 0))
-        mixed = sum(weight * _earlier(past, segments, back, x) for back, weight in enumerate(self.weight))
+        state = begin(x, state, self.initial_state(len(x)), reset)
+        past = Padded(state.tail, x, reset)
+        mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
         y, after = self.layer(nn.functional.silu(mixed), state.layer, reset)
-        return y, ConvolvedState(after, self._tail(past, segments))
-
-    def _tail(self, past: Tensor, segments: Tensor | None) -> Tensor:
-        kept = len(self.weight) - 1
-        if segments is None:
-            return past[:, -kept:]
-        return _only(segments[:, -kept:] == segments[:, -1:], past[:, -kept:])
+        return y, ConvolvedState(after, past.tail())
 
     def initial_state(self, batch_size: int) -> ConvolvedState:
         """The layer's, and zeros."""
         tail = self.weight.new_zeros(batch_size, len(self.weight) - 1, self.weight.shape[1])
         return ConvolvedState(self.layer.initial_state(batch_size), tail)  # type: ignore[operator]
-
-
-def _earlier(past: Tensor, segments: Tensor | None, back: int, x: Tensor) -> Tensor:
-    """The input `back` steps before each step of x, zeros where a reset lies between."""
-    steps, end = x.shape[1], past.shape[1] - back
-    seen = past[:, end - steps : end]
-    if segments is None:
-        return seen
-    return _only(segments[:, end - steps : end] == segments[:, -steps:], seen)
-
-
-def _only(kept: Tensor, x: Tensor) -> Tensor:
-    return torch.where(kept.unsqueeze(-1), x, 0.0)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import FastWeight
 from fastweights.state import with_methods
 
@@ -45,9 +46,9 @@ class FastWeightProgrammer(nn.Module):
         self, x: Tensor, state: ProgrammerState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, ProgrammerState]:
         """The interface of a layer."""
-        slow, fast = ((), None) if state is None else state
+        slow, fast = begin(x, state, self.initial_state(len(x)), reset)
         if self.has_state:
-            said, slow = self.slow_net(x, None if state is None else slow, reset)
+            said, slow = self.slow_net(x, slow, reset)
         else:
             said = self.slow_net(x)
         y, fast = self.fast_net(said, fast, reset)

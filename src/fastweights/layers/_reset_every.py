@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.state import with_methods
 
 
@@ -33,7 +34,7 @@ class ResetEvery(nn.Module):
         self, x: Tensor, state: ResetEveryState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, ResetEveryState]:
         """The interface of a layer."""
-        inner, age = (None, x.new_zeros(len(x), dtype=torch.long)) if state is None else state
+        inner, age = begin(x, state, self.initial_state(len(x)), reset)
         before = ages(age, reset, x.shape[1])
         y, inner = self.layer(x, inner, before % self.steps == 0)
         return y, ResetEveryState(inner, before[:, -1] + 1)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.layers._begin import begin
 from fastweights.layers._programmed import check_layer_input, require_heads
 from fastweights.state import with_methods
 
@@ -30,6 +31,7 @@ class FakeSRWM(nn.Module):
     def forward(self, x: Tensor, state: NoState | None = None, reset: Tensor | None = None) -> tuple[Tensor, NoState]:
         """The interface of a layer."""
         check_layer_input(x, self.output.out_features)
+        begin(x, state, NoState(), reset)
         parts = x.unflatten(-1, (len(self.weight), -1))
         return self.output(torch.einsum("hvk,bthk->bthv", self.weight, parts).flatten(2)), NoState()
 

@@ -9,6 +9,7 @@ from fastweights.cell import Cell
 from fastweights.cells._layer_norm import standardise
 from fastweights.cells.fast_weight_rnn import FastWeightRNNState
 from fastweights.errors import require, require_name
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._programmed import check_layer_input, require_heads
 
@@ -64,7 +65,7 @@ class FastWeightRNN(FastWeight):
         boundary = self.slow_net(x).x
         compute = torch.promote_types(boundary.dtype, torch.float32)
         params = type(self.slow_weights())(*(p.to(compute) for p in self.slow_weights()))
-        state = self.initial_state(len(x)) if state is None else state
+        state = begin(x, state, self.initial_state(len(x)), reset)
         y, state = attend(boundary.to(compute), state, params, reset)
         return self.output(y.to(x.dtype).flatten(2)), state
 

@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from fastweights.backends.reference import where
 from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._torch_recurrent import run_between_resets
+from fastweights.state import with_methods
 
 
+@with_methods
 class LSTMState(NamedTuple):
     """Hidden state and cell state, `[B, layers, D]`."""
 
@@ -31,15 +32,7 @@ class LSTM(nn.Module):
     ) -> tuple[Tensor, LSTMState]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
         check_layer_input(x, self.lstm.input_size)
-        initial = self.initial_state(len(x))
-        state = initial if state is None else state
-        outputs = []
-        for start, stop in _segments(reset, x.shape[1]):
-            if reset is not None:
-                state = where(reset[:, start], initial, state)
-            y, state = self._run(x[:, start:stop], state)
-            outputs.append(y)
-        return torch.cat(outputs, dim=1), state
+        return run_between_resets(self._run, x, state, self.initial_state(len(x)), reset)
 
     def initial_state(self, batch_size: int) -> LSTMState:
         """Zeros."""
@@ -51,9 +44,3 @@ class LSTM(nn.Module):
         h, c = (leaf.transpose(0, 1).contiguous() for leaf in state)
         y, (h, c) = self.lstm(x, (h, c))
         return y, LSTMState(h.transpose(0, 1), c.transpose(0, 1))
-
-
-def _segments(reset: Tensor | None, steps: int) -> list[tuple[int, int]]:
-    """Stretches of time inside which no member of the batch is reset."""
-    resets = [] if reset is None else reset[:, 1:].any(dim=0).nonzero().flatten().add(1).tolist()
-    return list(zip([0, *resets], [*resets, steps], strict=True))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._programmed import check_layer_input
 from fastweights.layers._reset_every import ages
@@ -71,7 +72,7 @@ class MultiLevelFastWeightRNN(FastWeight):
     ) -> tuple[Tensor, MultiLevelState]:
         """x `[B, T, D]`; reset, store, integrate bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
         check_layer_input(x, self.output.out_features)
-        memory, age = (None, x.new_zeros(len(x), dtype=torch.long)) if state is None else state
+        memory, age = begin(x, state, self.initial_state(len(x)), reset)
         steps = ages(age, reset, x.shape[1])
         store = (steps % self.segment == 0) & (steps > 0) if store is None else store
         integrate = steps % self.segment == self.segment - 1 if integrate is None else integrate

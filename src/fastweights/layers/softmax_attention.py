@@ -7,9 +7,13 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
+from fastweights.layers._begin import begin
+from fastweights.layers._past import number_segments, still_valid, visible
 from fastweights.layers._programmed import check_layer_input, require_heads
+from fastweights.state import with_methods
 
 
+@with_methods
 class AttentionCache(NamedTuple):
     """The last keys and values, `[B, window, H, D / H]`, and whether each is there, bool `[B, window]`."""
 
@@ -42,16 +46,16 @@ class SoftmaxAttention(nn.Module):
     ) -> tuple[Tensor, AttentionCache]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the cache after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = self.initial_state(len(x)) if state is None else state
+        state = begin(x, state, self.initial_state(len(x)), reset)
         q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         k, v = torch.cat([state.k, k], dim=1), torch.cat([state.v, v], dim=1)
-        segments = self._segments(state.valid, reset, x.shape[1])
+        segments = number_segments(state.valid, reset, x.shape[1])
         angles = _angles(k)
         turned = _rotate(q, angles[-x.shape[1] :]), _rotate(k, angles)
         q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*turned, v))
-        read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=self._mask(segments, x.shape[1]))
-        cached = segments[:, -self.window :] == segments[:, -1:]
-        cache = AttentionCache(k[:, -self.window :], v[:, -self.window :], cached)
+        mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
+        read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=mask)
+        cache = AttentionCache(k[:, -self.window :], v[:, -self.window :], still_valid(segments, self.window))
         return self.output(read.transpose(1, 2).flatten(2)), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:
@@ -59,19 +63,6 @@ class SoftmaxAttention(nn.Module):
         weight = self.output.weight
         zeros = weight.new_zeros(batch_size, self.window, self.heads, weight.shape[0] // self.heads)
         return AttentionCache(zeros, zeros, torch.zeros(zeros.shape[:2], dtype=torch.bool, device=weight.device))
-
-    def _segments(self, valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
-        """A number for every cached and new step, `[B, window + T]`; steps see each other if theirs are equal."""
-        cached = torch.where(valid, 0, -1)
-        new = cached.new_zeros(len(valid), steps) if reset is None else reset.long().cumsum(dim=1)
-        return torch.cat([cached, new], dim=1)
-
-    def _mask(self, segments: Tensor, steps: int) -> Tensor:
-        """Who may see whom, bool `[B, 1, T, window + T]`: the same segment, at most `window` steps back."""
-        time = torch.arange(segments.shape[1], device=segments.device)
-        back = time[-steps:, None] - time
-        near = (back >= 0) & (back < self.window)
-        return (near & (segments[:, -steps:, None] == segments[:, None, :])).unsqueeze(1)
 
 
 def _angles(k: Tensor) -> Tensor:

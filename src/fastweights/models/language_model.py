@@ -1,20 +1,29 @@
 """A causal language model over any layer."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
 from fastweights.layers import Convolved, make_layer
+from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.block import Block
+from fastweights.state import with_methods
+
+
+@with_methods
+class LanguageModelState(NamedTuple):
+    """One layer's state a block."""
+
+    layers: tuple[Any, ...]
 
 
 class LanguageModel(nn.Module):
     """Embedding, blocks, LayerNorm (pre-LN only), linear: logits of the next token from the state and this token.
 
-    The state is a tuple, one layer's state a block. It can be carried from window to window and from token to token.
+    The state has one layer's state a block. It can be carried from window to window and from token to token.
 
     Args:
         vocabulary: Number of tokens.
@@ -22,6 +31,9 @@ class LanguageModel(nn.Module):
         convolution: Width of a causal convolution in front of every layer; 0 for none.
         d_ff: Width of the feed-forward networks; `4 * d_model` if None.
         norm: "pre" or "post".
+        tied: Whether the last linear map shares the embedding's weights.
+        cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
+            `forward` returns log-probabilities, which are logits, too.
     """
 
     def __init__(
@@ -36,6 +48,8 @@ class LanguageModel(nn.Module):
         norm: str = "pre",
         convolution: int = 0,
         options: dict[str, Any] | None = None,
+        tied: bool = False,
+        cutoffs: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         require(depth >= 1, "depth", "at least 1", depth)
@@ -49,21 +63,27 @@ class LanguageModel(nn.Module):
             for _ in range(depth)
         )
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self.output = nn.Linear(d_model, vocabulary)
+        self.output = _output(self.embedding, tied, cutoffs)
 
     def forward(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token."""
+        h, state = self.hidden(tokens, state, reset)
+        return self.output(h), state
+
+    def hidden(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+        """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
         h = self.dropout(self.embedding(tokens))
-        state = [None] * len(self.blocks) if state is None else state
+        given = [None] * len(self.blocks) if state is None else state.layers
         after = []
-        for block, before in zip(self.blocks, state, strict=True):
+        for block, before in zip(self.blocks, given, strict=True):
             h, new = block(h, before, reset)
             after.append(new)
-        return self.output(self.norm(h)), tuple(after)
+        return self.norm(h), LanguageModelState(tuple(after))
 
     def initial_state(self, batch_size: int) -> Any:
         """One layer's initial state a block."""
-        return tuple(block.initial_state(batch_size) for block in self.blocks)  # type: ignore[operator]
+        states = (block.initial_state(batch_size) for block in self.blocks)  # type: ignore[operator]
+        return LanguageModelState(tuple(states))
 
     @torch.no_grad()
     def stream(
@@ -91,6 +111,15 @@ class LanguageModel(nn.Module):
 def _layer(name: str, d_model: int, heads: int, convolution: int, options: dict[str, Any]) -> nn.Module:
     layer = make_layer(name, d_model, heads, **options)
     return Convolved(layer, d_model, convolution) if convolution else layer
+
+
+def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:
+    if cutoffs:
+        return AdaptiveSoftmax(embedding, cutoffs)
+    output = nn.Linear(embedding.embedding_dim, embedding.num_embeddings)
+    if tied:
+        output.weight = embedding.weight
+    return output
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:

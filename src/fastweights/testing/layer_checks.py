@@ -45,6 +45,19 @@ def check_no_state_is_the_initial_state(make: Make) -> None:
     assert_equal(layer(x, layer.initial_state(B)), layer(x))  # type: ignore[operator]
 
 
+def check_state_can_be_detached_moved_and_indexed(make: Make) -> None:
+    """`detach`, `to` and `index` work, and the members that `index` picks go on as they would have."""
+    layer, x = layer_and_input(make)
+    _, state = layer(x.requires_grad_())
+    detached = state.detach()
+    assert not any(leaf.requires_grad for leaf in tree_leaves(detached)), "a leaf has a history after detach()"
+    narrow = tree_leaves(detached.to(torch.float32))
+    assert all(leaf.dtype == torch.float32 for leaf in narrow if leaf.is_floating_point()), "to(dtype) left a leaf"
+    after, _ = layer(x, detached)
+    picked, _ = layer(x[[2, 0, 2]], detached.index([2, 0, 2]))
+    assert_equal(picked, after[[2, 0, 2]], "after index()")
+
+
 def check_whole_equals_split_and_streamed(make: Make) -> None:
     """Cutting the sequence anywhere and handing on the state changes nothing."""
     layer, x = layer_and_input(make)
@@ -127,3 +140,16 @@ def check_bad_input_is_refused(make: Make) -> None:
         except InputError:
             continue
         raise AssertionError(f"x of shape {list(bad.shape)} is accepted")
+
+
+def check_state_and_reset_that_do_not_fit_are_refused(make: Make) -> None:
+    """The state of another batch or kind, resets of another shape or dtype: `InputError`."""
+    layer, x = layer_and_input(make)
+    state = layer.initial_state(B + 1)  # type: ignore[operator]
+    reset = torch.zeros(B, T, dtype=torch.bool)
+    for bad in ((x, state), (x, (x,)), (x, None, reset[:, 1:]), (x, None, reset.double())):
+        try:
+            layer(*bad)
+        except InputError:
+            continue
+        raise AssertionError(f"accepted: {bad[1:]}")

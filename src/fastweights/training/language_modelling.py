@@ -11,7 +11,6 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.utils._pytree import tree_map
 
 from fastweights.errors import InputError
 from fastweights.tasks.characters import Streams
@@ -157,7 +156,7 @@ def _update(
     fabric.backward(loss)
     fabric.clip_gradients(model, optimiser, max_norm=clip)
     optimiser.step()
-    return loss.item(), tree_map(Tensor.detach, carried)
+    return loss.item(), carried.detach()
 
 
 def _evaluate(

@@ -1,0 +1,63 @@
+"""Bounded pasts: the last steps that a layer carries in its state, and which of them a step may still see.
+
+A reset begins a new segment. Every carried and new step has the number of its segment, and sees those of its own.
+"""
+
+import torch
+from torch import Tensor
+
+
+def number_segments(valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
+    """Segment of every carried and new step, `[B, carried + T]`; -1 for a place that was never filled.
+
+    Args:
+        valid: Whether a carried place belongs to the running segment, bool `[B, carried]`.
+        reset: Whether a segment begins before a new step, bool `[B, T]`.
+        steps: T.
+    """
+    carried = torch.where(valid, 0, -1)
+    new = carried.new_zeros(len(valid), steps) if reset is None else reset.long().cumsum(dim=1)
+    return torch.cat([carried, new], dim=1)
+
+
+def visible(segments: Tensor, steps: int, window: int) -> Tensor:
+    """Who may see whom, bool `[B, T, carried + T]`: the last `window` steps of the same segment, oneself included."""
+    time = torch.arange(segments.shape[1], device=segments.device)
+    back = time[-steps:, None] - time
+    near = (back >= 0) & (back < window)
+    return near & (segments[:, -steps:, None] == segments[:, None, :])
+
+
+def still_valid(segments: Tensor, size: int) -> Tensor:
+    """Which of the last `size` steps the next one belongs with, bool `[B, size]`."""
+    return segments[:, -size:] == segments[:, -1:]
+
+
+class Padded:
+    """The last inputs and the new ones in one row; what lies before the beginning or before a reset reads as 0.
+
+    For convolutions, where a place without an input needs no mark of its own: zero is their padding.
+    """
+
+    def __init__(self, tail: Tensor, x: Tensor, reset: Tensor | None) -> None:
+        self.row = torch.cat([tail, x], dim=1)
+        self.carried, self.steps = tail.shape[1], x.shape[1]
+        everything = torch.ones(tail.shape[:2], dtype=torch.bool, device=x.device)
+        self.segments = None if reset is None else number_segments(everything, reset, self.steps)
+
+    def earlier(self, back: int) -> Tensor:
+        """The input `back` steps before each new one, `[B, T, C]`; `back` is at most the number carried."""
+        end = self.carried + self.steps - back
+        seen = self.row[:, end - self.steps : end]
+        if self.segments is None:
+            return seen
+        return _only(self.segments[:, end - self.steps : end] == self.segments[:, -self.steps :], seen)
+
+    def tail(self) -> Tensor:
+        """What the next call is to carry, of the size of the old tail."""
+        last = self.row[:, -self.carried :]
+        return last if self.segments is None else _only(still_valid(self.segments, self.carried), last)
+
+
+def _only(kept: Tensor, x: Tensor) -> Tensor:
+    return torch.where(kept.unsqueeze(-1), x, 0.0)

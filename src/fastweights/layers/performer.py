@@ -1,0 +1,26 @@
+"""The Performer's attention."""
+
+from fastweights.layers.linear_attention import LinearAttention
+
+
+class Performer(LinearAttention):
+    """y = sum_j v_j phi(k_j).phi(q) / sum_j phi(k_j).phi(q), phi FAVOR+: softmax attention with random features.
+
+    The linear attention of this library with another feature map: "favor-M" for M directions, "favor" for as many as a
+    key has entries.
+
+    Source: Choromanski et al. 2021, Eqs. 4-6 and Lemma 1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 8,
+        feature_map: str = "favor",
+        normaliser: str = "none",
+        key_size: int | None = None,
+        value_size: int | None = None,
+        scale: float = 1.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(d_model, heads, feature_map, normaliser, key_size, value_size, scale, backend)

@@ -1,0 +1,110 @@
+"""Transformer-XL's attention: relative positions, and a memory of past inputs."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from fastweights.errors import require
+from fastweights.layers._begin import begin
+from fastweights.layers._past import number_segments, still_valid, visible
+from fastweights.layers._programmed import check_layer_input, require_heads
+from fastweights.state import with_methods
+
+
+@with_methods
+class TransformerXLState(NamedTuple):
+    """The last inputs, `[B, memory, D]`, and whether each is there, bool `[B, memory]`."""
+
+    memory: Tensor
+    valid: Tensor
+
+
+class TransformerXL(nn.Module):
+    """a_ij = ((q_i + u).k_j + (q_i + v).r_{i-j}) / sqrt(d), y_i = softmax(a_i) V: attention by content and by distance.
+
+    r are sinusoids of the distance through a projection of their own; u and v are learned vectors a head. Every step
+    sees itself and exactly the last `memory` steps (the paper's code calls that the same length), so that a sequence
+    gives the same in one piece as cut. The state holds inputs, from which keys and values are computed again; gradients
+    flow into it. To train as the paper does, which stops them at the memory, detach the state between two windows.
+
+    Source: Dai et al. 2019, Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al. 2021.
+
+    Args:
+        d_model: Size of the input and output; even, since half of a position's entries are sines.
+        heads: Number of heads; it divides `d_model`.
+        memory: Number of earlier steps that a step sees.
+
+    Raises:
+        InputError: `heads` does not divide `d_model`, `d_model` is odd, or `memory` is below 1.
+    """
+
+    def __init__(self, d_model: int, heads: int = 8, memory: int = 384) -> None:
+        super().__init__()
+        require_heads(d_model, heads)
+        require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
+        require(memory >= 1, "memory", "at least 1", memory)
+        self.heads = heads
+        self.memory = memory
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
+        self.position = nn.Linear(d_model, d_model, bias=False)
+        self.content_bias = nn.Parameter(torch.empty(heads, d_model // heads).normal_(std=0.02))
+        self.position_bias = nn.Parameter(torch.empty(heads, d_model // heads).normal_(std=0.02))
+        self.output = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(
+        self, x: Tensor, state: TransformerXLState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, TransformerXLState]:
+        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the memory after the last step."""
+        check_layer_input(x, self.output.out_features)
+        state = begin(x, state, self.initial_state(len(x)), reset)
+        past = torch.cat([state.memory, x], dim=1)
+        segments = number_segments(state.valid, reset, x.shape[1])
+        mask = visible(segments, x.shape[1], self.memory + 1)
+        read = self._attend(self._split(self.query(x)), past, mask.unsqueeze(1))
+        after = TransformerXLState(past[:, -self.memory :], still_valid(segments, self.memory))
+        return self.output(read.transpose(1, 2).flatten(2)), after
+
+    def initial_state(self, batch_size: int) -> TransformerXLState:
+        """An empty memory."""
+        weight = self.output.weight
+        zeros = weight.new_zeros(batch_size, self.memory, len(weight))
+        return TransformerXLState(zeros, torch.zeros(zeros.shape[:2], dtype=torch.bool, device=weight.device))
+
+    def _attend(self, q: Tensor, past: Tensor, mask: Tensor) -> Tensor:
+        """Queries `[B, H, T, d]` over all inputs `[B, memory + T, D]` -> `[B, H, T, d]`."""
+        k, v = (self._split(part) for part in self.key_value(past).chunk(2, dim=-1))
+        scores = _shift(self._position_scores(q)) * q.shape[-1] ** -0.5
+        return scaled_dot_product_attention(
+            q + self.content_bias.unsqueeze(1), k, v, attn_mask=scores.masked_fill(~mask, -torch.inf)
+        )
+
+    def _position_scores(self, q: Tensor) -> Tensor:
+        """(q + v).r for the distances `memory` down to 0, `[B, H, T, memory + 1]`."""
+        distances = torch.arange(self.memory, -1, -1, device=q.device)
+        sinusoids = _sinusoids(distances, self.position.in_features).to(self.position.weight.dtype)
+        r = self.position(sinusoids).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        return (q + self.position_bias.unsqueeze(1)) @ r.transpose(-1, -2)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def _shift(scores: Tensor) -> Tensor:
+    """Scores by distance, `[..., T, memory + 1]`, to where they belong among all steps, `[..., T, memory + T]`.
+
+    Row i moves i places to the right. With T zeros behind every row, the rows laid end to end and cut one entry
+    shorter do just that. What else comes to lie in a row is 0, and outside the reach of its step.
+    """
+    steps, width = scores.shape[-2:]
+    flat = pad(scores, (0, steps)).flatten(-2)
+    return flat[..., : steps * (width + steps - 1)].unflatten(-1, (steps, width + steps - 1))
+
+
+def _sinusoids(distances: Tensor, size: int) -> Tensor:
+    """Sines and cosines of every distance, `[..., size]`, in float64: cast them once, at the end."""
+    rates = 10000.0 ** -(torch.arange(0, size, 2, device=distances.device, dtype=torch.float64) / size)
+    angles = distances.unsqueeze(-1) * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
