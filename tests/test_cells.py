@@ -7,7 +7,7 @@ import torch
 
 from fastweights import Cell, InputError, scan
 from fastweights.backends import chunkwise
-from fastweights.catalogue import RULES
+from fastweights.catalogue import RULES, describe
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 
@@ -24,10 +24,11 @@ def test_guarantee(cell, backend, check):
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
-def test_docstring_opens_with_formula_and_names_its_source(cell):
+def test_docstring_opens_with_formula_and_names_its_source_and_abilities(cell):
     lines = cell.summary.splitlines()
     assert any(sign in lines[0] for sign in ("<-", "="))
     assert any(line.strip().startswith("Source:") for line in lines)
+    assert describe(cell.summary).abilities, "no line 'Can:' with the abilities of fastweights.catalogue"
 
 
 @pytest.mark.parametrize("name", RULES.names())

@@ -14,10 +14,11 @@ from fastweights.errors import require_name
 
 
 class Description(NamedTuple):
-    """What the docstring of a part says of it: its first sentence (the formula) and where it comes from."""
+    """What the docstring of a part says: its first line (the formula), where it comes from, what a memory can do."""
 
     formula: str
     source: str
+    abilities: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,28 @@ class Folder:
         return describe(ast.get_docstring(part) or "")
 
 
+ABILITIES = {
+    "accumulate": "adds associations, and forgets none on purpose",
+    "overwrite": "replaces what is stored under a key and keeps the rest",
+    "fade": "lets all associations fade",
+    "recur": "what it read decides what it writes: it can count and track a state",
+    "modify itself": "programs the weights that make its own keys, queries and rates",
+}
+"""What a memory may be able to do, as its docstring says after `Can:`."""
+
+
 def describe(docstring: str) -> Description:
-    """Splits a docstring into its first line and the line that starts with `Source:`."""
+    """Splits a docstring into its first line and what follows `Source:` and `Can:`."""
     lines = [line.strip() for line in docstring.splitlines()] or [""]
-    source = next((line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:")), "")
-    return Description(lines[0], source)
+    marked = {mark: _after(mark, lines) for mark in ("Source:", "Can:")}
+    abilities = tuple(word for word in marked["Can:"].rstrip(".").split(", ") if word in ABILITIES)
+    return Description(lines[0], marked["Source:"], abilities)
+
+
+def _after(mark: str, lines: list[str]) -> str:
+    """The paragraph that begins with a mark, without it."""
+    text = "\n".join(lines).partition(f"\n{mark}")[2].partition("\n\n")[0]
+    return " ".join(text.split())
 
 
 def hyphens(name: str) -> str:

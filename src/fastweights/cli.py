@@ -85,7 +85,7 @@ def _add_list(commands: Any) -> None:
 def _list(options: argparse.Namespace) -> int:
     rows = descriptions(options.kind)
     width = max(map(len, rows))
-    for name, (formula, source) in rows.items():
+    for name, (formula, source, _) in rows.items():
         print(f"{name:<{width}}  {formula}{f'  [{source}]' if source else ''}")
     return 0
 

@@ -29,6 +29,8 @@ class AssociativeLSTM(nn.Module):
 
     Source: Danihelka et al. 2016 (Associative Long Short-Term Memory), Sec. 5.
 
+    Can: overwrite, fade, recur.
+
     Args:
         d_model: Size of the input and output; even: half as many complex numbers.
         copies: Number of redundant copies of the memory.

@@ -19,6 +19,8 @@ class FakeSRWM(nn.Module):
     """y = W_o [W_1 x_1, ..., W_H x_H]: the SRWM with all rates 0, a control without memory.
 
     Source: Irie et al. 2022, Sec. 4.3 ("Fake SR"); on the raw input, as in the authors' code.
+
+    Can: nothing.
     """
 
     def __init__(self, d_model: int, heads: int = 8) -> None:

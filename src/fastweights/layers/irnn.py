@@ -22,6 +22,8 @@ class IRNN(nn.Module):
     C starts small (standard deviation 0.001) and b at 0, as in the paper. It is `torch.nn.RNN` with resets.
 
     Source: Le et al. 2015 (A Simple Way to Initialize Recurrent Networks of Rectified Linear Units), Secs. 2 and 3.
+
+    Can: recur.
     """
 
     def __init__(self, d_model: int) -> None:

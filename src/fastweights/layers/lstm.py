@@ -21,6 +21,8 @@ class LSTM(nn.Module):
     """c <- f c + i tanh(u), y = o tanh(c): the recurrent baseline, `torch.nn.LSTM` with resets.
 
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000.
+
+    Can: overwrite, fade, recur.
     """
 
     def __init__(self, d_model: int, layers: int = 1) -> None:

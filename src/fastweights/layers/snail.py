@@ -35,6 +35,8 @@ class SNAIL(nn.Module):
 
     Source: Mishra et al. 2018, Fig. 2 and Sec. 3 (dense, TC and attention blocks); sizes: its few-shot network.
 
+    Can: accumulate.
+
     Args:
         d_model: Size of the input and output.
         length: Number of steps that the convolutions span: ceil(log2 length) dense blocks.

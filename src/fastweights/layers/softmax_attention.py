@@ -29,6 +29,8 @@ class SoftmaxAttention(nn.Module):
     stream can go on for ever.
 
     Source: Vaswani et al. 2017, Eq. 1; rotations: Su et al. 2021, Eq. 34.
+
+    Can: accumulate.
     """
 
     def __init__(self, d_model: int, heads: int = 8, window: int = 256) -> None:

@@ -31,6 +31,8 @@ class TransformerXL(nn.Module):
 
     Source: Dai et al. 2019, Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al. 2021.
 
+    Can: accumulate.
+
     Args:
         d_model: Size of the input and output; even, since half of a position's entries are sines.
         heads: Number of heads; it divides `d_model`.

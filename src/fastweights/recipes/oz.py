@@ -26,6 +26,7 @@ class Oz(LanguageModelling):
 
     Args:
         text: A UTF-8 text file to learn instead of the book.
+        characters: Of the text, from its beginning; 0 for all.
         layer: A name from "fastweights list layers".
         feature_map: A name from "fastweights list feature-maps"; the layer's own if null.
         normaliser: Of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
@@ -40,6 +41,7 @@ class Oz(LanguageModelling):
     """
 
     text: str | None = None
+    characters: int = 0
     layer: str = "delta-net"
     feature_map: str | None = None
     normaliser: str | None = None
@@ -67,7 +69,10 @@ class Oz(LanguageModelling):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
-        "smoke": {"d_model": 32, "depth": 2, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 64},
+        "smoke": {
+            **{"d_model": 32, "depth": 2, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 64},
+            **{"characters": 20000, "sample": 40},
+        },
         "long": {"steps": 12000, "patience": 8, "dropout": 0.2},
     }
 
@@ -77,13 +82,15 @@ class Oz(LanguageModelling):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
         require(self.convolution == 0 or self.convolution >= 2, "convolution", "0 or at least 2", self.convolution)
+        require(self.characters >= 0, "characters", "at least 0", self.characters)
         require(self.sample >= 0, "sample", "at least 0", self.sample)
 
     def read_text(self) -> "Characters":
         """The task."""
         from fastweights.tasks.characters import OZ, Characters
 
-        return Characters.read(OZ if self.text is None else self.text)
+        text = Characters.read(OZ if self.text is None else self.text)
+        return Characters(text.text[: self.characters], text.vocabulary) if self.characters else text
 
     def build(self, vocabulary: int) -> "nn.Module":
         """The model, freshly initialised from the seed."""

@@ -1,0 +1,110 @@
+"""Writes the pages that follow from the code: one a cell in `docs/cells`, and the table of `docs/choosing-a-memory.md`.
+
+Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
+"""
+
+import inspect
+import sys
+from math import prod
+from pathlib import Path
+
+import torch
+
+from fastweights.catalogue import ABILITIES, describe
+from fastweights.cell import Cell
+from fastweights.layers import layer_names, make_layer
+from fastweights.signature import Slot, size
+from fastweights.testing import backends_of
+from fastweights.testing.samples import OWN
+
+HERE = Path(__file__).parent
+D_MODEL, HEADS = 128, 8
+
+
+def page(name: str) -> str:
+    """The page of a cell."""
+    cell = Cell.named(name)
+    formula, *text = inspect.cleandoc(cell.summary).split("\n\n")
+    paragraphs = [p for p in text if not p.startswith(("Source:", "Can:"))]
+    source, can = describe(cell.summary).source, abilities(cell.summary)
+    parts = [
+        f"# {name}",
+        f"    {formula}",
+        *paragraphs,
+        f"**Source.** {source}",
+        can,
+        f"**State.** {floats(cell)} floats a head.",
+        table(cell.slots["State"]),
+        "**Inputs** of a step and head.",
+        table(cell.slots["Inputs"]),
+        *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
+        f"**Output.** `[{cell.output.axes}]`.",
+        f"**Backends.** {', '.join(backends_of(cell))}.",
+        f"`fastweights train oz --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
+        "guarantees.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def abilities(docstring: str) -> str:
+    """What a memory can do and what it cannot."""
+    can = describe(docstring).abilities
+    lines = [f"- **{'can' if ability in can else 'cannot'} {ability}**: {what}" for ability, what in ABILITIES.items()]
+    return "\n".join(lines)
+
+
+def table(slots: dict[str, Slot]) -> str:
+    """Names, axes and roles."""
+    rows = [f"| `{name}` | `[{slot.axes}]` | {slot.role} |" for name, slot in slots.items()]
+    return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])
+
+
+def floats(cell: Cell) -> str:
+    """The size of a head's state as an expression, such as `V K + K`."""
+    terms = [" ".join(slot.axes.split()).replace("*", " ") or "1" for slot in cell.slots["State"].values()]
+    grouped = [f"({t})" if "+" in t else t for t in terms]
+    numbers = {**OWN, "K": 16, "V": 16, "R": 16}
+    total = sum(prod([size(axis, numbers) for axis in slot.axes.split()]) for slot in cell.slots["State"].values())
+    own = sorted({c for slot in cell.slots["State"].values() for c in slot.axes if c.isalpha()} - set("KVR"))
+    where = "".join(f", {letter} = {numbers[letter]}" for letter in own)
+    return f"{' + '.join(grouped)} (with all sizes 16{where}: {total:,})"
+
+
+def layer_of(cell: str) -> str:
+    """The layer to try a cell with."""
+    return {"delta": "delta-net"}.get(cell, cell)
+
+
+def row(name: str) -> str:
+    """A line of the big table: what a layer can do and what it costs, measured on the layer itself."""
+    layer = make_layer(name, D_MODEL, HEADS)
+    cell = getattr(layer, "cell", getattr(getattr(layer, "layer", None), "cell", None))
+    docstring = cell.summary if cell else type(layer).__doc__ or ""
+    can = describe(docstring).abilities
+    marks = ["yes" if ability in can else "" for ability in ABILITIES]
+    leaves = torch.utils._pytree.tree_leaves(layer.initial_state(1))
+    state = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    parameters = sum(p.numel() for p in layer.parameters())
+    in_chunks = "chunkwise" if cell and "chunkwise" in backends_of(cell) else ""
+    link = f"[{name}](cells/{cell.name}.md)" if cell else name
+    return "| " + " | ".join([link, *marks, f"{state:,}", f"{parameters:,}", in_chunks]) + " |"
+
+
+def choosing() -> str:
+    """The page with the table: the text is in `choosing-a-memory.txt`, the table follows from the layers."""
+    header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
+    text = (HERE / "choosing-a-memory.txt").read_text(encoding="utf-8")
+    return text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
+
+
+def write(folder: Path) -> None:
+    """Writes all pages."""
+    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    for name in Cell.names():
+        (folder / "cells" / f"{name}.md").write_text(page(name), encoding="utf-8")
+    (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
