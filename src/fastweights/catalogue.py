@@ -78,6 +78,7 @@ FEATURE_MAPS = Folder("feature map", "feature_maps")
 NORMALISERS = Folder("normaliser", "normalisers")
 BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
+TASKS = Folder("task", "tasks")
 RECIPES = Folder("recipe", "recipes")
 
 KINDS: dict[str, tuple[Folder, ...]] = {
@@ -87,6 +88,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "normalisers": (NORMALISERS,),
     "layers": (LAYERS, CELLS, RULES),
     "backends": (BACKENDS,),
+    "tasks": (TASKS,),
     "recipes": (RECIPES,),
 }
 """Where the names of a kind come from; the first folder that has a name wins. Every rule makes a cell, every cell a
