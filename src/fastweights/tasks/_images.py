@@ -72,13 +72,15 @@ def _read_with_pillow(content: bytes, name: str) -> Bytes:
 
 
 def scale_by_area(image: Bytes, height: int, width: int) -> Bytes:
-    """The image in another size; every new pixel is the mean of the area that it covers."""
-    scaled = _cover(height, image.shape[0]) @ image.astype(np.float64) @ _cover(width, image.shape[1]).T
-    return np.floor(scaled + 0.5).astype(np.uint8)
+    """The image in another size; every new pixel is the mean of the area that it covers, rounded."""
+    sums = _cover(height, image.shape[0]) @ image @ _cover(width, image.shape[1]).T
+    return np.floor((2 * sums + image.size) / (2 * image.size)).astype(np.uint8)
 
 
 def _cover(new: int, old: int) -> NDArray[np.float64]:
-    """`[new, old]`: which part of each new pixel each old one fills, along one axis."""
-    edges = np.arange(new + 1) * old / new
-    start, end = np.maximum(edges[:-1, None], np.arange(old)), np.minimum(edges[1:, None], np.arange(old) + 1)
-    return np.maximum(end - start, 0) * new / old
+    """`[new, old]`: how much of each old pixel each new one covers along one axis, where an old one is `new` long.
+
+    Whole numbers, so that their sums are exact, and the image is the same on every platform.
+    """
+    first, second = np.arange(new)[:, None] * old, np.arange(old) * new
+    return np.maximum(np.minimum(first + old, second + new) - np.maximum(first, second), 0).astype(np.float64)

@@ -54,7 +54,8 @@ class ListOps(FixedTask):
     A list has an operator of MAX, MIN and FIRST, and 2 to 5 arguments; an argument is a list with probability 1/4,
     else a digit; all else is uniform. The depth is the largest number of lists inside each other, 2 above. The
     published data came by drawing such lists until the depth was right (one in 67 is at depth 10, one in 160 at 15);
-    here that conditional distribution is sampled from directly, without a rejection: see `_Lists`.
+    here that conditional distribution is sampled from directly, without a rejection: see `_Lists`. As there,
+    nothing forbids the same list twice; that happens at depths of 1 and 2, of which there are few.
 
     Args:
         depth: 10 and 15 are published.
