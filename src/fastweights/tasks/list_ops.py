@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median_low
+from statistics import median
 
 import numpy as np
 import torch
@@ -41,10 +41,11 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MAX": max,
     "[MIN": min,
     "[FIRST": lambda values: values[0],
-    "[MED": median_low,
+    "[MED": lambda values: int(median(values)),
     "[SM": lambda values: sum(values) % 10,
 }
-"""What `evaluate` knows: beside those of the task, the two of the original ListOps; medians round down."""
+"""What `evaluate` knows: beside those of the task, the two of the original ListOps; a median between two digits is
+their mean, rounded down."""
 
 
 @dataclass(frozen=True)
