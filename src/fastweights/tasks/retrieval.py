@@ -87,9 +87,9 @@ class Retrieval(FreshTask):
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
         keys, values = self._pairs(random, n, self.length)
-        position = random.integers(0, self.length, n)
-        queries = keys[np.arange(n), position][:, None]
-        return self._batch(keys, values, queries, np.take_along_axis(self._last_values(keys, values), queries, 1))
+        queries = np.take_along_axis(keys, random.integers(0, self.length, (n, 1)), axis=1)
+        last = self.length - 1 - (keys == queries)[:, ::-1].argmax(axis=1, keepdims=True)
+        return self._batch(keys, values, queries, np.take_along_axis(values, last, axis=1))
 
     def _draw_for_evaluation(self, random: np.random.Generator, n: int) -> Batch:
         keys, values = self._pairs(random, n, self.symbols if self.evaluation_length == "published" else self.length)
