@@ -24,7 +24,7 @@ KNOWS = {
     "training": BASE | {"tasks"},
     "report": BASE | {"training"},
     "recipes": BASE | {"catalogue", "training", "tasks", "layers", "models", "report"},
-    "testing": BASE | {"catalogue", "cell", "dispatch"},
+    "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
 }
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fastweights import InputError, cli
 from fastweights.layers import layer_names
-from fastweights.tasks.characters import OZ, Characters
+from fastweights.tasks._characters import OZ, Characters
 from fastweights.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastweights.training.files import write_atomically
 from fastweights.training.run import Run

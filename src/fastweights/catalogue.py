@@ -97,6 +97,7 @@ NORMALISERS = Folder("normaliser", "normalisers")
 SQUASHINGS = Folder("squashing", "squashings")
 BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
+TASKS = Folder("task", "tasks")
 RECIPES = Folder("recipe", "recipes")
 
 KINDS: dict[str, tuple[Folder, ...]] = {
@@ -107,6 +108,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "squashings": (SQUASHINGS,),
     "layers": (LAYERS, CELLS, RULES),
     "backends": (BACKENDS,),
+    "tasks": (TASKS,),
     "recipes": (RECIPES,),
 }
 """Where the names of a kind come from; the first folder that has a name wins. Every rule makes a cell, every cell a

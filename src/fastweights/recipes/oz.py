@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from torch import nn
 
-    from fastweights.tasks.characters import Characters
+    from fastweights.tasks._characters import Characters
     from fastweights.training.run import Run
 
 ORDERS = range(1, 6)
@@ -87,7 +87,7 @@ class Oz(LanguageModelling):
 
     def read_text(self) -> "Characters":
         """The task."""
-        from fastweights.tasks.characters import OZ, Characters
+        from fastweights.tasks._characters import OZ, Characters
 
         text = Characters.read(OZ if self.text is None else self.text)
         return Characters(text.text[: self.characters], text.vocabulary) if self.characters else text
@@ -119,7 +119,7 @@ class Oz(LanguageModelling):
 
     def train(self, run: "Run", resume: bool, console: "Console") -> None:
         """Begins the run or goes on with it, then evaluates it."""
-        from fastweights.tasks.characters import Streams
+        from fastweights.tasks._characters import Streams
         from fastweights.training.language_modelling import make_fabric, train
 
         text = self.read_text()
@@ -138,7 +138,7 @@ class Oz(LanguageModelling):
     def evaluate(self, run: "Run", console: "Console") -> None:
         """Held-out bits a character beside Kneser-Ney baselines fitted on all before, a sample, a learning curve."""
         from fastweights.report.learning_curve import draw_learning_curve
-        from fastweights.tasks.kneser_ney import KneserNey
+        from fastweights.tasks._kneser_ney import KneserNey
         from fastweights.training.language_modelling import bits_per_token, load_best
 
         text = self.read_text()
@@ -162,7 +162,7 @@ class Oz(LanguageModelling):
 
     def generate(self, run: "Run", prompt: str, length: int, temperature: float, seed: int | None) -> Iterator[str]:
         """Continues a prompt, character by character from carried state."""
-        from fastweights.tasks.characters import Characters
+        from fastweights.tasks._characters import Characters
         from fastweights.training.language_modelling import load_best
 
         characters = Characters("", run.config()["task"]["vocabulary"])

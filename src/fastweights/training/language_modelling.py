@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fastweights.errors import InputError
-from fastweights.tasks.characters import Streams
+from fastweights.tasks._characters import Streams
 from fastweights.training.checkpoint import Checkpoint, load_model, pack, read_checkpoint, unpack, write_checkpoint
 from fastweights.training.progress import Bar, stop_on_signal
 from fastweights.training.run import BEST, LAST, Run

@@ -1,0 +1,70 @@
+"""An image as 24 glimpses in a fixed order, and the signals that tell a memory what to do with each."""
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from fastweights.tasks._task import Batch, FixedTask, Kind
+
+GLIMPSES = 24
+PER_QUADRANT = 6
+
+
+class Control(NamedTuple):
+    """What is given to a model beside the glimpses: one flag for each of the 24 steps."""
+
+    store: Tensor  # bool [24]: after this step the hidden state is written into the fast weights and set to zero
+    integrate: Tensor  # bool [24]: at this step the integration weights take the place of the ordinary ones
+
+
+CONTROL = Control(
+    store=torch.tensor([True, False, False, False, False, False] * 4),
+    integrate=torch.tensor([False, False, False, False, False, True] * 4),
+)
+"""Where to store and where to integrate.
+
+The paper names both signals and gives neither; nor does 4 x (1 + 4) make 24. Our reading, which gives 24 and a meaning
+to both: each quadrant is shown coarse, then in its four details, then coarse again. The state after the first coarse
+glimpse, with all that came before it, is stored and wiped out, so that the details are read from an empty state; the
+second coarse glimpse is the cue that brings back what was stored, to be integrated with what the details gave.
+"""
+
+
+class GlimpseTask(FixedTask):
+    """A classification of square images that are shown as glimpses `[B, 24, patch * patch]` from 0 to 1.
+
+    Quadrants and the details in them come in the order upper left, upper right, lower left, lower right.
+    """
+
+    input_kind: ClassVar[Kind] = "features"
+    patch: ClassVar[int]
+    """Side of a glimpse in pixels; an image has four times that."""
+
+    @property
+    def control(self) -> Control:
+        """The signals that go with the glimpses."""
+        return CONTROL
+
+    @property
+    def input_size(self) -> int:
+        return self.patch**2
+
+    def images(self, inputs: Tensor) -> Tensor:
+        """`[B, side, side]`: the images that glimpses were cut from, put together again from the details."""
+        details = inputs.view(-1, 2, 2, PER_QUADRANT, self.patch, self.patch)[:, :, :, 1:5]
+        grid = details.unflatten(3, (2, 2)).permute(0, 1, 3, 5, 2, 4, 6)
+        return grid.flatten(4, 6).flatten(1, 3)
+
+    def _finish(self, batch: Batch) -> Batch:
+        # Divided last: sums of whole numbers are exact, and so the same on every platform.
+        return Batch(cut_glimpses(batch.inputs.float(), self.patch) / 255, batch.targets.long())
+
+
+def cut_glimpses(images: Tensor, patch: int) -> Tensor:
+    """Images `[B, 4 patch, 4 patch]` as glimpses `[B, 24, patch * patch]`."""
+    quadrants = images.unflatten(2, (2, 2 * patch)).unflatten(1, (2, 2 * patch)).transpose(2, 3).flatten(0, 2)
+    details = quadrants.unflatten(2, (2, patch)).unflatten(1, (2, patch)).transpose(2, 3).flatten(1, 2)
+    coarse = avg_pool2d(quadrants.unsqueeze(1), 2)
+    return torch.cat([coarse, details, coarse], dim=1).reshape(len(images), GLIMPSES, patch**2)

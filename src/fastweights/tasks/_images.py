@@ -1,0 +1,86 @@
+"""Grey images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), and scaling by area."""
+
+import io
+import re
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastweights.errors import InputError, require
+from fastweights.tasks._files import gunzip
+
+Bytes = NDArray[np.uint8]
+
+IDX_HEADER = b"\x00\x00\x08"
+"""Two zeros, then the type: unsigned bytes."""
+
+_GAP = rb"(?:\s|#[^\n]*\n)+"
+_PGM = re.compile(rb"P([25])" + 3 * (_GAP + rb"(\d{1,9})") + rb"\s")
+
+
+def read_idx(content: bytes, name: str, axes: int) -> Bytes:
+    """The array in a gzipped idx file of unsigned bytes with so many axes; `InputError` if it is anything else."""
+    raw = gunzip(content, name)
+    good = len(raw) >= 4 + 4 * axes and raw[:3] == IDX_HEADER and raw[3] == axes
+    require(good, name, f"an idx file of bytes with {axes} axes", f"one that begins with {raw[:4].hex() or 'nothing'}")
+    shape = [int(n) for n in np.frombuffer(raw, ">u4", axes, offset=4)]
+    length = len(raw) - 4 - 4 * axes
+    require(prod(shape) == length, name, f"{prod(shape):,} bytes of {shape} after its header", f"{length:,}")
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def read_image(content: bytes, name: str) -> Bytes:
+    """A grey image `[height, width]`, white is 255: PGM by itself, any other format with pillow (extra `vision`)."""
+    return read_pgm(content, name) if content[:2] in (b"P2", b"P5") else _read_with_pillow(content, name)
+
+
+def read_pgm(content: bytes, name: str) -> Bytes:
+    """A PGM image `[height, width]`, in numbers (P2) or bytes (P5), scaled so that white is 255."""
+    header = _PGM.match(content)
+    require(header is not None, name, "a PGM image", f"one that begins with {content[:16]!r}")
+    assert header is not None
+    kind, width, height, white = (int(group) for group in header.groups())
+    require(1 <= white <= 255, name, "of 8 bits", f"a white of {white}")
+    pixels = (
+        _numbers(content[header.end() :], name) if kind == 2 else np.frombuffer(content, np.uint8, -1, header.end())
+    )
+    require(len(pixels) == width * height > 0, name, f"{width} x {height} pixels", f"{len(pixels):,}")
+    require(int(pixels.max()) <= white, name, f"no brighter than {white}", int(pixels.max()))
+    return (pixels.reshape(height, width).astype(np.uint16) * 255 // white).astype(np.uint8)
+
+
+def _numbers(text: bytes, name: str) -> NDArray[np.int64]:
+    words = text.split()
+    good = all(word.isdigit() and len(word) < 10 for word in words)
+    require(good, name, "decimal numbers after its header", repr(next((w for w in words if not w.isdigit()), b"")[:16]))
+    return np.array(words, dtype=np.int64)
+
+
+def _read_with_pillow(content: bytes, name: str) -> Bytes:
+    try:
+        from PIL import Image
+    except ImportError:
+        remedy = "For other formats: pip install 'fastweights[vision]'."
+        raise InputError(f"{name} must be a PGM image, got {content[:4]!r}. {remedy}") from None
+    try:
+        return np.asarray(Image.open(io.BytesIO(content)).convert("L"))
+    except Exception as error:  # a damaged image makes pillow raise many things, SyntaxError among them
+        raise InputError(
+            f"{name} must be an image, got {len(content):,} bytes: {' '.join(str(error).split())}."
+        ) from None
+
+
+def scale_by_area(image: Bytes, height: int, width: int) -> Bytes:
+    """The image in another size; every new pixel is the mean of the area that it covers, rounded."""
+    sums = _cover(height, image.shape[0]) @ image @ _cover(width, image.shape[1]).T
+    return np.floor((2 * sums + image.size) / (2 * image.size)).astype(np.uint8)
+
+
+def _cover(new: int, old: int) -> NDArray[np.float64]:
+    """`[new, old]`: how much of each old pixel each new one covers along one axis, where an old one is `new` long.
+
+    Whole numbers, so that their sums are exact, and the image is the same on every platform.
+    """
+    first, second = np.arange(new)[:, None] * old, np.arange(old) * new
+    return np.maximum(np.minimum(first + old, second + new) - np.maximum(first, second), 0).astype(np.float64)

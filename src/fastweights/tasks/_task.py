@@ -1,0 +1,272 @@
+"""What every task is: batches for training, fixed sets for validation and test, a loss and metrics that add up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from math import log
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from fastweights.errors import require
+
+IGNORE = -100
+"""The target of a position that is not scored; also the one that torch's cross-entropy leaves out by itself."""
+
+TRAINING, VALIDATION, TEST, ORDER = range(4)
+"""Which stream of random numbers: each has its own, so that no split depends on the size of another."""
+
+Kind = Literal["tokens", "pairs", "features"]
+
+
+class Batch(NamedTuple):
+    """Sequences and what is asked about them.
+
+    Targets are for the last P of the T steps, so that a model needs to answer no others: P is 1 for a classification
+    and T for a prediction at every step. Sequences of different lengths are padded at their end.
+    """
+
+    inputs: Tensor  # int64 [B, T] for tokens and [B, T, 2] for pairs of them, float32 [B, T, input_size] for features
+    targets: Tensor  # int64 [B, P], a class or IGNORE
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean as sum and count, so that the means of parts add up to the mean of the whole.
+
+    >>> (Mean(3.0, 4) + Mean(2.0, 6)).value
+    0.5
+    """
+
+    total: float
+    count: int
+
+    def __add__(self, other: "Mean") -> "Mean":
+        return Mean(self.total + other.total, self.count + other.count)
+
+    @property
+    def value(self) -> float:
+        """The mean; not a number if nothing was counted."""
+        return self.total / self.count if self.count else float("nan")
+
+
+Metrics = dict[str, Mean]
+
+
+def combine(parts: Iterable[Metrics]) -> Metrics:
+    """The metrics of a whole from those of its batches."""
+    whole: Metrics = {}
+    for part in parts:
+        whole = {name: whole.get(name, Mean(0.0, 0)) + mean for name, mean in part.items()}
+    return whole
+
+
+def random_stream(seed: int, split: int, step: int = 0) -> np.random.Generator:
+    """Random numbers that depend on the seed, the split and the step alone, on any platform."""
+    require(seed >= 0, "seed", "at least 0", seed)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(split, step))))
+
+
+class Task(ABC):
+    """Data and metric of an experiment. A task is a frozen dataclass whose fields are its options.
+
+    A model maps `Batch.inputs` to outputs `[B, P, output_size]` for the last P steps; `loss` and `metrics` compare
+    them with `Batch.targets`. Every metric is a mean over what it counts, and the metrics of batches add up with
+    `combine`.
+    """
+
+    input_kind: ClassVar[Kind] = "tokens"
+    main_metric: ClassVar[str] = "accuracy"
+    """What the paper reports, and what to choose models by on the validation set: highest, or lowest if it is loss."""
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """Number of different tokens (or of keys, for pairs), or number of features."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """Number of classes."""
+
+    @property
+    @abstractmethod
+    def chance(self) -> dict[str, float]:
+        """What `guess` scores, by metric."""
+
+    @property
+    def training_size(self) -> int | None:
+        """Number of training sequences; None where every batch is new."""
+        return None
+
+    @property
+    def commonest(self) -> int:
+        """The class that is right most often."""
+        return 0
+
+    @abstractmethod
+    def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+        """Endless batches from step `start` on. Step n is the same wherever one starts, so that a run can resume."""
+
+    @abstractmethod
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """The validation set, always the same; the last batch may be smaller."""
+
+    @abstractmethod
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """The test set, always the same; the last batch may be smaller."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean loss over all scored positions, a scalar: the cross-entropy in nats unless the task says otherwise."""
+        return self._total_loss(outputs, targets) / (targets != IGNORE).sum()
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
+        """Means over the scored positions: the loss, and the accuracy (as a fraction) of the largest output."""
+        scored = targets != IGNORE
+        n = int(scored.sum())
+        right = int(((outputs.argmax(-1) == targets) & scored).sum())
+        return {"loss": Mean(float(self._total_loss(outputs, targets)), n), "accuracy": Mean(float(right), n)}
+
+    def truth(self, targets: Tensor) -> Tensor:
+        """Outputs `[B, P, output_size]` that score perfectly."""
+        return 50.0 * self._one_hot(targets)
+
+    def guess(self, targets: Tensor) -> Tensor:
+        """Outputs of one who knows nothing but the commonest class, and is not sure even of that."""
+        outputs = torch.zeros(*targets.shape, self.output_size)
+        outputs[..., self.commonest] = 1e-6
+        return outputs
+
+    def _total_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self._require_shape(outputs, targets)
+        return cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+    def _one_hot(self, targets: Tensor) -> Tensor:
+        return one_hot(targets.clamp(min=0), self.output_size).float()
+
+    def _require_shape(self, outputs: Tensor, targets: Tensor) -> None:
+        needed = [*targets.shape, self.output_size]
+        require(list(outputs.shape) == needed, "outputs", f"of shape {needed}", list(outputs.shape))
+
+    @property
+    def _uniform_loss(self) -> float:
+        return log(self.output_size)
+
+
+class FreshTask(Task):
+    """A task whose training batches are all new, drawn from a seed and the number of the step.
+
+    Needs the fields `evaluation_size` (sequences in the validation set, and in the test set) and `data_seed` (which
+    these two are drawn from).
+    """
+
+    evaluation_size: int
+    data_seed: int
+
+    @abstractmethod
+    def _draw(self, random: np.random.Generator, n: int) -> Batch:
+        """n sequences for training."""
+
+    def _draw_for_evaluation(self, random: np.random.Generator, n: int) -> Batch:
+        return self._draw(random, n)
+
+    def __post_init__(self) -> None:
+        require(self.evaluation_size >= 1, "evaluation_size", "at least 1", self.evaluation_size)
+        require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+
+    def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+        _require_batches(batch_size, seed, start)
+        return (self._draw(random_stream(seed, TRAINING, step), batch_size) for step in count(start))
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        return _cut(self._validation, batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        return _cut(self._test, batch_size)
+
+    @cached_property
+    def _validation(self) -> Batch:
+        return self._draw_for_evaluation(random_stream(self.data_seed, VALIDATION), self.evaluation_size)
+
+    @cached_property
+    def _test(self) -> Batch:
+        return self._draw_for_evaluation(random_stream(self.data_seed, TEST), self.evaluation_size)
+
+
+class Sets(NamedTuple):
+    """The three sets of a task, as they are stored: in small types, padded to one length."""
+
+    train: Batch
+    validation: Batch
+    test: Batch
+
+
+class FixedTask(Task):
+    """A task with a fixed training set, read in a new order every epoch."""
+
+    @abstractmethod
+    def _make_sets(self) -> Sets:
+        """All sequences."""
+
+    @cached_property
+    def sets(self) -> Sets:
+        """All sequences; made or read when they are first asked for."""
+        return self._make_sets()
+
+    @property
+    def training_size(self) -> int:
+        return len(self.sets.train.targets)
+
+    def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+        """Endless batches from step `start` on: epochs of ceil(training_size / batch_size) steps each."""
+        _require_batches(batch_size, seed, start)
+        return self._train_batches(batch_size, seed, start)
+
+    def _train_batches(self, batch_size: int, seed: int, start: int) -> Iterator[Batch]:
+        first, position = divmod(start, -(-self.training_size // batch_size))
+        for epoch in count(first):
+            order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(self.training_size))
+            for chosen in order.split(batch_size)[position:]:
+                yield self._finish(Batch(*(part[chosen] for part in self.sets.train)))
+            position = 0
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        return map(self._finish, _cut(self.sets.validation, batch_size))
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        return map(self._finish, _cut(self.sets.test, batch_size))
+
+    def _finish(self, batch: Batch) -> Batch:
+        """A stored batch as models take it: int64, and no longer than its longest sequence."""
+        if batch.targets.shape[1] == 1:
+            return Batch(batch.inputs.long(), batch.targets.long())
+        length = int((batch.targets != IGNORE).any(0).nonzero().max()) + 1
+        return Batch(batch.inputs[:, :length].long(), batch.targets[:, :length].long())
+
+
+def require_sizes(sizes: tuple[int, int, int]) -> None:
+    """Raises unless there is a training, a validation and a test sequence."""
+    holds = len(sizes) == 3 and min(sizes) >= 1
+    require(holds, "sizes", "three numbers, each at least 1, for train, validation and test", sizes)
+
+
+def split_sets(batch: Batch, sizes: tuple[int, int, int]) -> Sets:
+    """Cuts sequences into training, validation and test set, in this order."""
+    parts = zip(*(part.split(sizes) for part in batch), strict=True)
+    return Sets(*(Batch(*part) for part in parts))
+
+
+def _cut(batch: Batch, batch_size: int) -> Iterator[Batch]:
+    require(batch_size >= 1, "batch_size", "at least 1", batch_size)
+    return map(Batch, *(part.split(batch_size) for part in batch))
+
+
+def _require_batches(batch_size: int, seed: int, start: int) -> None:
+    require(batch_size >= 1, "batch_size", "at least 1", batch_size)
+    require(seed >= 0, "seed", "at least 0", seed)
+    require(start >= 0, "start", "at least 0", start)

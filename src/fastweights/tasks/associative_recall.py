@@ -1,0 +1,92 @@
+"""Multi-query associative recall: many questions in one sequence."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastweights.errors import require
+from fastweights.tasks._task import IGNORE, Batch, FreshTask
+
+POWER = 0.01
+"""Exponent a of the distances, as in the paper."""
+
+
+@dataclass(frozen=True)
+class AssociativeRecall(FreshTask):
+    """k_1 v_1 ... k_n v_n, then each k_i again at some later step -> v_i there.
+
+    Keys are different tokens of 1 to N/2 - 1, values different tokens of N/2 to N - 1. Each key is asked once, at step
+    2 n + 2 g, where the n different gaps g are drawn one by one with probabilities proportional to (g + 1)^(a - 1),
+    a = 0.01: most questions come early. All other steps hold token 0.
+
+    Training sequences are always new, where the paper draws 100,000 once: our choice.
+
+    Args:
+        vocabulary: N.
+        length: T.
+        pairs: n.
+        evaluation_size: Sequences in the validation set and in the test set.
+        data_seed: What these two are drawn from.
+
+    Source: Arora et al. 2024 (Zoology), Sec. 4.1 and App. E; the defaults are its shortest setting.
+    """
+
+    vocabulary: int = 8192
+    length: int = 64
+    pairs: int = 4
+    evaluation_size: int = 3000
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        even = self.vocabulary >= 4 and self.vocabulary % 2 == 0
+        require(even, "vocabulary", "an even number of at least 4", self.vocabulary)
+        most = min(self.vocabulary // 2 - 1, self.length // 4)
+        remedy = "Each pair takes a key of its own and four steps: two to show it, two to ask for it."
+        require(1 <= self.pairs <= most, "pairs", f"from 1 to {most}", self.pairs, remedy)
+
+    @property
+    def input_size(self) -> int:
+        return self.vocabulary
+
+    @property
+    def output_size(self) -> int:
+        return self.vocabulary
+
+    @property
+    def commonest(self) -> int:
+        """Any value."""
+        return self.vocabulary - 1
+
+    @property
+    def chance(self) -> dict[str, float]:
+        return {"loss": self._uniform_loss, "accuracy": 2 / self.vocabulary}
+
+    def _draw(self, random: np.random.Generator, n: int) -> Batch:
+        half, shown = self.vocabulary // 2, 2 * self.pairs
+        keys = _distinct(random, n, half - 1, self.pairs) + 1
+        values = _distinct(random, n, half, self.pairs) + half
+        asked = shown + 2 * self._gaps(random, n)
+        inputs, targets = np.zeros((n, self.length), np.int64), np.full((n, self.length), IGNORE)
+        inputs[:, 0:shown:2], inputs[:, 1:shown:2] = keys, values
+        np.put_along_axis(inputs, asked, keys, axis=1)
+        np.put_along_axis(targets, asked, values, axis=1)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+    def _gaps(self, random: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """`[n, pairs]`: drawing without replacement is a race of exponential clocks."""
+        places = (self.length - 2 * self.pairs) // 2
+        rates = np.arange(1, places + 1) ** (POWER - 1)
+        return (random.exponential(size=(n, places)) / rates).argsort(axis=1, kind="stable")[:, : self.pairs]
+
+
+def _distinct(random: np.random.Generator, n: int, below: int, size: int) -> NDArray[np.int64]:
+    """`[n, size]`: every row different numbers below `below`, in random order (Floyd's algorithm)."""
+    chosen = np.full((n, size), -1)
+    for column, top in enumerate(range(below - size, below)):
+        drawn = random.integers(0, top + 1, (n, 1))
+        taken = (chosen == drawn).any(axis=1)
+        chosen[:, column] = np.where(taken, top, drawn[:, 0])
+    return random.permuted(chosen, axis=1)

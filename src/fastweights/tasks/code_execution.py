@@ -1,0 +1,228 @@
+"""Code execution: the values of variables, through a hundred statements."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastweights.errors import require, require_name
+from fastweights.tasks._task import (
+    IGNORE,
+    TRAINING,
+    Batch,
+    FixedTask,
+    Mean,
+    Metrics,
+    Sets,
+    random_stream,
+    require_sizes,
+    split_sets,
+)
+
+Rule = Literal["published", "corrected"]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NAMES = "xyzab"
+STATEMENTS = 100
+LOWEST, HIGHEST = -8, 16
+"""What `++` and `--` keep the values in."""
+
+NO_OUTPUT = 0
+"""The class of every position where nothing is printed; value n is class n - LOWEST + 1."""
+
+COMMON = (*"0123456789", "=", ";", "++", "--", "print", "if", "<", ">", ":")
+"""Tokens of every program; the variables follow them."""
+
+ASSIGN, STEP, PRINT, CONDITIONAL = range(4)
+EQUALS, SEMICOLON, PLUS, MINUS, PRINTS, IF, LESS, GREATER, COLON = range(10, 19)
+FIRST_NAME = len(COMMON)
+
+CONDITION_COLUMNS, STATEMENT_COLUMNS = 5, 4
+COLUMNS = CONDITION_COLUMNS + STATEMENT_COLUMNS
+ABSENT = 255
+
+
+@dataclass(frozen=True)
+class CodeExecution(FixedTask):
+    """`x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: at the `;` of a print that runs, what it prints.
+
+    A program has 100 statements, each one of four kinds with equal probability (the first is an assignment, the last a
+    print): `v = n ;` for any variable and n of 0 to 9; `v ++ ;` or `v -- ;`, where one that would leave -8 to 16 is
+    turned into the other; `print v ;`; and `if v < n :` or `if v > n :` before one of the other three. All but
+    assignments name variables that are defined. A statement whose condition fails has no effect, and its print no
+    output.
+
+    Args:
+        variables: 3 (x, y, z) or 5 (also a, b).
+        rule: What an assignment under a condition that holds does. "published": nothing if the variable is defined
+            already, as in the generator of the published data, where that holds for about nine in ten of them.
+            "corrected": it assigns.
+        sizes: Programs for training, validation and test. The published files lack the last of each.
+        data_seed: What they are drawn from.
+
+    Source: Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.2 and App. B.1, after Fan et al. 2020.
+    """
+
+    variables: int = 3
+    rule: Rule = "published"
+    sizes: tuple[int, int, int] = (10_000, 1_000, 1_000)
+    data_seed: int = 0
+
+    main_metric: ClassVar[str] = "sequence_accuracy"
+
+    def __post_init__(self) -> None:
+        require(self.variables in (3, 5), "variables", "3 or 5", self.variables)
+        require_name("rule", self.rule, get_args(Rule))
+        require_sizes(self.sizes)
+        require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Token n is word n; 22 words for 3 variables, 24 for 5. Padding is token 0, and not scored."""
+        return (*COMMON, *NAMES[: self.variables])
+
+    @property
+    def input_size(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def output_size(self) -> int:
+        """Nothing, or a value from -8 to 16."""
+        return HIGHEST - LOWEST + 2
+
+    @property
+    def commonest(self) -> int:
+        """The class of 5: one of the two values in the middle of what is assigned, which are printed most."""
+        return 5 - LOWEST + 1
+
+    @property
+    def chance(self) -> dict[str, float]:
+        """Of printing a 5 everywhere: its share of the prints was counted in 100,000 programs of every variant."""
+        return {"loss": self._uniform_loss, "sequence_accuracy": 0.0, "print_accuracy": 0.0998}
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
+        """Loss a token; the share of programs without any mistake, which is what is published; that of right prints."""
+        right = (outputs.argmax(-1) == targets) | (targets == IGNORE)
+        prints = targets > NO_OUTPUT
+        return {
+            "loss": Mean(float(self._total_loss(outputs, targets)), int((targets != IGNORE).sum())),
+            "sequence_accuracy": Mean(float(right.all(1).sum()), len(targets)),
+            "print_accuracy": Mean(float((right & prints).sum()), int(prints.sum())),
+        }
+
+    def _make_sets(self) -> Sets:
+        programs = _Programs.begin(random_stream(self.data_seed, TRAINING), sum(self.sizes), self.variables, self.rule)
+        for statement in range(STATEMENTS):
+            programs.write(statement)
+        return split_sets(programs.packed(), self.sizes)
+
+
+class _Inner(NamedTuple):
+    """The statement, without its condition, that each program writes; `runs` where the condition holds."""
+
+    kind: Ints
+    variable: Ints
+    runs: Bools
+
+
+@dataclass
+class _Programs:
+    """Many programs that are written and run side by side, a statement at a time."""
+
+    random: np.random.Generator
+    rule: Rule
+    values: Ints  # [n, variables]
+    defined: Bools  # [n, variables]
+    tokens: NDArray[np.uint8]  # [n, statements, columns], ABSENT where a statement is shorter
+    targets: NDArray[np.int8]  # [n, statements, columns]
+
+    @staticmethod
+    def begin(random: np.random.Generator, n: int, variables: int, rule: Rule) -> "_Programs":
+        tokens = np.full((n, STATEMENTS, COLUMNS), ABSENT, np.uint8)
+        targets = np.full(tokens.shape, NO_OUTPUT, np.int8)
+        return _Programs(random, rule, np.zeros((n, variables), int), np.zeros((n, variables), bool), tokens, targets)
+
+    @property
+    def rows(self) -> Ints:
+        return np.arange(len(self.values))
+
+    def write(self, statement: int) -> None:
+        """Adds a statement to every program, and runs it."""
+        kind = self._kinds(statement)
+        runs = self._write_conditions(statement, kind == CONDITIONAL)
+        inner = np.where(kind == CONDITIONAL, self._integers(CONDITIONAL), kind)
+        anyone, someone = self._integers(self.values.shape[1]), self._some_defined()
+        words = _Inner(inner, np.where(inner == ASSIGN, anyone, someone), runs)
+        self._assign(statement, words, may=runs & self._may_assign(words, kind == CONDITIONAL))
+        self._step(statement, words)
+        self._print(statement, words)
+        self.tokens[:, statement, -1] = SEMICOLON
+
+    def _kinds(self, statement: int) -> Ints:
+        fixed = {0: ASSIGN, STATEMENTS - 1: PRINT}
+        drawn = self._integers(CONDITIONAL + 1)
+        return np.full_like(drawn, fixed[statement]) if statement in fixed else drawn
+
+    def _write_conditions(self, statement: int, conditional: Bools) -> Bools:
+        """Where it is wanted, a condition; returns where the inner statement runs."""
+        variable, bound, less = self._some_defined(), self._integers(10), self._integers(2) == 1
+        value = self.values[self.rows, variable]
+        order = np.where(less, LESS, GREATER)
+        words = [np.full_like(bound, IF), variable + FIRST_NAME, order, bound, np.full_like(bound, COLON)]
+        self.tokens[conditional, statement, :CONDITION_COLUMNS] = np.stack(words, axis=1)[conditional]
+        return ~conditional | np.where(less, value < bound, value > bound)
+
+    def _may_assign(self, words: _Inner, conditional: Bools) -> Bools:
+        if self.rule == "corrected":
+            return np.ones_like(conditional)
+        return ~(conditional & self.defined[self.rows, words.variable])
+
+    def _assign(self, statement: int, words: _Inner, may: Bools) -> None:
+        new = self._integers(10)
+        chosen = words.kind == ASSIGN
+        self._put(statement, chosen, words.variable + FIRST_NAME, np.full_like(new, EQUALS), new)
+        changed = chosen & may
+        self.values[changed, words.variable[changed]] = new[changed]
+        self.defined[changed, words.variable[changed]] = True
+
+    def _step(self, statement: int, words: _Inner) -> None:
+        old = self.values[self.rows, words.variable]
+        step = 2 * self._integers(2) - 1
+        step = np.where((old + step < LOWEST) | (old + step > HIGHEST), -step, step)
+        chosen = words.kind == STEP
+        self._put(statement, chosen, words.variable + FIRST_NAME, np.where(step > 0, PLUS, MINUS))
+        changed = chosen & words.runs
+        self.values[changed, words.variable[changed]] += step[changed]
+
+    def _print(self, statement: int, words: _Inner) -> None:
+        chosen = words.kind == PRINT
+        self._put(statement, chosen, np.full_like(words.variable, PRINTS), words.variable + FIRST_NAME)
+        printed = chosen & words.runs
+        values = self.values[printed, words.variable[printed]]
+        self.targets[printed, statement, -1] = values - LOWEST + 1
+
+    def _put(self, statement: int, chosen: Bools, *words: Ints) -> None:
+        for column, word in enumerate(words, start=CONDITION_COLUMNS):
+            self.tokens[chosen, statement, column] = word[chosen]
+
+    def _integers(self, below: int) -> Ints:
+        return self.random.integers(0, below, len(self.values))
+
+    def _some_defined(self) -> Ints:
+        """A defined variable, uniformly; any before the first is defined."""
+        rank = self.random.integers(0, np.maximum(self.defined.sum(axis=1), 1))
+        return (self.defined.cumsum(axis=1) > rank[:, None]).argmax(axis=1)
+
+    def packed(self) -> Batch:
+        """The programs without their absent columns, padded at the end."""
+        tokens, targets = (part.reshape(len(part), -1) for part in (self.tokens, self.targets))
+        present = tokens != ABSENT
+        lengths = present.sum(axis=1)
+        filled = np.arange(lengths.max()) < lengths[:, None]
+        packed, answers = np.zeros(filled.shape, np.uint8), np.full(filled.shape, IGNORE, np.int8)
+        packed[filled], answers[filled] = tokens[present], targets[present]
+        return Batch(torch.from_numpy(packed), torch.from_numpy(answers))

@@ -1,0 +1,74 @@
+"""MNIST, seen through 24 small glimpses."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fastweights.tasks._files import DataFile
+from fastweights.tasks._glimpses import GlimpseTask
+from fastweights.tasks._images import read_idx
+from fastweights.tasks._task import Batch, Sets
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+
+
+def _mnist(name: str, size: int, sha256: str) -> DataFile:
+    return DataFile(f"mnist/{name}", size, sha256, tuple(mirror + name for mirror in MIRRORS))
+
+
+TRAINING_IMAGES = _mnist(
+    "train-images-idx3-ubyte.gz", 9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
+)
+TRAINING_LABELS = _mnist(
+    "train-labels-idx1-ubyte.gz", 28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
+)
+TEST_IMAGES = _mnist(
+    "t10k-images-idx3-ubyte.gz", 1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
+)
+TEST_LABELS = _mnist(
+    "t10k-labels-idx1-ubyte.gz", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
+)
+
+VALIDATION_SIZE = 10_000
+
+
+@dataclass(frozen=True)
+class MnistGlimpses(GlimpseTask):
+    """24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
+
+    A 28 x 28 image is cut into four quadrants; each is shown at half resolution, then its four quarters in full, then
+    at half resolution again (our reading of "24": see `_glimpses.CONTROL`). The last 10,000 training images are the
+    validation set, which is our choice; the test set is MNIST's.
+
+    Source: Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.2.
+    """
+
+    patch: ClassVar[int] = 7
+
+    @property
+    def output_size(self) -> int:
+        return 10
+
+    @property
+    def commonest(self) -> int:
+        return 1
+
+    @property
+    def chance(self) -> dict[str, float]:
+        """Of always saying 1: there are 1,135 in the test set."""
+        return {"loss": self._uniform_loss, "accuracy": 0.1135}
+
+    def _make_sets(self) -> Sets:
+        images, labels = _read(TRAINING_IMAGES, 3), _read(TRAINING_LABELS, 1).unsqueeze(1)
+        cut = len(labels) - VALIDATION_SIZE
+        test = Batch(_read(TEST_IMAGES, 3), _read(TEST_LABELS, 1).unsqueeze(1))
+        return Sets(Batch(images[:cut], labels[:cut]), Batch(images[cut:], labels[cut:]), test)
+
+
+def _read(file: DataFile, axes: int) -> Tensor:
+    return torch.from_numpy(read_idx(file.read(), file.path, axes).copy())

@@ -1,0 +1,78 @@
+"""State tracking: parity, and products in larger groups."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastweights.errors import require, require_name
+from fastweights.tasks._task import Batch, FreshTask
+
+Group = Literal["parity", "s3", "a5", "s5"]
+
+
+@dataclass(frozen=True)
+class StateTracking(FreshTask):
+    """y_t = x_1 x_2 ... x_t, the product of all elements so far, in a group.
+
+    Elements are drawn uniformly, and the product is asked for at every step. In "parity" they are bits and the product
+    is whether the number of ones is odd; in "s3", "s5" and "a5" they are permutations of 3 or 5 things (the even ones
+    in "a5"), numbered in lexicographic order, and x y does x first. No finite number of layers with states that decay
+    or add up does "parity" at every length; "a5" and "s5" cannot be solved by any such shallow parallel circuit.
+
+    Args:
+        group: Which group.
+        length: T.
+        evaluation_size: Sequences in the validation set and in the test set.
+        data_seed: What these two are drawn from.
+
+    Source: Merrill, Petty and Sabharwal 2024 (word problems of groups); sizes are our choice.
+    """
+
+    group: Group = "parity"
+    length: int = 64
+    evaluation_size: int = 1000
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_name("group", self.group, get_args(Group))
+        require(self.length >= 1, "length", "at least 1", self.length)
+
+    @property
+    def input_size(self) -> int:
+        return len(self._product)
+
+    @property
+    def output_size(self) -> int:
+        return len(self._product)
+
+    @property
+    def chance(self) -> dict[str, float]:
+        return {"loss": self._uniform_loss, "accuracy": 1 / self.output_size}
+
+    @cached_property
+    def _product(self) -> NDArray[np.int64]:
+        """`[n, n]`: the number of the product of two elements."""
+        elements = self._elements()
+        number = {element: n for n, element in enumerate(elements)}
+        return np.array([[number[tuple(y[i] for i in x)] for y in elements] for x in elements])
+
+    def _elements(self) -> list[tuple[int, ...]]:
+        things = {"parity": 2, "s3": 3, "a5": 5, "s5": 5}[self.group]
+        return [p for p in permutations(range(things)) if self.group != "a5" or _is_even(p)]
+
+    def _draw(self, random: np.random.Generator, n: int) -> Batch:
+        inputs = random.integers(0, self.input_size, (n, self.length))
+        targets = inputs.copy()
+        for t in range(1, self.length):
+            targets[:, t] = self._product[targets[:, t - 1], inputs[:, t]]
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+
+def _is_even(p: tuple[int, ...]) -> bool:
+    return sum(p[i] > p[j] for j in range(len(p)) for i in range(j)) % 2 == 0

@@ -1,0 +1,218 @@
+"""What every task guarantees: one check a guarantee, each a function of `make`, which builds a task from options."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import partial
+from itertools import islice
+from math import sqrt
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import torch
+
+from fastweights.errors import InputError
+from fastweights.tasks import IGNORE, Batch, Metrics, Task, combine
+
+Make = Callable[..., Task]
+B = 6
+
+
+def fingerprint(batch: Batch) -> str:
+    """SHA-256 of a batch, the same on every platform.
+
+    >>> fingerprint(Batch(torch.tensor([[1]]), torch.tensor([[2]])))[:16]
+    '40e90452fee2f908'
+    """
+    digest = hashlib.sha256()
+    for part in batch:
+        digest.update(f"{part.dtype} {list(part.shape)}".encode())
+        array = part.contiguous().numpy()
+        digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def fingerprints(task: Task) -> str:
+    """Of the first training, validation and test sequences together."""
+    batches = (next(task.train_batches(B, seed=1)), next(task.validation(B)), next(task.test(B)))
+    return hashlib.sha256("".join(map(fingerprint, batches)).encode()).hexdigest()
+
+
+def first_batches(task: Task, n: int, seed: int, start: int = 0) -> list[str]:
+    """Fingerprints of training batches."""
+    return [fingerprint(batch) for batch in islice(task.train_batches(B, seed, start), n)]
+
+
+def sequences(batches: Iterator[Batch]) -> list[bytes]:
+    """Digests of the inputs of single sequences, without the padding that depends on their batch."""
+    rows = (row[: _length(row)].numpy() for batch in batches for row in batch.inputs)
+    return [hashlib.sha256(row.tobytes()).digest() for row in rows]
+
+
+def _length(row: torch.Tensor) -> int:
+    """Without the steps at the end that are 0 throughout, as padding is."""
+    steps = (row != 0).flatten(1).any(1) if row.ndim > 1 else row != 0
+    return int((steps * torch.arange(1, len(row) + 1)).max())
+
+
+def check_seeds_reproduce(make: Make) -> None:
+    """A seed gives the same batches in two tasks, from any step on; so do the fixed sets."""
+    one, other = make(), make()
+    batches = first_batches(one, 4, seed=3)
+    assert batches == first_batches(other, 4, seed=3), "the same seed gives other batches"
+    assert batches[2:] == first_batches(other, 2, seed=3, start=2), "a start in the middle gives other batches"
+    assert fingerprints(one) == fingerprints(other), "the validation or the test set changes"
+
+
+def check_seeds_differ(make: Make) -> None:
+    """Another seed and another step give other batches."""
+    task = make()
+    batches = first_batches(task, 3, seed=3) + first_batches(task, 3, seed=4)
+    assert len(set(batches)) == len(batches), "two batches are the same"
+
+
+def check_an_epoch_is_the_training_set(make: Make) -> None:
+    """With a fixed training set, every epoch has all of it once, in another order; its end is where it should be."""
+    task = make()
+    if task.training_size is None:
+        return
+    size = -(-task.training_size // 3)
+    steps = -(-task.training_size // size)
+    epochs = [_epoch(task, size, start) for start in (0, steps)]
+    assert all(len(inputs) == task.training_size for inputs in epochs), "an epoch has another size"
+    assert sorted(epochs[0]) == sorted(epochs[1]), "an epoch leaves sequences out or repeats them"
+    assert epochs[0] != epochs[1], "the order is the same in every epoch"
+
+
+def _epoch(task: Task, batch_size: int, start: int) -> list[bytes]:
+    assert task.training_size is not None
+    steps = -(-task.training_size // batch_size)
+    return sequences(islice(task.train_batches(batch_size, 0, start), steps))
+
+
+def check_splits_are_disjoint(make: Make) -> None:
+    """No sequence of the validation or the test set is in another set."""
+    task = make()
+    steps = 50 if task.training_size is None else -(-task.training_size // B)
+    train = set(sequences(islice(task.train_batches(B, seed=0), steps)))
+    validation, test = set(sequences(task.validation(B))), set(sequences(task.test(B)))
+    assert not train & validation, "training and validation share sequences"
+    assert not (train | validation) & test, "the test set shares sequences"
+
+
+def check_shapes_types_and_ranges(make: Make) -> None:
+    """Batches are what `Batch` says, and inputs and targets are within the sizes that the task states."""
+    task = make()
+    for batch in (next(task.train_batches(B, 0)), next(task.validation(B)), next(task.test(B))):
+        inputs, targets = batch
+        trailing = {"tokens": [], "pairs": [2], "features": [task.input_size]}[task.input_kind]
+        assert list(inputs.shape[2:]) == trailing, f"inputs are {list(inputs.shape)}"
+        assert len(inputs) == len(targets), "inputs and targets have different batch sizes"
+        assert targets.shape[1] <= inputs.shape[1], "there are more targets than steps"
+        assert targets.dtype == torch.int64, f"targets are {targets.dtype}"
+        _check_inputs_in_range(task, inputs)
+        scored = targets[targets != IGNORE]
+        assert len(scored) > 0, "nothing is scored"
+        assert 0 <= scored.min() <= scored.max() < task.output_size, "a target is no class"
+
+
+def _check_inputs_in_range(task: Task, inputs: torch.Tensor) -> None:
+    if task.input_kind == "features":
+        assert inputs.dtype == torch.float32, f"features are {inputs.dtype}"
+        assert inputs.isfinite().all(), "a feature is not finite"
+        return
+    highest = task.input_size + (task.input_kind == "pairs")
+    assert inputs.dtype == torch.int64, f"tokens are {inputs.dtype}"
+    assert 0 <= inputs.min() <= inputs.max() < highest, "a token is out of range"
+
+
+def check_the_truth_scores_perfectly(make: Make) -> None:
+    """The right answers have no loss and every other metric is 1."""
+    task = make()
+    metrics = _score(task, task.truth)
+    assert task.main_metric in metrics, f"there is no metric {task.main_metric}"
+    for name, mean in metrics.items():
+        wanted = 0.0 if name == "loss" else 1.0
+        assert abs(mean.value - wanted) < 1e-9, f"{name} of the truth is {mean.value}"
+
+
+def check_chance_is_what_a_guess_scores(make: Make) -> None:
+    """The chance level that the task states, within four standard deviations of the mean of so many sequences."""
+    task = make()
+    metrics, chance = _score(task, task.guess), task.chance
+    n = sum(len(batch.targets) for batch in task.test(100))
+    assert metrics.keys() == chance.keys(), f"chance is stated for {sorted(chance)}, not for {sorted(metrics)}"
+    for name, mean in metrics.items():
+        p = chance[name]
+        allowed = 1e-4 if name == "loss" else 4 * sqrt(p * (1 - p) / n) + 1e-9
+        assert abs(mean.value - p) <= allowed, f"{name} of a guess is {mean.value:.4f}, not {p:.4f}"
+
+
+def _score(task: Task, answer: Callable[[torch.Tensor], torch.Tensor]) -> Metrics:
+    return combine(task.metrics(answer(batch.targets), batch.targets) for batch in task.test(100))
+
+
+def check_metrics_of_parts_add_up(make: Make) -> None:
+    """Cutting a set into other batches changes no metric, and the loss is the metric of that name."""
+    task = make()
+    whole = next(task.test(4 * B))
+    outputs = torch.randn(*whole.targets.shape, task.output_size, generator=torch.Generator().manual_seed(0))
+    together = task.metrics(outputs, whole.targets)
+    for cut in (1, B, B + 1):
+        pairs = zip(outputs.split(cut), whole.targets.split(cut), strict=True)
+        parts = combine(task.metrics(*pair) for pair in pairs)
+        for name, mean in together.items():
+            assert parts[name].count == mean.count, f"{name} counts something else in parts"
+            assert abs(parts[name].value - mean.value) < 1e-5 * max(1, abs(mean.value)), f"{name} does not add up"
+    assert abs(float(task.loss(outputs, whole.targets)) - together["loss"].value) < 1e-4, (
+        "loss is another than its metric"
+    )
+
+
+def check_padding_is_not_scored(make: Make) -> None:
+    """What a model answers where nothing is asked changes neither loss nor metrics."""
+    task = make()
+    targets = next(task.test(B)).targets
+    outputs = task.guess(targets)
+    noise = torch.where((targets == IGNORE).unsqueeze(-1), torch.randn_like(outputs), outputs)
+    assert task.metrics(noise, targets) == task.metrics(outputs, targets)
+
+
+def check_loss_has_gradients_where_something_is_asked(make: Make) -> None:
+    """And nowhere else."""
+    task = make()
+    targets = next(task.test(B)).targets
+    outputs = task.guess(targets).requires_grad_()
+    (gradient,) = torch.autograd.grad(task.loss(outputs, targets), outputs)
+    assert torch.equal(gradient.abs().sum(-1) > 0, targets != IGNORE)
+
+
+def check_bad_options_are_refused(make: Make) -> None:
+    """Numbers below their range, unknown names, sizes of nothing; batches of nothing; outputs of another shape."""
+    for options in _bad_options(type(make())):
+        _refuses(partial(make, **options), f"the options {options}")
+    task = make()
+    for arguments in ((0, 0, 0), (1, -1, 0), (1, 0, -1)):
+        _refuses(partial(task.train_batches, *arguments), f"train_batches{arguments}")
+    _refuses(lambda: next(task.validation(0)), "validation(0)")
+    targets = next(task.test(B)).targets
+    _refuses(lambda: task.loss(task.guess(targets)[..., :-1], targets), "outputs with a class too few")
+
+
+def _bad_options(task: type[Task]) -> Iterator[dict[str, Any]]:
+    hints = get_type_hints(task)
+    for field in fields(task):  # type: ignore[arg-type]
+        hint = hints[field.name]
+        if hint is int:
+            yield {field.name: -1}
+        elif get_origin(hint) is Literal:
+            yield {field.name: get_args(hint)[0] + "x"}
+        elif hint == tuple[int, int, int]:
+            yield from ({field.name: sizes} for sizes in ((0, 1, 1), (1, 1), (1, 1, -1)))
+
+
+def _refuses(call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except InputError:
+        return
+    raise AssertionError(f"{what}: accepted")

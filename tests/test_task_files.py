@@ -1,0 +1,342 @@
+"""What is read from disk or from the network is right, or refused in one clear line."""
+
+import gzip
+import hashlib
+import http.server
+import io
+import socket
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastweights import InputError
+from fastweights.tasks import MissingFile
+from fastweights.tasks._files import DataFile, cache_folder, gunzip
+from fastweights.tasks._images import read_idx, read_image, read_pgm, scale_by_area
+from fastweights.tasks.face_glimpses import FaceGlimpses
+from fastweights.tasks.list_ops import evaluate, read_examples
+from fastweights.tasks.mnist_glimpses import MnistGlimpses
+
+CONTENT = b"what everybody has the same copy of"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PERSON = r"(?P<person>\w+)/(?P<mood>\w+)\.(pgm|png)$"
+
+
+@pytest.fixture(autouse=True)
+def empty_folders(monkeypatch, tmp_path):
+    """No data and no cache but what a test puts there."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("FASTWEIGHTS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture
+def server():
+    """Serves `answers[path]`: bytes, with a status and a length that may be wrong; counts what is asked for."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            server.asked.append(self.path)
+            status, content, length = server.answers.get(self.path, (404, b"", 0))
+            self.send_response(status)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.answers, server.asked = {}, []
+    server.url = f"http://127.0.0.1:{server.server_port}/"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def data_file(*urls):
+    return DataFile("set/file.gz", len(CONTENT), SHA256, urls)
+
+
+@pytest.mark.parametrize("place", ["data/set/file.gz", "data/file.gz", "cache/fastweights/data/set/file.gz"])
+def test_file_is_found_in_every_layout(tmp_path, place):
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_bytes(CONTENT)
+    assert data_file().read() == CONTENT
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], b"", CONTENT.replace(b"s", b"z"), CONTENT + b"."])
+def test_wrong_file_is_refused_with_size_and_checksum(tmp_path, content):
+    (tmp_path / "data" / "file.gz").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        data_file().read()
+    message = str(caught.value)
+    expected, actual = f"{len(CONTENT)} bytes with SHA-256 {SHA256}", hashlib.sha256(content).hexdigest()
+    assert message == (
+        f"{tmp_path}/data/file.gz must be {expected}, got {len(content)} bytes with SHA-256 {actual}. "
+        "Delete it or fetch it again."
+    )
+
+
+def test_missing_file_says_where_to_put_it():
+    with pytest.raises(MissingFile, match=r"set/file.gz must be 35 bytes .* got no such file\. Put it into the folder"):
+        data_file().read()
+    with pytest.raises(MissingFile, match=r"faces.tar.gz must be a file, got no such file\. It comes from the UCI"):
+        FaceGlimpses().labels  # noqa: B018
+
+
+def test_download_is_kept(server):
+    server.answers["/file"] = (200, CONTENT, len(CONTENT))
+    file = data_file(server.url + "missing", server.url + "file")
+    assert file.read() == CONTENT
+    assert (cache_folder() / "set" / "file.gz").read_bytes() == CONTENT
+    assert file.read() == CONTENT
+    assert server.asked == ["/missing", "/file"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((404, b"", 0), "HTTP Error 404"),
+        ((200, CONTENT[:9], 9), "9 bytes with SHA-256"),
+        ((200, CONTENT[:9], len(CONTENT)), "9 bytes with SHA-256|IncompleteRead"),
+        ((200, CONTENT.upper(), len(CONTENT)), "35 bytes with SHA-256"),
+        ((200, CONTENT * 1000, len(CONTENT) * 1000), "36 bytes with SHA-256"),
+    ],
+    ids=["not there", "truncated", "cut off", "wrong", "endless"],
+)
+def test_bad_download_is_refused_and_leaves_nothing(server, answer, reason):
+    server.answers["/file"] = answer
+    with pytest.raises(MissingFile, match=reason) as caught:
+        data_file(server.url + "file").read()
+    assert server.url in str(caught.value)
+    assert SHA256 in str(caught.value)
+    assert not [path for path in cache_folder().rglob("*") if path.is_file()]
+
+
+def test_dead_server_is_said():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(MissingFile, match="refused"):
+            data_file(f"http://127.0.0.1:{unused.getsockname()[1]}/file").read()
+
+
+def test_wrong_mnist_names_the_file(tmp_path):
+    (tmp_path / "data" / "mnist").mkdir()
+    (tmp_path / "data" / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"half")
+    with pytest.raises(InputError, match=r"train-images-idx3-ubyte.gz must be 9,912,422 bytes .*, got 4 bytes"):
+        next(MnistGlimpses().test(1))
+
+
+# Formats
+
+
+def idx(array):
+    header = bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape)
+    return header + array.tobytes()
+
+
+def pgm(kind, array, comment=b""):
+    body = array.tobytes() if kind == b"P5" else b"\n".join(b" ".join(b"%d" % x for x in row) for row in array)
+    return kind + b"\n" + comment + b"%d %d\n255\n" % array.shape[::-1] + body
+
+
+images = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32)).map(
+    lambda n: np.random.default_rng(n[2]).integers(0, 256, n[:2], dtype=np.uint8)
+)
+kinds = st.sampled_from([b"P2", b"P5"])
+
+
+def damaged(content):
+    """Cuts, changed bytes, additions: what happens to files."""
+    n = len(content)
+    return st.one_of(
+        st.integers(0, n - 1).map(lambda cut: content[:cut]),
+        st.tuples(st.integers(0, n - 1), st.integers(0, 255)).map(
+            lambda at: content[: at[0]] + bytes([at[1]]) + content[at[0] + 1 :]
+        ),
+        st.binary(min_size=1, max_size=5).map(lambda more: content + more),
+        st.binary(max_size=60),
+    )
+
+
+def reads_or_refuses(read, *arguments):
+    """What is read, or None after an `InputError` of one line."""
+    try:
+        return read(*arguments)
+    except InputError as error:
+        message = str(error)
+    assert "\n" not in message
+    assert "must be" in message
+    return None
+
+
+@given(images)
+def test_idx_is_read(image):
+    assert (read_idx(gzip.compress(idx(image)), "file", 2) == image).all()
+
+
+@given(st.data(), images)
+def test_damaged_idx_is_read_or_refused(data, image):
+    whole = idx(image)
+    inside = gzip.compress(data.draw(damaged(whole)))
+    outside = data.draw(damaged(gzip.compress(whole)))
+    for content in (inside, outside):
+        array = reads_or_refuses(read_idx, content, "file", 2)
+        assert array is None or array.ndim == 2
+
+
+@given(kinds, images)
+def test_pgm_is_read(kind, image):
+    assert (read_pgm(pgm(kind, image, comment=b"# made by hand\n"), "file") == image).all()
+
+
+@given(st.data(), kinds, images)
+def test_damaged_pgm_is_read_or_refused(data, kind, image):
+    array = reads_or_refuses(read_pgm, data.draw(damaged(pgm(kind, image))), "file")
+    assert array is None or (array.ndim == 2 and array.dtype == np.uint8)
+
+
+def test_pgm_with_another_white_is_scaled():
+    assert read_pgm(b"P2 3 1 15 0 3 15", "file").tolist() == [[0, 51, 255]]
+    with pytest.raises(InputError, match="file must be no brighter than 15, got 16"):
+        read_pgm(b"P2 1 1 15 16", "file")
+
+
+@given(st.data())
+def test_damaged_images_of_other_formats_are_read_or_refused(data):
+    Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
+    file = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(file, "png")
+    whole = file.getvalue()
+    assert (read_image(whole, "file") == np.arange(64).reshape(8, 8)).all()
+    array = reads_or_refuses(read_image, data.draw(damaged(whole)), "file")
+    assert array is None or array.ndim == 2
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_lists_are_read_or_refused(tmp_path, data):
+    whole = b"7\t( ( ( [MAX 7 ) 4 ) ] )\n2\t[MED 1 [SM 6 7 ] ]\n"
+    path = tmp_path / "lists.tsv.gz"
+    for content in (gzip.compress(data.draw(damaged(whole))), data.draw(damaged(gzip.compress(whole)))):
+        path.write_bytes(content)
+        for _, words in reads_or_refuses(lambda: list(read_examples(path))) or []:
+            reads_or_refuses(evaluate, words)
+
+
+def test_bad_line_of_lists_is_named(tmp_path):
+    path = tmp_path / "lists.tsv"
+    path.write_text("7\t[MAX 7 4 ]\n12 [MIN 1 2 ]\n")
+    with pytest.raises(InputError, match=r"line 2 of .*lists.tsv must be a digit, a tab and words, got '12 \[MIN"):
+        list(read_examples(path))
+    with pytest.raises(InputError, match="No such file"):
+        list(read_examples(tmp_path / "none"))
+
+
+def test_truncated_gzip_is_named():
+    with pytest.raises(InputError, match="file must be a whole gzip file, got 30 bytes: Compressed file ended"):
+        gunzip(gzip.compress(np.random.default_rng(0).bytes(100))[:30], "file")
+
+
+# Scaling
+
+
+@given(images, st.integers(1, 9), st.integers(1, 9))
+def test_scaling_by_area_is_what_repetition_and_averaging_give(image, height, width):
+    old_height, old_width = image.shape
+    fine = image.repeat(height, axis=0).repeat(width, axis=1).astype(float)
+    mean = fine.reshape(height, old_height, width, old_width).mean(axis=(1, 3))
+    assert np.abs(scale_by_area(image, height, width) - mean).max() <= 0.5 + 1e-9
+
+
+# Folders of faces
+
+
+def write_faces(folder, people=5):
+    random = np.random.default_rng(0)
+    for person in range(people):
+        (folder / f"p{person}").mkdir(parents=True)
+        for mood in ("glad", "sad"):
+            image = random.integers(0, 256, (50, 40), dtype=np.uint8)
+            (folder / f"p{person}" / f"{mood}.pgm").write_bytes(pgm(b"P5", image))
+    (folder / "notes.txt").write_text("not an image")
+
+
+def test_any_folder_of_labelled_images_is_a_task(tmp_path):
+    write_faces(tmp_path / "faces")
+    task = FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood")
+    assert task.labels == ("glad", "sad")
+    assert [len(people) for people in task.people] == [3, 1, 1]
+    assert [len(part.targets) for part in task.sets] == [6, 2, 2]
+
+
+def test_an_archive_is_its_folder(tmp_path):
+    write_faces(tmp_path / "faces")
+    with tarfile.open(tmp_path / "faces.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "faces", arcname="faces")
+    packed, loose = (FaceGlimpses(str(tmp_path / name), PERSON, "mood") for name in ("faces.tar.gz", "faces"))
+    assert packed.people == loose.people
+    assert all((a.image == b.image).all() for a, b in zip(packed.faces, loose.faces, strict=True))
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+def test_damaged_archive_is_read_or_refused(tmp_path, data):
+    path = tmp_path / "some.tar.gz"
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for person in range(4):
+            member = tarfile.TarInfo(f"p{person}/glad.pgm")
+            member.size = len(content := pgm(b"P5", np.full((4, 4), person, np.uint8)))
+            archive.addfile(member, io.BytesIO(content))
+    path.write_bytes(data.draw(damaged(file.getvalue())))
+    reads_or_refuses(lambda: FaceGlimpses(str(path), PERSON, "mood").sets)
+
+
+def test_truncated_archive_is_refused(tmp_path):
+    write_faces(tmp_path / "faces")
+    with tarfile.open(tmp_path / "faces.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "faces", arcname="faces")
+    whole = (tmp_path / "faces.tar.gz").read_bytes()
+    (tmp_path / "faces.tar.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"faces\.tar\.gz must be a whole gzip file"):
+        FaceGlimpses(str(tmp_path / "faces.tar.gz"), PERSON, "mood").labels  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folder": "nowhere"}, "data file must be readable, got nowhere: No such file"),
+        ({"pattern": "("}, "pattern must be a regular expression"),
+        ({"pattern": "(?P<pose>.)"}, "pattern must be with a group"),
+        ({"pattern": "(?P<person>.)"}, "label must be one of no groups of pattern, got 'pose'"),
+        ({"label": "age"}, "label must be one of expression, eyes, pose groups of pattern, got 'age'"),
+    ],
+)
+def test_bad_options_of_faces(options, message):
+    with pytest.raises(InputError, match=message):
+        FaceGlimpses(**options).labels  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("people", "pattern", "message"),
+    [
+        (2, PERSON, "folder must be with images of at least 3 people, got 2"),
+        (3, r"(?P<person>z\w+)/(?P<mood>\w+)", "folder must be with images whose paths match pattern, got none"),
+        (3, r"(?P<person>\w+)/(?P<mood>glad)?\w*\.pgm", "pattern must be one whose groups person and mood take part"),
+        (3, r"(?P<mood>\w)otes(?P<person>.)txt", "notes.txt must be"),
+    ],
+)
+def test_folders_that_are_not_of_faces(tmp_path, people, pattern, message):
+    write_faces(tmp_path / "faces", people)
+    with pytest.raises(InputError, match=message):
+        FaceGlimpses(str(tmp_path / "faces"), pattern, "mood").people  # noqa: B018

@@ -1,0 +1,428 @@
+"""Each task beside an independent account of it: an interpreter, a sampler by rejection, the real files."""
+
+import os
+import re
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.tasks import IGNORE
+from fastweights.tasks._glimpses import CONTROL, cut_glimpses
+from fastweights.tasks.associative_recall import AssociativeRecall
+from fastweights.tasks.associative_retrieval import VOCABULARY as LETTERS
+from fastweights.tasks.associative_retrieval import AssociativeRetrieval
+from fastweights.tasks.code_execution import CodeExecution
+from fastweights.tasks.face_glimpses import FaceGlimpses
+from fastweights.tasks.list_ops import VOCABULARY as LIST_WORDS
+from fastweights.tasks.list_ops import ListOps, evaluate, read_examples
+from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.retrieval import Retrieval, separate
+from fastweights.tasks.state_tracking import StateTracking
+
+
+@pytest.fixture
+def data(monkeypatch):
+    """The folder of real data; the test is skipped where there is none."""
+    folder = Path(os.environ.get("FASTWEIGHTS_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data: {folder} is no folder; name one with FASTWEIGHTS_DATA")
+    monkeypatch.setenv("FASTWEIGHTS_DATA", str(folder))
+    return folder
+
+
+# Retrieval
+
+
+@pytest.mark.parametrize("setting", ["capacity", "updates"])
+def test_retrieval_answers_with_the_last_value_of_a_key(setting):
+    task = Retrieval(7, setting)
+    for batch in (next(task.train_batches(50, 0)), next(task.validation(50)), next(task.test(50))):
+        length = batch.inputs.shape[1] - batch.targets.shape[1]
+        for steps, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+            memory = dict(steps[:length])
+            assert targets == [memory.get(key, IGNORE) for key, _ in steps[length:]]
+            assert all(value == task.symbols for _, value in steps[length:])
+
+
+def test_capacity_shows_every_key_and_value_once():
+    steps = next(Retrieval(9).train_batches(30, 0)).inputs[:, :-1]
+    assert torch.equal(steps.sort(1).values, torch.arange(9).view(1, 9, 1).expand(30, 9, 2))
+    assert len({tuple(row) for row in steps.flatten(1).tolist()}) == 30
+
+
+@pytest.mark.parametrize(("named", "length"), [("published", 30), ("implied", 60)])
+def test_evaluation_length_of_updates(named, length):
+    task = Retrieval(30, "updates", named)
+    assert next(task.train_batches(5, 0)).inputs.shape == (5, 61, 2)
+    batch = next(task.test(5))
+    assert batch.inputs.shape == (5, length + 30, 2)
+    different = [len(set(steps[:length])) for steps in batch.inputs[..., 0].tolist()]
+    assert (batch.targets != IGNORE).sum(1).tolist() == different
+
+
+def test_updates_ask_frequent_keys_more_often():
+    """The question is for the key at a uniform position, so a key that came twice is asked twice as often."""
+    batch = next(Retrieval(5, "updates").train_batches(20_000, 0))
+    times = (batch.inputs[:, :-1, 0] == batch.inputs[:, -1:, 0]).sum(1).double()
+    assert times.mean() == pytest.approx(1 + 9 / 5, abs=0.05)
+
+
+def test_separate_questions_are_the_same_questions():
+    batch = next(Retrieval(6, "updates").test(4))
+    alone = separate(batch)
+    assert alone.inputs.shape == (int((batch.targets != IGNORE).sum()), 7, 2)
+    for steps, target in zip(alone.inputs.tolist(), alone.targets.tolist(), strict=True):
+        assert target == [dict(steps[:-1])[steps[-1][0]]]
+
+
+def test_half_squared_error_is_summed_over_symbols_and_averaged_over_questions():
+    task, targets = Retrieval(4), torch.tensor([[1], [2]])
+    outputs = torch.tensor([[[0.0, 1.0, 0.0, 2.0]], [[1.0, 0.0, 1.0, 0.0]]])
+    assert float(task.loss(outputs, targets)) == pytest.approx((0.5 * 4 + 0.5 * 1) / 2)
+
+
+# Associative retrieval
+
+
+def test_associative_retrieval_by_string_search():
+    task = AssociativeRetrieval(sizes=(2000, 10, 10))
+    batch = next(task.train_batches(2000, 0))
+    for row, target in zip(batch.inputs.tolist(), batch.targets[:, 0].tolist(), strict=True):
+        text = "".join(LETTERS[token] for token in row)
+        assert re.fullmatch(r"([a-z]\d){4}\?\?[a-z]", text)
+        assert len(set(text[:8:2])) == 4
+        assert text[text.index(text[-1]) + 1] == str(target)
+
+
+def test_digits_are_drawn_with_replacement_and_all_places_are_asked():
+    batch = next(AssociativeRetrieval(sizes=(20_000, 1, 1)).train_batches(20_000, 0))
+    digits = [len(set(row)) for row in batch.inputs[:, 1:8:2].tolist()]
+    assert np.mean(np.array(digits) == 4) == pytest.approx(0.9 * 0.8 * 0.7, abs=0.02)
+    place = (batch.inputs[:, 0:8:2] == batch.inputs[:, -1:]).int().argmax(1)
+    assert (place.bincount() / 20_000).tolist() == pytest.approx([0.25] * 4, abs=0.02)
+    assert (batch.targets.flatten().bincount() / 20_000).tolist() == pytest.approx([0.1] * 10, abs=0.01)
+
+
+def test_all_sequences_are_different_even_where_there_are_few():
+    sets = AssociativeRetrieval(pairs=2, sizes=(40_000, 10_000, 10_000)).sets
+    rows = torch.cat([part.inputs for part in sets]).tolist()
+    assert len(set(map(tuple, rows))) == 60_000
+
+
+def test_more_sequences_than_there_are_is_refused():
+    with pytest.raises(InputError, match=r"sizes must be at most 65000 together, got 130000\. Take more pairs"):
+        AssociativeRetrieval(pairs=2)
+
+
+# Code execution
+
+
+def interpret(words, rule):
+    """Runs a program from its words; yields what is printed at every word."""
+    values, condition = {}, None
+    words = list(words)
+    while words:
+        if words[0] == "if":
+            _, name, order, bound, _ = words[:5]
+            condition = values[name] < int(bound) if order == "<" else values[name] > int(bound)
+            yield from ["_"] * 5
+            del words[:5]
+            continue
+        end = words.index(";") + 1
+        statement, output = words[:end], "_"
+        del words[:end]
+        if statement[0] == "print":
+            output = str(values[statement[1]]) if condition in (None, True) else "_"
+        elif statement[1] == "=":
+            ignored = condition is not None and rule == "published" and statement[0] in values
+            if condition in (None, True) and not ignored:
+                values[statement[0]] = int(statement[2])
+        elif condition in (None, True):
+            values[statement[0]] += 1 if statement[1] == "++" else -1
+            assert -8 <= values[statement[0]] <= 16
+        yield from ["_"] * (end - 1) + [output]
+        condition = None
+
+
+def programs(task):
+    """Words and outputs of the training programs."""
+    outputs = ("_", *map(str, range(-8, 17)))
+    train = task.sets.train
+    for row, targets in zip(train.inputs.tolist(), train.targets.tolist(), strict=True):
+        n = sum(target != IGNORE for target in targets)
+        yield [task.vocabulary[token] for token in row[:n]], [outputs[target] for target in targets[:n]]
+
+
+@pytest.mark.parametrize("rule", ["published", "corrected"])
+@pytest.mark.parametrize("variables", [3, 5])
+def test_programs_print_what_an_interpreter_prints(variables, rule):
+    for words, outputs in programs(CodeExecution(variables, rule, sizes=(300, 1, 1))):
+        assert list(interpret(words, rule)) == outputs
+        assert words.count(";") == 100
+        assert words[1] == "="
+        assert words[-3] == "print"
+
+
+def test_the_variants_differ_in_what_they_print():
+    """The published labels are wrong by the corrected rule, in most programs."""
+    pairs = programs(CodeExecution(sizes=(100, 1, 1)))
+    assert sum(list(interpret(words, "corrected")) != outputs for words, outputs in pairs) > 50
+
+
+@pytest.mark.parametrize(("variables", "ignored"), [(3, 0.93), (5, 0.86)])
+def test_published_rule_ignores_most_assignments_under_a_condition(variables, ignored):
+    held = Counter()
+    for words, _ in programs(CodeExecution(variables, sizes=(400, 1, 1))):
+        values, text = {}, " ".join(words)
+        for condition, statement in re.findall(r"(if . . . : )?((?:print . |. = . |. ..? );)", text):
+            name, rest = statement.split()[0], statement.split()[1:]
+            holds = not condition or holds_for(values, condition.split())
+            if condition and holds and rest[0] == "=":
+                held[name in values] += 1
+            if rest[0] == "=" and holds and not (condition and name in values):
+                values[name] = int(rest[1])
+            elif rest[0] in ("++", "--") and holds:
+                values[name] += 1 if rest[0] == "++" else -1
+    assert held[True] / held.total() == pytest.approx(ignored, abs=0.02)
+
+
+def holds_for(values, condition):
+    _, name, order, bound, _ = condition
+    return values[name] < int(bound) if order == "<" else values[name] > int(bound)
+
+
+def test_programs_have_the_published_lengths_and_prints():
+    pairs = list(programs(CodeExecution(sizes=(1000, 1, 1))))
+    assert np.mean([len(words) for words, _ in pairs]) == pytest.approx(456, abs=3)
+    assert np.mean([len(outputs) - outputs.count("_") for _, outputs in pairs]) == pytest.approx(29, abs=1)
+
+
+def test_share_of_the_commonest_value():
+    task = CodeExecution(sizes=(10_000, 1, 1))
+    prints = task.sets.train.targets[task.sets.train.targets > 0]
+    shares = prints.long().bincount() / len(prints)
+    assert shares[task.commonest] == pytest.approx(task.chance["print_accuracy"], abs=0.004)
+    assert shares.max() == pytest.approx(task.chance["print_accuracy"], abs=0.004)
+
+
+def test_one_wrong_position_spoils_a_program_but_not_its_prints():
+    task = CodeExecution(sizes=(1, 1, 2))
+    targets = next(task.test(2)).targets
+    outputs = task.truth(targets)
+    quiet = int((targets[0] == 0).nonzero()[0])
+    outputs[0, quiet] = outputs[0, quiet].roll(1)
+    metrics = task.metrics(outputs, targets)
+    assert metrics["sequence_accuracy"].value == 0.5
+    assert metrics["print_accuracy"].value == 1.0
+
+
+@pytest.mark.parametrize(("variables", "words"), [(3, 22), (5, 24)])
+def test_vocabulary_is_that_of_the_data(variables, words):
+    task = CodeExecution(variables, sizes=(50, 1, 1))
+    assert len(task.vocabulary) == task.input_size == words
+    assert task.output_size == 26
+    assert len(set(task.sets.train.inputs.flatten().tolist())) == words
+
+
+# ListOps
+
+
+def nested(random, limit):
+    """Words and depth of a list, drawn as the published generator draws them."""
+    words, depth = [("[MAX", "[MIN", "[FIRST")[random.integers(3)]], 1
+    for _ in range(random.integers(2, 6)):
+        if limit > 1 and random.random() < 0.25:
+            inner, below = nested(random, limit - 1)
+            words, depth = words + inner, max(depth, 1 + below)
+        else:
+            words.append(str(random.integers(10)))
+    return [*words, "]"], depth
+
+
+def lists(task):
+    """Words and labels of the training lists."""
+    train = task.sets.train
+    for row, targets in zip(train.inputs.tolist(), train.targets.tolist(), strict=True):
+        (end,) = (t for t, target in enumerate(targets) if target != IGNORE)
+        yield [LIST_WORDS[token] for token in row[: end + 1]], targets[end]
+
+
+def depth_of(words):
+    depth = deepest = 0
+    for word in words:
+        depth += (word[0] == "[") - (word == "]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+@pytest.mark.parametrize("depth", [1, 2, 10, 15, 19])
+def test_lists_have_their_depth_and_value(depth):
+    for words, label in lists(ListOps(depth, sizes=(300, 1, 1))):
+        assert depth_of(words) == depth
+        assert evaluate(words) == label
+
+
+def test_sampler_has_the_distribution_of_rejection():
+    """Lists of depth 3: how often each number of words, of operators and each value comes."""
+    random, n = np.random.default_rng(0), 5000
+    rejected = [words for words, depth in (nested(random, 20) for _ in range(10 * n)) if depth == 3][: n // 2]
+    drawn = [words for words, _ in lists(ListOps(3, sizes=(n, 1, 1)))]
+    for measure in (len, evaluate, lambda words: words.count("]"), lambda words: words[:-1].index("]")):
+        first, second = (np.array([measure(words) for words in some]) for some in (rejected, drawn))
+        for q in (0.1, 0.25, 0.5, 0.75, 0.9):
+            cut = np.quantile(second, q)
+            assert (first <= cut).mean() == pytest.approx((second <= cut).mean(), abs=0.05)
+        assert first.mean() == pytest.approx(second.mean(), abs=4 * second.std() * (1 / len(first) + 1 / n) ** 0.5)
+
+
+@pytest.mark.parametrize(("depth", "mean", "longest"), [(10, 98, 400), (15, 188, 800)])
+def test_lists_have_the_published_lengths(depth, mean, longest):
+    lengths = [len(words) for words, _ in lists(ListOps(depth, sizes=(4000, 1, 1)))]
+    assert np.mean(lengths) == pytest.approx(mean, rel=0.02)
+    assert max(lengths) < longest
+
+
+@pytest.mark.parametrize("depth", [1, 3, 10])
+def test_distribution_of_answers_is_exact(depth):
+    task = ListOps(depth, sizes=(20_000, 1, 1))
+    counts = np.bincount([label for _, label in lists(task)], minlength=10)
+    expected = 20_000 * task.distribution
+    assert ((counts - expected) ** 2 / expected).sum() < 28, "chi squared with 9 degrees of freedom, p = 0.001"
+
+
+def test_evaluator_on_the_original_test_set(data):
+    examples = list(read_examples(data / "listops" / "test_d20s.tsv.gz"))
+    assert len(examples) == 10_000
+    assert all(evaluate(words) == label for label, words in examples)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[MAX", "[MAX ]", "[MAX 1", "1 2", "]", "[MAX 1 ] ]", "[SUM 1 ]", "12", "[MAX ² ]"]
+)
+def test_evaluator_refuses_what_is_no_list(text):
+    with pytest.raises(InputError, match="list must be one whole list"):
+        evaluate(text.split())
+
+
+# Associative recall, state tracking
+
+
+def test_recall_asks_each_key_once_for_the_value_that_followed_it():
+    task = AssociativeRecall(vocabulary=64, length=48, pairs=6)
+    batch = next(task.train_batches(200, 0))
+    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        memory = dict(zip(row[:12:2], row[1:12:2], strict=True))
+        assert len(memory) == len(set(memory.values())) == 6
+        assert all(0 < key < 32 <= value < 64 for key, value in memory.items())
+        asked = {row[t]: target for t, target in enumerate(targets) if target != IGNORE}
+        assert asked == memory
+        assert sum(token != 0 for token in row[12:]) == 6
+
+
+def test_recall_gaps_follow_the_power_law():
+    """With one pair the gap g has probability (g + 1)^-0.99 over a sum: an independent look at the sampler."""
+    batch = next(AssociativeRecall(vocabulary=32, length=66, pairs=1).train_batches(40_000, 0))
+    gaps = ((batch.targets != IGNORE).int().argmax(1) - 2) // 2
+    p = np.arange(1, 33) ** -0.99
+    np.testing.assert_allclose(gaps.bincount(minlength=32) / 40_000, p / p.sum(), atol=0.008)
+
+
+def test_keys_of_recall_are_uniform_even_when_all_are_used():
+    batch = next(AssociativeRecall(vocabulary=12, length=20, pairs=5).train_batches(6000, 0))
+    first = batch.inputs[:, 0].bincount(minlength=6)[1:] / 6000
+    assert first.tolist() == pytest.approx([0.2] * 5, abs=0.02)
+
+
+def test_parity_counts_ones():
+    batch = next(StateTracking(length=30).train_batches(20, 0))
+    assert torch.equal(batch.targets, batch.inputs.cumsum(1) % 2)
+
+
+@pytest.mark.parametrize(("group", "order"), [("s3", 6), ("a5", 60), ("s5", 120)])
+def test_products_are_those_of_a_group(group, order):
+    product = StateTracking(group)._product
+    assert product.shape == (order, order)
+    assert (np.sort(product, axis=0) == np.arange(order)[:, None]).all()
+    assert (product[0] == np.arange(order)).all()
+    assert not (product == product.T).all()
+    x, y, z = np.random.default_rng(0).integers(0, order, (3, 500))
+    assert (product[product[x, y], z] == product[x, product[y, z]]).all()
+
+
+# Glimpses
+
+
+def test_glimpses_are_quadrants_and_their_quarters():
+    image = torch.arange(8 * 8.0).view(1, 8, 8)
+    glimpses = cut_glimpses(image, 2)[0].view(24, 2, 2)
+    for quadrant, (row, column) in enumerate([(0, 0), (0, 4), (4, 0), (4, 4)]):
+        part = image[0, row : row + 4, column : column + 4]
+        coarse = torch.stack([part[i : i + 2, j : j + 2].mean() for i in (0, 2) for j in (0, 2)]).view(2, 2)
+        details = [part[i : i + 2, j : j + 2] for i in (0, 2) for j in (0, 2)]
+        for got, want in zip(glimpses[6 * quadrant :], [coarse, *details, coarse], strict=False):
+            assert torch.equal(got, want)
+
+
+def test_control_stores_after_the_first_look_and_integrates_at_the_last():
+    assert CONTROL.store.nonzero().flatten().tolist() == [0, 6, 12, 18]
+    assert CONTROL.integrate.nonzero().flatten().tolist() == [5, 11, 17, 23]
+
+
+def test_mnist_is_whole(data):
+    task = MnistGlimpses()
+    assert [len(part.targets) for part in task.sets] == [50_000, 10_000, 10_000]
+    train = torch.cat([task.sets.train.targets, task.sets.validation.targets])
+    assert train.flatten().bincount().tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert task.sets.test.targets.flatten().bincount().tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
+    assert task.sets.test.targets[:5, 0].tolist() == [7, 2, 1, 0, 4]
+
+
+def test_images_are_put_together_again(data):
+    task = MnistGlimpses()
+    images = task.images(next(task.test(9)).inputs)
+    assert torch.equal((images * 255).round().byte(), task.sets.test.inputs[:9])
+
+
+def test_faces_are_those_of_the_archive(data):
+    task = FaceGlimpses(label="expression")
+    labels = Counter(face.label for face in task.faces)
+    assert labels == {"neutral": 158, "happy": 155, "sad": 156, "angry": 155}
+    assert [len(people) for people in task.people] == [12, 4, 4]
+    assert len({name for people in task.people for name in people}) == 20
+    assert next(task.train_batches(3, 0)).inputs.shape == (3, 24, 144)
+    assert FaceGlimpses(data_seed=1).people != task.people
+
+
+def test_pose_of_unseen_people_can_be_learnt(data):
+    """A linear classifier finds it, so labels, splits and pixels belong together."""
+    task = FaceGlimpses()
+    train, test = next(task.train_batches(1000, 0)), next(task.test(1000))
+    x, z = (task.images(batch.inputs)[:, ::2, ::2].flatten(1).double() for batch in (train, test))
+    y = torch.nn.functional.one_hot(train.targets[:, 0]).double()
+    weights = torch.linalg.solve(x.T @ x + 10 * torch.eye(x.shape[1]), x.T @ y)
+    right = ((z @ weights).argmax(1) == test.targets[:, 0]).double().mean()
+    assert right > 0.6
+
+
+def test_training_can_go_on_in_the_middle_of_an_epoch():
+    task = AssociativeRetrieval(sizes=(50, 1, 1))
+    all_of_them = list(islice(task.train_batches(8, 5), 20))
+    for start in (0, 3, 7, 13):
+        for got, want in zip(task.train_batches(8, 5, start), all_of_them[start:], strict=False):
+            assert torch.equal(got.inputs, want.inputs)
