@@ -20,10 +20,10 @@ KNOWS = {
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "backends": BASE | {"problem"},
     "layers": BASE | {"catalogue", "cell", "cells", "dispatch", "backends"},
-    "models": BASE | {"layers"},
+    "models": BASE | {"layers", "cell", "dispatch"},
     "training": BASE | {"tasks"},
-    "report": BASE | {"training"},
-    "recipes": BASE | {"catalogue", "training", "tasks", "layers", "models", "report"},
+    "report": BASE | {"training", "experiment", "catalogue"},
+    "recipes": BASE | {"catalogue", "experiment", "training", "tasks", "layers", "models", "report"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
 }
 

@@ -52,6 +52,22 @@ class Folder:
         return describe(ast.get_docstring(part) or "")
 
 
+@dataclass(frozen=True)
+class Shelf(Folder):
+    """Parts in folders of a folder: the file `recipes/ba2016/table_1.py` is the part `ba2016/table-1`, its constant
+    `EXPERIMENT`."""
+
+    def names(self) -> list[str]:
+        return sorted(
+            f"{hyphens(file.parent.name)}/{hyphens(file.stem)}" for file in self.path.glob("[a-z]*/[a-z]*.py")
+        )
+
+    def load(self, name: str) -> Any:
+        require_name(self.kind, hyphens(name), self.names())
+        module = import_module(f"fastweights.{self.folder}.{_underscores(name).replace('/', '.')}")
+        return module.EXPERIMENT
+
+
 ABILITIES = {
     "accumulate": "adds associations, and forgets none on purpose",
     "overwrite": "replaces what is stored under a key and keeps the rest",
@@ -99,6 +115,8 @@ BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
 RECIPES = Folder("recipe", "recipes")
+MODELS = Folder("model", "models")
+EXPERIMENTS = Shelf("experiment", "recipes")
 
 KINDS: dict[str, tuple[Folder, ...]] = {
     "rules": (RULES,),
@@ -110,6 +128,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "backends": (BACKENDS,),
     "tasks": (TASKS,),
     "recipes": (RECIPES,),
+    "experiments": (EXPERIMENTS,),
 }
 """Where the names of a kind come from; the first folder that has a name wins. Every rule makes a cell, every cell a
 layer."""

@@ -1,4 +1,4 @@
-"""The command line: `fastweights list | explain | check | train | evaluate | generate`.
+"""The command line: `fastweights list | explain | check | train | evaluate | generate | reproduce | report`.
 
 torch takes seconds to import, so everything here that needs it is imported when it runs.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fastweights import __version__
-from fastweights.catalogue import KINDS, RECIPES, descriptions
+from fastweights.catalogue import EXPERIMENTS, KINDS, RECIPES, descriptions
 from fastweights.errors import InputError, require, require_name
 
 EPILOGUE = """examples:
@@ -73,6 +73,8 @@ def _parser() -> Parser:
     train.add_argument("recipe", help=f"one of {', '.join(RECIPES.names())}")
     _add_evaluate(commands)
     _add_generate(commands)
+    _add_reproduce(commands)
+    _add_report(commands)
     return parser
 
 
@@ -161,7 +163,7 @@ def _train(recipe: str, arguments: list[str]) -> int:
     request = parse(recipe, arguments)
     from rich.console import Console
 
-    from fastweights.training.language_modelling import Interrupted
+    from fastweights.training.loop import Interrupted
     from fastweights.training.run import Run
 
     run = Run.unused(recipe) if request.run is None else Run(Path(request.run))
@@ -207,6 +209,59 @@ def _generate(options: argparse.Namespace) -> int:
     for piece in pieces:
         print(piece, end="", flush=True)
     print()
+    return 0
+
+
+def _add_reproduce(commands: Any) -> None:
+    names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).formula}" for name in EXPERIMENTS.names())
+    command = commands.add_parser(
+        "reproduce",
+        help="an experiment of a paper, beside the paper's numbers",
+        description="Runs what is missing of an experiment, goes on with what was cut off, and writes a report.",
+        epilog=f"experiments:\n{names}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("name", metavar="NAME", help="one of the experiments below")
+    command.add_argument("--preset", default="cpu", help="smoke (seconds), cpu (default), paper (its own settings)")
+    command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
+    command.add_argument("--seeds", type=int, metavar="N", help="number of seeds; the preset's if left out")
+    command.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes side by side, default: %(default)s"
+    )
+    clusters = ["local", "slurm"]
+    command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
+    command.add_argument("--folder", type=Path, default=Path("runs"), metavar="DIR", help="default: %(default)s")
+    command.set_defaults(run=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    require_name("experiment", options.name, EXPERIMENTS.names())
+    from rich.console import Console
+
+    from fastweights.recipes._reproduce import make_plan, reproduce
+    from fastweights.report.page import write_report
+    from fastweights.training.loop import Interrupted
+
+    plan = make_plan(options.name, options.preset, options.folder, options.models, options.seeds)
+    try:
+        complete = reproduce(plan, options.jobs, options.cluster, Console())
+    except Interrupted as stop:
+        print(f"{stop} Go on by giving the same command again.", file=sys.stderr)
+        return 130
+    print(f"The report is {write_report(plan.path)}.")
+    return 0 if complete else 1
+
+
+def _add_report(commands: Any) -> None:
+    command = commands.add_parser("report", help="all runs in a folder as one page, beside the papers' numbers")
+    command.add_argument("folder", type=Path, metavar="DIR", help="a folder of 'fastweights reproduce'")
+    command.set_defaults(run=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from fastweights.report.page import write_report
+
+    print(f"The report is {write_report(options.folder)}.")
     return 0
 
 

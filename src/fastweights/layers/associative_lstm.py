@@ -34,17 +34,18 @@ class AssociativeLSTM(nn.Module):
     Args:
         d_model: Size of the input and output; even: half as many complex numbers.
         copies: Number of redundant copies of the memory.
+        input_size: Size of the input; `d_model` if None.
 
     Raises:
         InputError: `d_model` is odd, or `copies` is below 1.
     """
 
-    def __init__(self, d_model: int, copies: int = 4) -> None:
+    def __init__(self, d_model: int, copies: int = 4, input_size: int | None = None) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since complex numbers have two parts", d_model)
         require(copies >= 1, "copies", "at least 1", copies)
         self.units = d_model // 2
-        self.input = nn.Linear(d_model, 9 * self.units)
+        self.input = nn.Linear(d_model if input_size is None else input_size, 9 * self.units)
         self.recurrent = nn.Linear(d_model, 9 * self.units, bias=False)
         self.permutations: Tensor
         self.register_buffer("permutations", _draw_permutations(copies, self.units))
@@ -53,7 +54,7 @@ class AssociativeLSTM(nn.Module):
         self, x: Tensor, state: AssociativeLSTMState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, AssociativeLSTMState]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.recurrent.in_features)
+        check_layer_input(x, self.input.in_features)
         initial = self.initial_state(len(x))
         state = begin(x, state, initial, reset)
         outputs = []

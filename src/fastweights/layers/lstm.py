@@ -23,11 +23,16 @@ class LSTM(nn.Module):
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000.
 
     Can: overwrite, fade, recur.
+
+    Args:
+        d_model: Number of units, and size of the output.
+        layers: Number of layers.
+        input_size: Size of the input; `d_model` if None.
     """
 
-    def __init__(self, d_model: int, layers: int = 1) -> None:
+    def __init__(self, d_model: int, layers: int = 1, input_size: int | None = None) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(d_model, d_model, layers, batch_first=True)
+        self.lstm = nn.LSTM(d_model if input_size is None else input_size, d_model, layers, batch_first=True)
 
     def forward(
         self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None

@@ -120,7 +120,8 @@ class Oz(LanguageModelling):
     def train(self, run: "Run", resume: bool, console: "Console") -> None:
         """Begins the run or goes on with it, then evaluates it."""
         from fastweights.tasks._characters import Streams
-        from fastweights.training.language_modelling import make_fabric, train
+        from fastweights.training.language_modelling import train
+        from fastweights.training.loop import make_fabric
 
         text = self.read_text()
         model = self.build(len(text.vocabulary))
@@ -139,7 +140,8 @@ class Oz(LanguageModelling):
         """Held-out bits a character beside Kneser-Ney baselines fitted on all before, a sample, a learning curve."""
         from fastweights.report.learning_curve import draw_learning_curve
         from fastweights.tasks._kneser_ney import KneserNey
-        from fastweights.training.language_modelling import bits_per_token, load_best
+        from fastweights.training.language_modelling import bits_per_token
+        from fastweights.training.loop import load_best
 
         text = self.read_text()
         _require_same_text(run, text)
@@ -163,7 +165,7 @@ class Oz(LanguageModelling):
     def generate(self, run: "Run", prompt: str, length: int, temperature: float, seed: int | None) -> Iterator[str]:
         """Continues a prompt, character by character from carried state."""
         from fastweights.tasks._characters import Characters
-        from fastweights.training.language_modelling import load_best
+        from fastweights.training.loop import load_best
 
         characters = Characters("", run.config()["task"]["vocabulary"])
         model = self.build(len(characters.vocabulary))

@@ -7,23 +7,18 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fastweights.errors import InputError
 from fastweights.tasks._characters import Streams
-from fastweights.training.checkpoint import Checkpoint, load_model, pack, read_checkpoint, unpack, write_checkpoint
+from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
+from fastweights.training.loop import Interrupted, save_best
 from fastweights.training.progress import Bar, stop_on_signal
-from fastweights.training.run import BEST, LAST, Run
+from fastweights.training.run import LAST, Run
 from fastweights.training.settings import LanguageModelling
 
 BITS = 1 / math.log(2)
-
-
-class Interrupted(Exception):
-    """Training stopped on request, after a checkpoint."""
 
 
 @dataclass
@@ -41,14 +36,6 @@ class Place:
         self.step += 1
         self.loss_sum += loss
         self.loss_count += 1
-
-
-def make_fabric(settings: LanguageModelling) -> Fabric:
-    """Device and precision; `InputError` if the device is not here."""
-    try:
-        return Fabric(accelerator=settings.device, devices=1, precision=settings.precision)
-    except (RuntimeError, ValueError, MisconfigurationException) as error:
-        raise InputError(f"device must be one that is here, got '{settings.device}': {error}") from None
 
 
 def train(
@@ -99,12 +86,6 @@ def bits_per_token(model: nn.Module, tokens: Tensor, window: int = 1024) -> floa
         total += cross_entropy(logits[0].float(), chunk[1:], reduction="sum").item()
     model.train(training)
     return total * BITS / (len(tokens) - 1)
-
-
-def load_best(run: Run, model: nn.Module) -> None:
-    """Gives `model` the weights of the run that validated best, and puts it in evaluation mode."""
-    load_model(read_checkpoint(run.path / BEST).tensors, model)
-    model.eval()
 
 
 class Clock:
@@ -169,8 +150,7 @@ def _evaluate(
     place.since_best = 0 if bits < place.best_bits else place.since_best + 1
     if bits < place.best_bits:
         place.best_bits = bits
-        weights = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-        write_checkpoint(run.path / BEST, Checkpoint(weights, {"step": place.step, "validation_bits": bits}))
+        save_best(run, model, {"step": place.step, "validation_bits": bits})
     rate, left = clock.rate(place.step), clock.left(place.step)
     lr = optimiser.param_groups[0]["lr"]
     metrics = {"train_bits": train_bits, "validation_bits": bits, "learning_rate": lr}

@@ -1,7 +1,9 @@
 """A run folder: what was run, how it went, and the weights."""
 
 import json
+import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +17,11 @@ from fastweights.errors import InputError, require
 from fastweights.training.files import write_atomically
 
 CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"
+RESULT, PROGRESS, FAILURE = "result.json", "progress.json", "failure.txt"
+
+
+class Busy(InputError):
+    """Another process trains in the folder."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Run:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise InputError(f"run must be a folder nobody else trains in, got {self.path}.") from None
+            raise Busy(f"run must be a folder nobody else trains in, got {self.path}.") from None
         try:
             yield
         finally:
@@ -97,7 +104,34 @@ class Run:
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Writes `result.json`."""
-        write_atomically(self.path / "result.json", json.dumps(result, indent=2).encode())
+        write_atomically(self.path / RESULT, json.dumps(result, indent=2).encode())
+
+    def result(self) -> dict[str, Any] | None:
+        """The content of `result.json`; None if the run has not come to its end, or the file is damaged."""
+        return self._read(RESULT)
+
+    def show_progress(self, step: int, seconds: float) -> None:
+        """Tells other processes how far the run is. Nothing is lost with it, so that it need not reach the disk."""
+        with suppress(OSError):
+            (self.path / PROGRESS).write_text(json.dumps({"step": step, "seconds": seconds}), encoding="utf-8")
+
+    def progress(self) -> dict[str, Any] | None:
+        """What `show_progress` told last."""
+        return self._read(PROGRESS)
+
+    def progress_age(self) -> float:
+        """Seconds since `show_progress` told anything."""
+        try:
+            return time.time() - (self.path / PROGRESS).stat().st_mtime
+        except OSError:
+            return float("inf")
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            content = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
 
     def rewind(self, step: int) -> None:
         """Drops the metrics after a step: a run that goes on from there writes them again."""
@@ -120,8 +154,21 @@ def _environment() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "python": platform.python_version(),
         "machine": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
     }
+
+
+def _processor() -> str:
+    """The processor as Linux calls it, or what Python knows of it."""
+    import platform
+
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return platform.processor()
 
 
 def _revision() -> str:

@@ -45,3 +45,45 @@ class LanguageModelling:
             require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
         for name in ("learning_rate", "clip"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised:
+    """How a model learns a task, by Adam without a schedule.
+
+    Args:
+        steps: Largest number of updates.
+        batch_size: Sequences an update.
+        learning_rate: Adam's.
+        betas: Adam's.
+        epsilon: Adam's.
+        clip: Largest norm of the gradient; 0 for no limit.
+        evaluate_every: Updates between two evaluations on validation data, each with a checkpoint.
+        patience: Evaluations without a better one after which training stops; 0 for never.
+        goal: Validation loss at which training stops; 0 for none.
+        seed: Seed of the initial weights, of the order of the data and of dropout.
+        device: Where to train: "auto", "cpu", "cuda", "mps".
+        precision: "32-true", or "bf16-mixed" for half precision outside the memories.
+    """
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    evaluate_every: int
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    clip: float = 0.0
+    patience: int = 0
+    goal: float = 0.0
+    seed: int = 1
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "evaluate_every"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("clip", "patience", "goal", "seed"):
+            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
+        for name in ("learning_rate", "epsilon"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)

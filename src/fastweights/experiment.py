@@ -1,0 +1,151 @@
+"""An experiment of a paper as data: models, columns, settings by preset, the paper's numbers, and what to check.
+
+Loads no torch: the command line and the report read it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any, Literal, NamedTuple
+
+from fastweights.errors import require_name
+from fastweights.training.settings import Supervised
+
+Form = Literal["error", "percent", "plain"]
+PRESETS = ("smoke", "cpu", "paper")
+
+
+class Metric(NamedTuple):
+    """What a table reports: a metric of the task, as it is, in per cent, or as the error in per cent.
+
+    >>> Metric("accuracy", "error", "test error, %").value(0.75)
+    25.0
+    """
+
+    name: str
+    form: Form
+    label: str
+
+    def value(self, measured: float) -> float:
+        """The number that stands in the table."""
+        return {"plain": measured, "percent": 100 * measured, "error": 100 * (1 - measured)}[self.form]
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.form != "percent"
+
+
+class Published(NamedTuple):
+    """A number of a paper, with its standard deviation if there is one; or a bound, where only that is published."""
+
+    value: float
+    deviation: float | None = None
+    at_most: bool = False
+
+
+class Trial(NamedTuple):
+    """One training: all but the seed, which is in `training`. Names are those of `fastweights list tasks` and of the
+    files in `models/`."""
+
+    task: str
+    task_options: dict[str, Any]
+    model: str
+    model_options: dict[str, Any]
+    training: Supervised
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain dictionaries."""
+        return {**self._asdict(), "training": asdict(self.training)}
+
+
+class Preset(NamedTuple):
+    """Which part of an experiment to run, and over how many seeds."""
+
+    columns: tuple[str, ...]
+    models: tuple[str, ...]
+    seeds: int = 1
+
+
+class Summary(NamedTuple):
+    """Several seeds of one model in one column, in the units of the table."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over seeds (of a sample); None for one seed."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+
+Results = Mapping[tuple[str, str], Summary]
+"""By model and column."""
+
+
+class Claim(NamedTuple):
+    """A sentence, and whether results bear it out: `holds` takes `mean(model, column)`, which raises `KeyError` for
+    what was not run."""
+
+    sentence: str
+    holds: Callable[[Callable[[str, str], float]], bool]
+
+    def check(self, results: Results) -> bool | None:
+        """None if a run that it needs is missing."""
+        try:
+            return self.holds(lambda model, column: results[model, column].mean)
+        except KeyError:
+            return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A table or a figure of a paper.
+
+    Args:
+        title: One line.
+        source: Where it is published.
+        metric: What its numbers are.
+        models: Labels by name: the rows.
+        columns: Labels by name.
+        published: The paper's numbers, by model and column.
+        presets: What "smoke", "cpu" and "paper" run.
+        trial: The training of a model in a column under a preset; the seed is filled in later.
+        claims: What the report checks.
+        notes: What a reader must know about the paper's numbers or ours.
+        axis: What the columns are if they are numbers on an axis: then the report plots over them.
+    """
+
+    title: str
+    source: str
+    metric: Metric
+    models: Mapping[str, str]
+    columns: Mapping[str, str]
+    published: Mapping[tuple[str, str], Published]
+    presets: Mapping[str, Preset]
+    trial: Callable[[str, str, str], Trial]
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+    axis: str = ""
+
+    def preset(self, name: str) -> Preset:
+        """A preset by name."""
+        require_name("preset", name, self.presets)
+        return self.presets[name]
+
+
+def table(columns: tuple[str, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, str], Published]:
+    """The paper's numbers as printed: a row a model; a number, a pair with its deviation, or None for nothing.
+
+    >>> table(("3", "5"), {"lstm": ((99.0, 0.1), None)})
+    {('lstm', '3'): Published(value=99.0, deviation=0.1, at_most=False)}
+    """
+    numbers: dict[tuple[str, str], Published] = {}
+    for model, row in rows.items():
+        for column, entry in zip(columns, row, strict=True):
+            if entry is not None:
+                parts = entry if isinstance(entry, tuple) else (entry,)
+                numbers[model, column] = Published(*parts)
+    return numbers

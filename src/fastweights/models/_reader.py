@@ -1,0 +1,28 @@
+"""What a task shows, as vectors."""
+
+from torch import Tensor, nn
+
+from fastweights.errors import require_name
+
+
+class PairEmbedding(nn.Module):
+    """e_1(first) + e_2(second), with one id more than there are symbols, for none."""
+
+    def __init__(self, symbols: int, width: int) -> None:
+        super().__init__()
+        self.first = nn.Embedding(symbols + 1, width)
+        self.second = nn.Embedding(symbols + 1, width)
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """int `[..., 2]` -> `[..., width]`."""
+        first, second = pairs.unbind(-1)
+        embedded: Tensor = self.first(first) + self.second(second)
+        return embedded
+
+
+def make_reader(kind: str, input_size: int, width: int) -> nn.Module:
+    """An embedding of tokens or of pairs of them, a linear map of features."""
+    kinds = {"tokens": nn.Embedding, "pairs": PairEmbedding, "features": nn.Linear}
+    require_name("kind", kind, kinds)
+    reader: nn.Module = kinds[kind](input_size, width)
+    return reader

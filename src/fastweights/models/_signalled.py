@@ -1,0 +1,27 @@
+"""A layer with the signals that its data always come with."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.errors import require
+
+
+class Signalled(nn.Module):
+    """layer(x, state, reset, **signals), where a signal marks the same steps of every sequence, bool `[T]` by name."""
+
+    def __init__(self, layer: nn.Module, signals: dict[str, list[bool]]) -> None:
+        super().__init__()
+        self.layer = layer
+        self.names = sorted(signals)
+        for name in self.names:
+            self.register_buffer(name, torch.tensor(signals[name]), persistent=False)
+
+    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+        """The interface of a layer, for sequences of T steps."""
+        steps = len(self.get_buffer(self.names[0]))
+        require(x.shape[1] == steps, "x", f"[B, {steps}, D] like the signals", list(x.shape))
+        signals = {name: self.get_buffer(name).expand(x.shape[:2]) for name in self.names}
+        y, state = self.layer(x, state, reset, **signals)
+        return y, state

@@ -1,0 +1,59 @@
+"""A stack of blocks over a task."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.layers import Convolved, make_layer
+from fastweights.models._reader import make_reader
+from fastweights.models.block import Block
+
+
+class BlockModel(nn.Module):
+    """y_t = W h_t + b, h the residual stream after `depth` pre-LN blocks over any layer: no LayerNorm at the end.
+
+    Source: Irie et al. 2021, Sec. 4.2 (D = 256, 4 blocks, 16 heads, feed-forward networks of width 1024).
+
+    Args:
+        kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
+        input_size: Number of symbols or features.
+        output_size: Number of classes.
+        layer: A name from `fastweights list layers`; `options` go to it.
+        d_model: D.
+        depth: Number of blocks.
+        heads: Memories a layer.
+        d_ff: Width of the feed-forward networks.
+        dropout: Probability of dropping a unit.
+        convolution: Width of a causal convolution in front of every layer; 0 for none.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_size: int,
+        output_size: int,
+        layer: str,
+        d_model: int,
+        depth: int,
+        heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        convolution: int = 0,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        require(depth >= 1, "depth", "at least 1", depth)
+        self.reader = make_reader(kind, input_size, d_model)
+        layers = [make_layer(layer, d_model, heads, **(options or {})) for _ in range(depth)]
+        memories = [Convolved(memory, d_model, convolution) if convolution else memory for memory in layers]
+        self.blocks = nn.ModuleList(Block(memory, d_model, d_ff, dropout) for memory in memories)
+        self.head = nn.Linear(d_model, output_size)
+
+    def forward(self, inputs: Tensor, answers: int) -> Tensor:
+        """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""
+        h = self.reader(inputs)
+        for block in self.blocks:
+            h, _ = block(h)
+        outputs: Tensor = self.head(h[:, -answers:])
+        return outputs

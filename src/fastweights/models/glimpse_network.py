@@ -1,0 +1,38 @@
+"""A convolutional network on the glimpses that a memory sees one by one."""
+
+from torch import Tensor, nn
+
+from fastweights.errors import require
+
+QUADRANTS, GLIMPSES = 4, 6
+"""Quadrants of an image, and glimpses of a quadrant."""
+
+
+class GlimpseNetwork(nn.Module):
+    """Three layers of rectified linear units with shared weights: a glimpse, a quadrant of six, the image of four.
+
+    A convolution whose strides are its widths: each layer sees all of the one below once, as the memories do.
+
+    Source: the baseline of Ba et al. 2016, Sec. 4.2, of which the paper says that it has three layers and sees the same
+    patches; the rest is our reading.
+
+    Args:
+        kind: "features".
+        input_size: Pixels of a glimpse.
+        output_size: Number of classes.
+        features: Units of every layer.
+    """
+
+    def __init__(self, kind: str, input_size: int, output_size: int, features: int) -> None:
+        super().__init__()
+        require(kind == "features", "kind", "'features', the pixels of glimpses", repr(kind))
+        self.glimpse = nn.Sequential(nn.Linear(input_size, features), nn.ReLU())
+        self.quadrant = nn.Sequential(nn.Linear(GLIMPSES * features, features), nn.ReLU())
+        self.image = nn.Sequential(nn.Linear(QUADRANTS * features, features), nn.ReLU())
+        self.head = nn.Linear(features, output_size)
+
+    def forward(self, inputs: Tensor, answers: int) -> Tensor:
+        """Glimpses `[B, 24, pixels]` -> outputs `[B, 1, output_size]`; there is one question, about the image."""
+        quadrants = self.glimpse(inputs).flatten(1).unflatten(1, (QUADRANTS, -1))
+        outputs: Tensor = self.head(self.image(self.quadrant(quadrants).flatten(1)))
+        return outputs.unsqueeze(1)

@@ -1,0 +1,65 @@
+"""One recurrent layer between an embedding and a small network."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from fastweights.layers import layer_options, make_layer
+from fastweights.models._reader import make_reader
+from fastweights.models._signalled import Signalled
+
+
+class RecurrentModel(nn.Module):
+    """y = F h_T for a question at the end, y_t = F h_t for one at every step; h from one layer of any kind.
+
+    Source: Ba et al. 2016, Sec. 4.1 (50 numbers a symbol, mapped to 100, R units, 100 rectified linear units); Irie et
+    al. 2021, Sec. 4.2 (the LSTM: no hidden layer, dropout before and after).
+
+    Args:
+        kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
+        input_size: Number of symbols or features.
+        output_size: Number of classes.
+        layer: A name from `fastweights list layers`; `options` go to it.
+        units: R, the size of the layer.
+        embedding: Size of the vector of a symbol.
+        projection: Size that the vector is mapped to; 0 for none. A layer whose input must have its own size has
+            another linear map in front.
+        hidden: Rectified linear units between the layer and the classes; 0 for none.
+        dropout: Probability of dropping a unit before and after the layer.
+        heads: Heads of the layer, if it has any.
+        signals: Marks of steps by name, such as "store" and "integrate", for a layer that takes them.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_size: int,
+        output_size: int,
+        layer: str,
+        units: int,
+        embedding: int = 50,
+        projection: int = 100,
+        hidden: int = 100,
+        dropout: float = 0.0,
+        heads: int = 1,
+        options: dict[str, Any] | None = None,
+        signals: dict[str, list[bool]] | None = None,
+    ) -> None:
+        super().__init__()
+        reader = make_reader(kind, input_size, embedding)
+        given = projection or embedding
+        projections = [nn.Linear(embedding, projection)] if projection else []
+        takes_any_size = "input_size" in layer_options(layer)
+        adapter = [] if takes_any_size or given == units else [nn.Linear(given, units)]
+        own = {"input_size": given} if takes_any_size else {}
+        memory = make_layer(layer, units, heads, **own, **(options or {}))
+        self.reader = nn.Sequential(reader, *projections, *adapter, nn.Dropout(dropout))
+        self.layer = Signalled(memory, signals) if signals else memory
+        hidden_layers = [nn.Linear(units, hidden), nn.ReLU()] if hidden else []
+        self.head = nn.Sequential(nn.Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
+
+    def forward(self, inputs: Tensor, answers: int) -> Tensor:
+        """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""
+        h, _ = self.layer(self.reader(inputs))
+        outputs: Tensor = self.head(h[:, -answers:])
+        return outputs

@@ -1,0 +1,96 @@
+"""The smallest model around a memory: keys are learned, values are given."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot, scaled_dot_product_attention
+
+from fastweights.cell import Cell
+from fastweights.dispatch import scan
+from fastweights.errors import require
+from fastweights.layers._slow_net import Keys
+
+SOFTMAX = "softmax-attention"
+ROLES = {"key", "value", "rate"}
+
+
+class RetrievalModel(nn.Module):
+    """k = W_K [onehot(v); e(key)], q = W_Q e(query), beta = sigmoid(W_b [onehot(v); e(key)]), y = read(memory, q).
+
+    Each pair is written with the one-hot vector of its value; all questions are put to the memory in the end. A
+    question is a step that writes nothing: its key, value and rate are 0. "softmax-attention" keeps all pairs instead.
+
+    Source: Schlag et al. 2021, Sec. 6.1, with the authors' sizes: embeddings of int(2.2 S), keys of 64, uniform
+    initial weights up to 1/8 (Xavier's for the softmax). Normalisers have the library's own small constants.
+
+    Args:
+        kind: "pairs".
+        input_size: S, the number of keys and of values.
+        output_size: S.
+        memory: A cell whose inputs are keys, values and rates, by name, or "softmax-attention".
+        feature_map: A name from `fastweights list feature-maps`.
+        normaliser: Of keys and queries.
+        key_size: Size of keys and queries before the feature map.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_size: int,
+        output_size: int,
+        memory: str,
+        feature_map: str = "identity",
+        normaliser: str = "none",
+        key_size: int = 64,
+    ) -> None:
+        super().__init__()
+        require(kind == "pairs", "kind", "'pairs', keys with values", repr(kind))
+        self.values = output_size
+        self.cell = None if memory == SOFTMAX else _cell(memory)
+        embedding = int(1.1 * 2 * input_size)
+        self.embedding = nn.Embedding(input_size, embedding)
+        self.keys = Keys(key_size, feature_map, normaliser)
+        self.key = nn.Linear(output_size + embedding, key_size)
+        self.query = nn.Linear(embedding, key_size)
+        self.rate = nn.Linear(output_size + embedding, 1)
+        for linear in (self.key, self.query):
+            if self.cell is None:
+                nn.init.xavier_uniform_(linear.weight)
+            else:
+                nn.init.uniform_(linear.weight, -(key_size**-0.5), key_size**-0.5)
+
+    def forward(self, inputs: Tensor, answers: int) -> Tensor:
+        """int `[B, L + answers, 2]`, a key and a value a step -> `[B, answers, S]`."""
+        keys, values = inputs.unbind(-1)
+        v = one_hot(values[:, :-answers], self.values).to(self.key.weight.dtype)
+        written = torch.cat([v, self.embedding(keys[:, :-answers])], dim=-1)
+        k, q = self.key(written), self.query(self.embedding(keys[:, -answers:]))
+        # Random features must be the same for keys and queries: all go through the map in one call.
+        k, q = self.keys(torch.cat([k, q], dim=1)).split([k.shape[1], answers], dim=1)
+        if self.cell is None:
+            return scaled_dot_product_attention(q, k, v)
+        return self._read(q, {"key": k, "value": v, "rate": self.rate(written).sigmoid().squeeze(-1)})
+
+    def _read(self, q: Tensor, written: dict[str, Tensor]) -> Tensor:
+        """q `[B, Q, K]`, what to write by role `[B, L, ...]` -> `[B, Q, S]`."""
+        assert self.cell is not None
+        questions, pairs = q.shape[1], written["key"].shape[1]
+        fields = {"q": _join(q.new_zeros(len(q), pairs, q.shape[2]), q)}
+        for name, slot in self.cell.slots["Inputs"].items():
+            if name != "q":
+                part = written[slot.role]
+                fields[name] = _join(part, part.new_zeros(len(part), questions, *part.shape[2:]))
+        y, _ = scan(self.cell, self.cell.Inputs(**fields))
+        return y[:, pairs:, 0]
+
+
+def _cell(name: str) -> Cell:
+    cell = Cell.named(name)
+    roles = {slot.role for slot in cell.slots["Inputs"].values()}
+    writes_nothing = roles <= ROLES and cell.Params is None
+    require(writes_nothing, "memory", "a cell that writes nothing where all inputs are 0", repr(name))
+    return cell
+
+
+def _join(before: Tensor, after: Tensor) -> Tensor:
+    """Joins over time, and adds the axis of heads."""
+    return torch.cat([before, after], dim=1).unsqueeze(2)

@@ -1,0 +1,213 @@
+"""Carries out all runs of an experiment, in any number of processes that meet in one folder.
+
+Every process does the same: it takes the first run that is not finished and that nobody else has locked. So runs are
+shared out by themselves, none is done twice, and what a killed process left is taken up by another.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.errors import InputError, require, require_name
+from fastweights.experiment import Experiment
+from fastweights.recipes._trial import Job, carry_out
+from fastweights.training.loop import Interrupted
+from fastweights.training.run import FAILURE, Busy
+
+PATIENCE = 1.0
+"""Seconds until one looks again whether another process has let go of a run."""
+
+ALIVE = 60.0
+"""Seconds without news after which a run no longer counts as running in the table."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to reproduce, and where."""
+
+    name: str
+    preset: str
+    folder: Path
+    models: tuple[str, ...]
+    seeds: int
+
+    @property
+    def experiment(self) -> Experiment:
+        experiment: Experiment = EXPERIMENTS.load(self.name)
+        return experiment
+
+    @property
+    def path(self) -> Path:
+        """The folder of this experiment and preset."""
+        return self.folder / self.name / self.preset
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All models with the first seed, then with the next: the table fills evenly."""
+        columns = self.experiment.preset(self.preset).columns
+        seeds = range(1, self.seeds + 1)
+        return [Job(self.name, self.preset, m, c, seed) for seed in seeds for c in columns for m in self.models]
+
+
+def make_plan(name: str, preset: str, folder: Path, models: list[str] | None, seeds: int | None) -> Plan:
+    """The plan that the flags describe; `InputError` for what there is not."""
+    experiment: Experiment = EXPERIMENTS.load(name)
+    default = experiment.preset(preset)
+    for model in models or ():
+        require_name("models", model, default.models)
+    require(seeds is None or seeds >= 1, "seeds", "at least 1", seeds)
+    chosen = tuple(model for model in default.models if models is None or model in models)
+    return Plan(name, preset, folder, chosen, default.seeds if seeds is None else seeds)
+
+
+def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
+    """Carries out what is missing and shows how it goes; whether all runs have come to their end.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM, after a checkpoint of every run.
+    """
+    require(jobs >= 1, "jobs", "at least 1", jobs)
+    began = time.time()
+    with _shown(plan, console, began):
+        if jobs == 1 and cluster == "local":
+            work(plan, threads=0)
+        else:
+            _work_elsewhere(plan, jobs, cluster)
+    statuses = {job: status(job, plan, began) for job in plan.jobs}
+    for job, found in statuses.items():
+        if found.failure:
+            console.print(f"{job.model}, {job.column}, seed {job.seed}: {found.failure}", style="red", highlight=False)
+    return all(found.state == "finished" for found in statuses.values())
+
+
+def work(plan: Plan, threads: int) -> None:
+    """Carries out whatever is free until nothing is left. A run that fails is tried once, and does not stop others."""
+    if threads:
+        torch.set_num_threads(threads)
+    began, tried = time.time(), set[Job]()
+    while left := [job for job in plan.jobs if job not in tried and not _is_over(job, plan, began)]:
+        attempted = {job for job in left if _attempt(job, plan)}
+        tried |= attempted
+        if not attempted:
+            time.sleep(PATIENCE)
+
+
+def _is_over(job: Job, plan: Plan, began: float) -> bool:
+    return status(job, plan, began).state in ("finished", "failed")
+
+
+def _attempt(job: Job, plan: Plan) -> bool:
+    """False if another process is at it."""
+    try:
+        carry_out(job, plan.experiment, plan.folder)
+    except Busy:
+        return False
+    except (InputError, OSError, RuntimeError) as error:
+        with suppress(OSError):
+            (job.run(plan.folder).path / FAILURE).write_text(" ".join(str(error).split()), encoding="utf-8")
+    return True
+
+
+def _work_elsewhere(plan: Plan, processes: int, cluster: str) -> None:
+    """As many processes as wanted, here or as jobs of SLURM, and waits for them."""
+    executor = _executor(plan, processes, cluster)
+    # A cluster gives its jobs cores of their own, and torch takes those that it is given.
+    threads = max(len(os.sched_getaffinity(0)) // processes, 1) if cluster == "local" else 0
+    workers = [executor.submit(partial(work, plan, threads)) for _ in range(min(processes, len(plan.jobs)))]
+    try:
+        while not all(worker.done() for worker in workers):
+            time.sleep(PATIENCE)
+    except KeyboardInterrupt:
+        for worker in workers:
+            worker.cancel(check=False)
+        for worker in workers:
+            worker.exception()
+        raise Interrupted("Stopped.") from None
+    errors = [error for worker in workers if (error := worker.exception()) is not None]
+    require(not errors, "jobs", "processes that come to their end", errors[:1], "Run the command again to go on.")
+
+
+def _executor(plan: Plan, processes: int, cluster: str) -> Any:
+    try:
+        import submitit
+    except ModuleNotFoundError:
+        remedy = "pip install 'fastweights[cluster]', or leave out --jobs and --cluster."
+        require(False, "jobs", "1 where submitit is not installed", processes, remedy)
+    executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
+    executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=24 * 60)
+    return executor
+
+
+class Status(NamedTuple):
+    """How a run stands, as its folder tells."""
+
+    state: str  # "finished", "failed", "running" or "waiting"
+    step: int = 0
+    seconds: float = 0.0
+    value: float | None = None  # of the metric: on test data when finished, before that on validation data
+    failure: str = ""
+
+
+def status(job: Job, plan: Plan, began: float) -> Status:
+    """Reads how a run stands; one that failed before `began` is waiting for another attempt."""
+    run, metric = job.run(plan.folder), plan.experiment.metric
+    result = run.result()
+    if result is not None:
+        return Status("finished", result["steps"], result["seconds"], metric.value(result["test"][metric.name]))
+    failure = run.path / FAILURE
+    if failure.exists() and failure.stat().st_mtime >= began:
+        return Status("failed", failure=failure.read_text(encoding="utf-8"))
+    news = run.progress()
+    if news is None:
+        return Status("waiting")
+    with suppress(InputError, KeyError, IndexError):
+        value = metric.value(run.metrics()[-1][f"validation_{metric.name}"])
+        return Status(_liveness(run.progress_age()), news["step"], news["seconds"], value)
+    return Status(_liveness(run.progress_age()), news["step"], news["seconds"])
+
+
+def _liveness(age: float) -> str:
+    return "running" if age < ALIVE else "waiting"
+
+
+@contextmanager
+def _shown(plan: Plan, console: Console, began: float) -> Iterator[None]:
+    """The table: live on a terminal, once at the end anywhere else."""
+    if not console.is_terminal:
+        yield
+        console.print(_table(plan, began))
+        return
+    with Live(get_renderable=lambda: _table(plan, began), console=console, refresh_per_second=1):
+        yield
+
+
+def _table(plan: Plan, began: float) -> Table:
+    """A line a run: how far it is, how fast, how long it will take, and its number so far."""
+    experiment = plan.experiment
+    table = Table("model", "", "seed", "state", "updates", "a second", "left", experiment.metric.label)
+    for job in plan.jobs:
+        found = status(job, plan, began)
+        steps = job.trial(experiment).training.steps
+        rate = found.step / found.seconds if found.seconds else 0.0
+        left = _clock((steps - found.step) / rate) if rate and found.state == "running" else ""
+        value = "" if found.value is None else f"{found.value:.4g}"
+        names = (experiment.models[job.model], experiment.columns[job.column], str(job.seed))
+        progress = f"{found.step:,} / {steps:,}" if found.step else ""
+        table.add_row(*names, found.state, progress, f"{rate:,.1f}" if rate else "", left, value)
+    return table
+
+
+def _clock(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    return f"{hours}:{minutes:02d}:{int(seconds) % 60:02d}"

@@ -1,0 +1,84 @@
+"""One run of an experiment: what it is, where it lies, and how it is trained."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fastweights.catalogue import MODELS, TASKS
+from fastweights.errors import require
+from fastweights.experiment import Experiment, Trial
+from fastweights.tasks import Task
+from fastweights.training.loop import make_fabric
+from fastweights.training.run import FAILURE, Run
+from fastweights.training.supervised import finish, train
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model in one column under one preset, with one seed."""
+
+    experiment: str
+    preset: str
+    model: str
+    column: str
+    seed: int
+
+    def run(self, folder: Path) -> Run:
+        """Where it lies."""
+        return Run(folder / self.experiment / self.preset / self.model / self.column / f"seed-{self.seed}")
+
+    def trial(self, experiment: Experiment) -> Trial:
+        """What to train."""
+        trial = experiment.trial(self.model, self.column, self.preset)
+        return trial._replace(training=replace(trial.training, seed=self.seed))
+
+
+def carry_out(job: Job, experiment: Experiment, folder: Path) -> None:
+    """Trains and measures, unless that is done; goes on with what is there.
+
+    Raises:
+        Busy: Another process is at it.
+        InputError: The folder holds a run with other settings, or a damaged one.
+    """
+    run, trial = job.run(folder), job.trial(experiment)
+    with run.lock():
+        if run.result() is not None:
+            return
+        (run.path / FAILURE).unlink(missing_ok=True)
+        _begin(run, job, trial)
+        task = _task(trial.task, json.dumps(trial.task_options))
+        model = build(trial, task)
+        fabric = make_fabric(trial.training)
+        train(fabric, model, task, trial.training, run)
+        finish(fabric, build(trial, task), task, trial.training, run)
+
+
+def build(trial: Trial, task: Task) -> nn.Module:
+    """The model, freshly initialised from the seed."""
+    torch.manual_seed(trial.training.seed)
+    kind = MODELS.load(trial.model)
+    model: nn.Module = kind(task.input_kind, task.input_size, task.output_size, **trial.model_options)
+    return model
+
+
+def _begin(run: Run, job: Job, trial: Trial) -> None:
+    config = json.loads(json.dumps({**asdict(job), "trial": trial.facts()}))
+    if not run.exists():
+        run.begin(job.experiment, config, {"name": trial.task, **trial.task_options})
+    stored = run.config()["config"]
+    changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
+    remedy = "Name another --folder, or move the run away."
+    require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)
+
+
+@lru_cache(maxsize=1)
+def _task(name: str, options: str) -> Task:
+    """Data that take seconds to make are made once for all models."""
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in json.loads(options).items()}
+    task: Task = TASKS.load(name)(**values)
+    return task

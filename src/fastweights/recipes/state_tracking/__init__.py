@@ -1,0 +1,1 @@
+"""Word problems of groups: what a memory without recurrence cannot follow."""

@@ -1,0 +1,183 @@
+"""Runs as a page: our numbers beside the paper's, what agrees, curves, settings, hardware and time."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from fastweights.experiment import Published, Summary
+from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
+from fastweights.report.plots import learning_curves, over_axis
+from fastweights.report.runs import Collection, Group, collect
+from fastweights.training.files import write_atomically
+
+FIGURES = "figures"
+TITLE = "Experiments with fast weights, beside the papers' numbers"
+
+
+def write_report(folder: Path) -> Path:
+    """Writes `report.html`, `report.md` and the Markdown's figures into a folder of runs; returns the HTML's path.
+
+    Raises:
+        InputError: The folder is not there, or holds no run.
+    """
+    blocks = list(_page(collect(folder), folder))
+    for block in blocks:
+        if isinstance(block, Figure):
+            write_atomically(folder / FIGURES / f"{block.name}.svg", block.svg)
+    write_atomically(folder / "report.md", to_markdown(blocks, FIGURES).encode())
+    page = folder / "report.html"
+    write_atomically(page, to_html(TITLE, blocks).encode())
+    return page
+
+
+def _page(collection: Collection, folder: Path) -> Iterator[Block]:
+    yield Heading(1, TITLE)
+    for group in collection.groups:
+        yield from _experiment(group)
+    if collection.skipped:
+        yield Heading(2, "Runs that are not counted")
+        yield Bullets([f"{run.path.relative_to(folder)}: {run.reason}" for run in collection.skipped])
+
+
+def _experiment(group: Group) -> Iterator[Block]:
+    experiment = group.experiment
+    yield Heading(2, f"{group.name}: {experiment.title}")
+    yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
+    if group.preset != "paper":
+        yield Paragraph(f"These are not the paper's settings: see below how {group.preset} differs from them.")
+    yield Heading(3, f"{experiment.metric.label}: ours beside the paper's")
+    yield _numbers(group)
+    yield Paragraph(
+        "Mean ± standard deviation (number of seeds), on test data, of the weights best on validation data."
+    )
+    yield Heading(3, "What agrees and what does not")
+    yield Bullets([*_claims(group), *_orders(group)] or ["Nothing was compared."])
+    yield from ([Bullets(experiment.notes)] if experiment.notes else [])
+    yield Heading(3, "Curves")
+    yield from [*over_axis(group), *learning_curves(group)]
+    yield Heading(3, "Settings")
+    yield from _settings(group)
+    yield Heading(3, "Time and hardware")
+    yield _times(group)
+    yield from _hardware(group)
+
+
+def _numbers(group: Group) -> Grid:
+    experiment, results = group.experiment, group.results
+    ran = {column for _, column in results}
+    columns = [column for column in experiment.columns if column in ran]
+    header = [f"{experiment.columns[c]}, {who}" for c in columns for who in ("ours", "paper")]
+    rows = []
+    for model, label in experiment.models.items():
+        cells = [
+            text
+            for c in columns
+            for text in (_ours(results.get((model, c))), _theirs(experiment.published.get((model, c))))
+        ]
+        rows.append([label, *cells])
+    return Grid(["", *header], rows)
+
+
+def _ours(summary: Summary | None) -> str:
+    if summary is None:
+        return "not run"
+    spread = "" if summary.deviation is None else f" ± {_number(summary.deviation)}"
+    return f"{_number(summary.mean)}{spread} ({len(summary.values)})"
+
+
+def _theirs(number: Published | None) -> str:
+    if number is None:
+        return ""
+    spread = "" if number.deviation is None else f" ± {number.deviation:g}"
+    return f"{'≤ ' if number.at_most else ''}{number.value:g}{spread}"
+
+
+def _number(value: float) -> str:
+    """Three significant digits, but never fewer than the paper's two after the point of a percentage."""
+    return f"{value:.2f}" if abs(value) >= 1 or value == 0 or not isfinite(value) else f"{value:.3g}"
+
+
+def _claims(group: Group) -> Iterator[str]:
+    words = {True: "Holds", False: "Does not hold", None: "Not tested, since a run that it needs is missing"}
+    for claim in group.experiment.claims:
+        yield f"{words[claim.check(group.results)]}: {claim.sentence}"
+
+
+def _orders(group: Group) -> Iterator[str]:
+    """How many pairs of models stand in the paper's order, a sentence a column, and which do not."""
+    experiment, results = group.experiment, group.results
+    for column, label in experiment.columns.items():
+        published = {m: n.value for (m, c), n in experiment.published.items() if c == column and not n.at_most}
+        ran = [model for model in experiment.models if (model, column) in results and model in published]
+        pairs = [(a, b) for a, b in combinations(ran, 2) if published[a] != published[b]]
+        ours = {model: results[model, column].mean for model in ran}
+        turned = [(a, b) for a, b in pairs if (ours[a] < ours[b]) != (published[a] < published[b])]
+        if pairs:
+            named = "; ".join(f"{experiment.models[a]} and {experiment.models[b]}" for a, b in turned)
+            rest = f" Not so: {named}." if turned else ""
+            yield f"{label}: {len(pairs) - len(turned)} of {len(pairs)} pairs of models are in the paper's order.{rest}"
+
+
+def _settings(group: Group) -> Iterator[Block]:
+    """What all runs have in common, what differs from run to run, and what from the paper's preset."""
+    seen = {record.key[2:4]: _flat(record.config["trial"]) for record in group.records}
+    names = sorted({name for settings in seen.values() for name in settings})
+    common = {name: _values(seen, name) for name in names}
+    yield Grid(["setting", "value"], [[name, ", ".join(sorted(values))] for name, values in common.items()])
+    if group.preset != "paper":
+        paper = {cell: _flat(group.experiment.trial(*cell, "paper").facts()) for cell in seen}
+        rows = [
+            [name, ", ".join(sorted(_values(seen, name))), ", ".join(sorted(_values(paper, name))) or "the default"]
+            for name in names
+            if any(seen[cell].get(name) != paper[cell].get(name) for cell in seen)
+        ]
+        yield Grid(["differs from preset paper", group.preset, "paper"], rows)
+
+
+def _values(settings: dict[Any, dict[str, str]], name: str) -> set[str]:
+    return {values[name] for values in settings.values() if name in values}
+
+
+def _flat(trial: dict[str, Any]) -> dict[str, str]:
+    """`{"training": {"steps": 3}}` as `{"training.steps": "3"}`, without the seed."""
+    flat: dict[str, str] = {}
+    for part, shown in {"task_options": "task", "model_options": "model", "training": "training"}.items():
+        flat |= {f"{shown}.{name}": _text(value) for name, value in trial[part].items() if name != "seed"}
+    return {"task": trial["task"], "model": trial["model"], **flat}
+
+
+def _text(value: object) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, list | tuple) else str(value)
+
+
+def _times(group: Group) -> Grid:
+    header = ["run", "seed", "parameters", "updates", "best at", "stopped by", "a second", "wall time"]
+    return Grid(header, [_time_row(group, n) for n in range(len(group.records))])
+
+
+def _time_row(group: Group, n: int) -> list[str]:
+    record, experiment = group.records[n], group.experiment
+    result, (_, _, model, column, seed) = record.result, record.key
+    rate = result["steps"] / max(result["seconds"], 1e-9)
+    name = f"{experiment.models[model]}, {experiment.columns[column]}"
+    numbers = [f"{result['parameters']:,}", f"{result['steps']:,}", f"{result['step']:,}", str(result["stopped"])]
+    return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result["seconds"])]
+
+
+def _hardware(group: Group) -> Iterator[Block]:
+    total = sum(record.result["seconds"] for record in group.records)
+    yield Paragraph(f"Together {_duration(total)} of training.")
+    shown = ("processor", "cores", "threads", "gpu", "torch", "fastweights", "revision", "machine")
+    machines = {tuple(f"{k} {r.environment[k]}" for k in shown if r.environment.get(k)) for r in group.records}
+    yield Bullets(sorted(", ".join(machine) for machine in machines))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,0 +1,172 @@
+"""Supervised learning of a task: validation data chooses the weights, test data is looked at once, at the end."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+
+from fastweights.tasks import Batch, Task, combine
+from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
+from fastweights.training.loop import Interrupted, load_best, save_best
+from fastweights.training.progress import stop_on_signal
+from fastweights.training.run import LAST, Run
+from fastweights.training.settings import Supervised
+
+SECONDS_BETWEEN_NEWS = 1.0
+
+
+@dataclass
+class Place:
+    """How far a run has come: with the tensors of a checkpoint, all that it needs to go on."""
+
+    step: int = 0
+    best_step: int = 0
+    best: tuple[float, float] | list[float] | None = None
+    since_best: int = 0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    stopped: str = ""
+
+    def count(self, loss: float) -> None:
+        """Another step is done."""
+        self.step += 1
+        self.loss_sum += loss
+        self.loss_count += 1
+
+    def judge(self, score: tuple[float, float]) -> bool:
+        """Whether an evaluation, as a pair of which the smaller is better, is the best so far."""
+        better = self.best is None or score < tuple(self.best)
+        self.since_best = 0 if better else self.since_best + 1
+        if better:
+            self.best, self.best_step = score, self.step
+        return better
+
+
+class Clock:
+    """Seconds of training, those before an interruption included."""
+
+    def __init__(self, run: Run) -> None:
+        lines = run.metrics()
+        self.before = lines[-1]["seconds"] if lines else 0.0
+        self.start = time.perf_counter()
+        self.next_news = 0.0
+
+    def seconds(self) -> float:
+        return self.before + time.perf_counter() - self.start
+
+    def news_is_due(self) -> bool:
+        """True once a second."""
+        due = self.seconds() >= self.next_news
+        if due:
+            self.next_news = self.seconds() + SECONDS_BETWEEN_NEWS
+        return due
+
+
+def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, run: Run) -> None:
+    """Trains `model` until its goal, its patience or `settings.steps` is reached; goes on from `run` if it can.
+
+    The model maps `Batch.inputs` and the number P of answers to outputs `[B, P, output_size]`. Leaves
+    `last.safetensors` to go on from, `best.safetensors` with the weights that validate best (by the task's main metric,
+    then by the loss) and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    """
+    adam = torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon)
+    model, optimiser = fabric.setup(model, adam)
+    place = _resume(run, model, optimiser)
+    clock = Clock(run)
+    batches = task.train_batches(settings.batch_size, settings.seed, place.step)
+    with stop_on_signal() as stop:
+        while not place.stopped:
+            place.count(_update(fabric, model, optimiser, task, next(batches), settings.clip))
+            due = place.step % settings.evaluate_every == 0 or place.step == settings.steps
+            if due:
+                _evaluate(fabric, model, task, settings, run, place, clock)
+            if due or stop.requested:
+                write_checkpoint(run.path / LAST, Checkpoint(pack(model, optimiser, ()), asdict(place)))
+            if due or clock.news_is_due():
+                run.show_progress(place.step, clock.seconds())
+            if stop.requested and not place.stopped:
+                raise Interrupted(f"Stopped after step {place.step} of {settings.steps}.")
+
+
+def finish(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, run: Run) -> None:
+    """Measures the weights that validated best on validation and test data, and writes the result."""
+    place = Place(**read_checkpoint(run.path / LAST).facts)
+    load_best(run, model)
+    model = fabric.setup_module(model)
+    seconds = run.metrics()[-1]["seconds"]
+    facts = {"step": place.best_step, "steps": place.step, "stopped": place.stopped, "seconds": seconds}
+    run.write_result(
+        {
+            **facts,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "validation": measure(fabric, model, task, task.validation(settings.batch_size)),
+            "test": measure(fabric, model, task, task.test(settings.batch_size)),
+        }
+    )
+
+
+@torch.no_grad()
+def measure(fabric: Fabric, model: nn.Module, task: Task, batches: Iterator[Batch]) -> dict[str, float]:
+    """The task's metrics over batches, by name."""
+    training = model.training
+    model.eval()
+    parts = []
+    for batch in batches:
+        inputs, targets = (fabric.to_device(part) for part in batch)
+        parts.append(task.metrics(model(inputs, targets.shape[1]), targets))
+    model.train(training)
+    return {name: mean.value for name, mean in combine(parts).items()}
+
+
+def _update(
+    fabric: Fabric, model: nn.Module, optimiser: torch.optim.Optimizer, task: Task, batch: Batch, clip: float
+) -> float:
+    inputs, targets = (fabric.to_device(part) for part in batch)
+    loss = task.loss(model(inputs, targets.shape[1]), targets)
+    optimiser.zero_grad()
+    fabric.backward(loss)
+    if clip:
+        fabric.clip_gradients(model, optimiser, max_norm=clip)
+    optimiser.step()
+    return loss.item()
+
+
+def _evaluate(
+    fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, run: Run, place: Place, clock: Clock
+) -> None:
+    """Validates, logs, keeps the best weights."""
+    measured = measure(fabric, model, task, task.validation(settings.batch_size))
+    main = measured[task.main_metric]
+    if place.judge((main if task.main_metric == "loss" else -main, measured["loss"])):
+        save_best(run, model, {"step": place.step, **measured})
+    validation = {f"validation_{name}": value for name, value in measured.items()}
+    seconds = clock.seconds()
+    run.log(step=place.step, train_loss=place.loss_sum / place.loss_count, **validation, seconds=seconds)
+    place.stopped = _reason_to_stop(place, settings, measured["loss"])
+    place.loss_sum, place.loss_count = 0.0, 0
+
+
+def _reason_to_stop(place: Place, settings: Supervised, validation_loss: float) -> str:
+    if not math.isfinite(place.loss_sum + validation_loss):
+        return "diverged"
+    if validation_loss <= settings.goal:
+        return "goal"
+    if 0 < settings.patience <= place.since_best:
+        return "patience"
+    return "steps" if place.step >= settings.steps else ""
+
+
+def _resume(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer) -> Place:
+    """Where the run stands: at the last checkpoint, or at the beginning if there is none."""
+    if not (run.path / LAST).exists():
+        run.rewind(0)
+        return Place()
+    checkpoint = read_checkpoint(run.path / LAST)
+    unpack(checkpoint.tensors, model, optimiser, ())
+    place = Place(**checkpoint.facts)
+    run.rewind(place.step)
+    return place
