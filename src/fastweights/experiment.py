@@ -12,27 +12,21 @@ from fastweights.errors import require_name
 from fastweights.training.settings import Supervised
 
 Form = Literal["error", "percent", "plain"]
-PRESETS = ("smoke", "cpu", "paper")
 
 
 class Metric(NamedTuple):
-    """What a table reports: a metric of the task, as it is, in per cent, or as the error in per cent.
+    """What a table reports: the task's main metric as it is, in per cent, or as the error in per cent.
 
-    >>> Metric("accuracy", "error", "test error, %").value(0.75)
+    >>> Metric("error", "test error, %").value(0.75)
     25.0
     """
 
-    name: str
     form: Form
     label: str
 
     def value(self, measured: float) -> float:
         """The number that stands in the table."""
         return {"plain": measured, "percent": 100 * measured, "error": 100 * (1 - measured)}[self.form]
-
-    @property
-    def lower_is_better(self) -> bool:
-        return self.form != "percent"
 
 
 class Published(NamedTuple):
@@ -111,7 +105,8 @@ class Experiment:
         models: Labels by name: the rows.
         columns: Labels by name.
         published: The paper's numbers, by model and column.
-        presets: What "smoke", "cpu" and "paper" run.
+        presets: What "smoke" (seconds, to see that it works), "cpu" (reduced, for two cores) and, where there is a paper
+            with numbers, "paper" (its own settings) run.
         trial: The training of a model in a column under a preset; the seed is filled in later.
         claims: What the report checks.
         notes: What a reader must know about the paper's numbers or ours.

@@ -164,7 +164,9 @@ def status(job: Job, plan: Plan, began: float) -> Status:
     run, metric = job.run(plan.folder), plan.experiment.metric
     result = run.result()
     if result is not None:
-        return Status("finished", result["steps"], result["seconds"], metric.value(result["test"][metric.name]))
+        return Status(
+            "finished", result["steps"], result["seconds"], metric.value(result["test"][result["main_metric"]])
+        )
     failure = run.path / FAILURE
     if failure.exists() and failure.stat().st_mtime >= began:
         return Status("failed", failure=failure.read_text(encoding="utf-8"))
@@ -172,7 +174,7 @@ def status(job: Job, plan: Plan, began: float) -> Status:
     if news is None:
         return Status("waiting")
     with suppress(InputError, KeyError, IndexError):
-        value = metric.value(run.metrics()[-1][f"validation_{metric.name}"])
+        value = metric.value(run.metrics()[-1]["validation"])
         return Status(_liveness(run.progress_age()), news["step"], news["seconds"], value)
     return Status(_liveness(run.progress_age()), news["step"], news["seconds"])
 

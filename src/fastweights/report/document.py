@@ -52,7 +52,8 @@ h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.3rem; margin-top: 
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; overflow-wrap: normal; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap;
          font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 7rem; } thead th { border-bottom: 2px solid #888; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 7rem; }
+thead th { border-bottom: 2px solid #888; }
 .figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
 figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; color: #444; }
 """

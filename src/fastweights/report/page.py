@@ -13,6 +13,10 @@ from fastweights.report.runs import Collection, Group, collect
 from fastweights.training.files import write_atomically
 
 FIGURES = "figures"
+CAUTION = {
+    "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
+    "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
+}
 TITLE = "Experiments with fast weights, beside the papers' numbers"
 
 
@@ -45,8 +49,8 @@ def _experiment(group: Group) -> Iterator[Block]:
     experiment = group.experiment
     yield Heading(2, f"{group.name}: {experiment.title}")
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
-    if group.preset != "paper":
-        yield Paragraph(f"These are not the paper's settings: see below how {group.preset} differs from them.")
+    if group.preset in CAUTION:
+        yield Paragraph(CAUTION[group.preset])
     yield Heading(3, f"{experiment.metric.label}: ours beside the paper's")
     yield _numbers(group)
     yield Paragraph(
@@ -54,7 +58,9 @@ def _experiment(group: Group) -> Iterator[Block]:
     )
     yield Heading(3, "What agrees and what does not")
     yield Bullets([*_claims(group), *_orders(group)] or ["Nothing was compared."])
-    yield from ([Bullets(experiment.notes)] if experiment.notes else [])
+    if experiment.notes:
+        yield Heading(3, "Notes")
+        yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
     yield from [*over_axis(group), *learning_curves(group)]
     yield Heading(3, "Settings")
@@ -126,7 +132,7 @@ def _settings(group: Group) -> Iterator[Block]:
     names = sorted({name for settings in seen.values() for name in settings})
     common = {name: _values(seen, name) for name in names}
     yield Grid(["setting", "value"], [[name, ", ".join(sorted(values))] for name, values in common.items()])
-    if group.preset != "paper":
+    if group.preset != "paper" and "paper" in group.experiment.presets:
         paper = {cell: _flat(group.experiment.trial(*cell, "paper").facts()) for cell in seen}
         rows = [
             [name, ", ".join(sorted(_values(seen, name))), ", ".join(sorted(_values(paper, name))) or "the default"]
@@ -153,7 +159,7 @@ def _text(value: object) -> str:
 
 
 def _times(group: Group) -> Grid:
-    header = ["run", "seed", "parameters", "updates", "best at", "stopped by", "a second", "wall time"]
+    header = ["run", "seed", "parameters", "updates", "best at", "stopped by", "a second", "wall time", "on test data"]
     return Grid(header, [_time_row(group, n) for n in range(len(group.records))])
 
 
@@ -163,7 +169,8 @@ def _time_row(group: Group, n: int) -> list[str]:
     rate = result["steps"] / max(result["seconds"], 1e-9)
     name = f"{experiment.models[model]}, {experiment.columns[column]}"
     numbers = [f"{result['parameters']:,}", f"{result['steps']:,}", f"{result['step']:,}", str(result["stopped"])]
-    return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result["seconds"])]
+    test = ", ".join(f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in result["test"].items())
+    return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result["seconds"]), test]
 
 
 def _hardware(group: Group) -> Iterator[Block]:

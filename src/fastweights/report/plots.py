@@ -48,7 +48,7 @@ def _learning_curve(group: Group, column: str) -> Figure:
 
 def _curve(record: Record, group: Group) -> dict[float, float]:
     metric = group.experiment.metric
-    return {line["step"]: metric.value(line[f"validation_{metric.name}"]) for line in record.metrics}
+    return {line["step"]: metric.value(line["validation"]) for line in record.metrics}
 
 
 def _line(points: dict[float, float]) -> tuple[list[float], list[float]]:

@@ -116,7 +116,7 @@ def _record(run: Run) -> Record | Skipped:
     experiment = EXPERIMENTS.load(config["experiment"])
     known = config["model"] in experiment.models and config["column"] in experiment.columns
     require(known, "run", "of a model and a column that there are", json.dumps(config)[:80])
-    value = experiment.metric.value(float(result["test"][experiment.metric.name]))
+    value = experiment.metric.value(float(result["test"][result["main_metric"]]))
     record = Record(run.path, config, content["environment"], result, run.metrics(), value)
     require(isinstance(record.key[4], int), "seed", "a whole number", record.key[4])
     require(all(math.isfinite(line["step"]) for line in record.metrics), "steps", "finite", "others")

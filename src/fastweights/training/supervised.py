@@ -103,6 +103,7 @@ def finish(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, r
         {
             **facts,
             "parameters": sum(p.numel() for p in model.parameters()),
+            "main_metric": task.main_metric,
             "validation": measure(fabric, model, task, task.validation(settings.batch_size)),
             "test": measure(fabric, model, task, task.test(settings.batch_size)),
         }
@@ -145,7 +146,8 @@ def _evaluate(
         save_best(run, model, {"step": place.step, **measured})
     validation = {f"validation_{name}": value for name, value in measured.items()}
     seconds = clock.seconds()
-    run.log(step=place.step, train_loss=place.loss_sum / place.loss_count, **validation, seconds=seconds)
+    train_loss = place.loss_sum / place.loss_count
+    run.log(step=place.step, train_loss=train_loss, validation=main, **validation, seconds=seconds)
     place.stopped = _reason_to_stop(place, settings, measured["loss"])
     place.loss_sum, place.loss_count = 0.0, 0
 

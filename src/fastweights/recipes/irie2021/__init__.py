@@ -1,1 +1,1 @@
-"""Irie, Schlag, Csordas and Schmidhuber 2021: Going Beyond Linear Transformers with Recurrent Fast Weight Programmers."""
+"""Irie, Schlag, Csordas and Schmidhuber 2021: Going Beyond Linear Transformers with Recurrent FWPs."""

@@ -1,0 +1,34 @@
+"""What the two experiments with glimpses have in common: four networks, and the signals of one of them."""
+
+from typing import Any
+
+from fastweights.experiment import Trial
+from fastweights.training.settings import Supervised
+
+MODELS = {"irnn": "IRNN", "lstm": "LSTM", "glimpse-network": "ConvNet", "multi-level-fast-weight-rnn": "Fast weights"}
+
+STORE = [t % 6 == 1 for t in range(24)]
+"""Before the first detail of a quadrant: the state after its coarse glimpse is stored and wiped out."""
+
+INTEGRATE = [t % 6 == 5 for t in range(24)]
+"""At the second coarse glimpse of a quadrant."""
+
+NOTES = (
+    "The paper gives neither the order of the 24 glimpses nor the steps at which its control signals store and "
+    "integrate. Here each quadrant is shown coarse, in four details, and coarse again; the state is stored and wiped "
+    "after the first, and integrated at the last.",
+    "The ConvNet has three layers on the same 24 patches, without overlap: one a glimpse, one a quadrant, one the image. "
+    "The paper does not say more of its own.",
+    "Adam 1e-3, batches of 128 and a clip of 5 for all models alike; the paper states none of them.",
+)
+
+
+def trial(task: str, task_options: dict[str, Any], model: str, units: int, training: dict[str, Any]) -> Trial:
+    """Any of the four networks with `units` features."""
+    settings = Supervised(batch_size=128, learning_rate=1e-3, clip=5.0, **training)
+    if model == "glimpse-network":
+        return Trial(task, task_options, model, {"features": units}, settings)
+    options: dict[str, Any] = {"layer": model, "units": units, "embedding": 100, "projection": 0, "hidden": 100}
+    if model == "multi-level-fast-weight-rnn":
+        options["signals"] = {"store": STORE, "integrate": INTEGRATE}
+    return Trial(task, task_options, "recurrent-model", options, settings)

@@ -1,0 +1,56 @@
+"""Running products in a group: what a memory can only follow if it changes what it has."""
+
+from typing import Any
+
+from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial
+from fastweights.training.settings import Supervised
+
+MODELS = {
+    "lstm": "LSTM",
+    "delta-rnn": "Delta RNN",
+    "recurrent-delta-net": "RDN",
+    "negative": "DeltaNet, rates up to 2",
+    "delta-net": "DeltaNet",
+    "linear-attention": "Linear attention",
+}
+COLUMNS = {"parity": "parity", "s3": "S3", "s5": "S5"}
+LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "negative": ("delta-net", {"squashing": "twice-sigmoid", "normaliser": "l2", "feature_map": "identity"}),
+}
+TRAINING: dict[str, dict[str, Any]] = {
+    "smoke": {"steps": 4, "evaluate_every": 2},
+    "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10},
+}
+TASK: dict[str, dict[str, Any]] = {
+    "smoke": {"length": 8, "evaluation_size": 40},
+    "cpu": {"length": 32, "evaluation_size": 500},
+}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """One block of width 64."""
+    training = Supervised(batch_size=64, learning_rate=2e-3, clip=1.0, **TRAINING[preset])
+    layer, own = LAYERS.get(model, (model, {}))
+    options = {"layer": layer, "d_model": 64, "depth": 1, "heads": 4, "d_ff": 128, "options": own}
+    return Trial("state-tracking", {**TASK[preset], "group": column}, "block-model", options, training)
+
+
+EXPERIMENT = Experiment(
+    title="Running products of permutations",
+    source="Task: Merrill, Petty and Sabharwal 2024; models and sizes are our choice",
+    metric=Metric("percent", "test accuracy, %"),
+    models=MODELS,
+    columns=COLUMNS,
+    published={},
+    presets={"smoke": Preset(("parity",), tuple(MODELS)), "cpu": Preset(("parity", "s3"), tuple(MODELS))},
+    trial=trial,
+    claims=(
+        Claim("The LSTM tracks parity over 32 steps (99 %).", lambda mean: mean("lstm", "parity") > 99),
+        Claim("Linear attention does not (under 90 %).", lambda mean: mean("linear-attention", "parity") < 90),
+        Claim(
+            "The delta rule tracks parity better with rates up to 2 than up to 1.",
+            lambda mean: mean("negative", "parity") > mean("delta-net", "parity"),
+        ),
+    ),
+    notes=("A check of our own: there are no published numbers beside it.",),
+)
