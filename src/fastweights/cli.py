@@ -243,10 +243,13 @@ def _reproduce(options: argparse.Namespace) -> int:
     from fastweights.training.loop import Interrupted
 
     plan = make_plan(options.name, options.preset, options.folder, options.models, options.seeds)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 120
     try:
-        complete = reproduce(plan, options.jobs, options.cluster, Console())
-    except Interrupted as stop:
-        print(f"{stop} Go on by giving the same command again.", file=sys.stderr)
+        complete = reproduce(plan, options.jobs, options.cluster, console)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        print(f"{stop} Go on by giving the same command again.".lstrip(), file=sys.stderr)
         return 130
     print(f"The report is {write_report(plan.path)}.")
     return 0 if complete else 1

@@ -105,8 +105,8 @@ class Experiment:
         models: Labels by name: the rows.
         columns: Labels by name.
         published: The paper's numbers, by model and column.
-        presets: What "smoke" (seconds, to see that it works), "cpu" (reduced, for two cores) and, where there is a paper
-            with numbers, "paper" (its own settings) run.
+        presets: What "smoke" (seconds, to see that it works), "cpu" (reduced, for two cores) and, where a paper has
+            numbers, "paper" (its own settings) run.
         trial: The training of a model in a column under a preset; the seed is filled in later.
         claims: What the report checks.
         notes: What a reader must know about the paper's numbers or ours.

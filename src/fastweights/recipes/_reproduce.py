@@ -5,6 +5,7 @@ shared out by themselves, none is done twice, and what a killed process left is 
 """
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from fastweights.errors import InputError, require, require_name
 from fastweights.experiment import Experiment
 from fastweights.recipes._trial import Job, carry_out
 from fastweights.training.loop import Interrupted
+from fastweights.training.progress import stop_on_signal
 from fastweights.training.run import FAILURE, Busy
 
 PATIENCE = 1.0
@@ -83,7 +85,7 @@ def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
         if jobs == 1 and cluster == "local":
             work(plan, threads=0)
         else:
-            _work_elsewhere(plan, jobs, cluster)
+            _work_elsewhere(plan, jobs, cluster, console)
     statuses = {job: status(job, plan, began) for job in plan.jobs}
     for job, found in statuses.items():
         if found.failure:
@@ -119,23 +121,36 @@ def _attempt(job: Job, plan: Plan) -> bool:
     return True
 
 
-def _work_elsewhere(plan: Plan, processes: int, cluster: str) -> None:
+def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) -> None:
     """As many processes as wanted, here or as jobs of SLURM, and waits for them."""
     executor = _executor(plan, processes, cluster)
     # A cluster gives its jobs cores of their own, and torch takes those that it is given.
     threads = max(len(os.sched_getaffinity(0)) // processes, 1) if cluster == "local" else 0
+    # Processes that begin deaf to Ctrl-C hear of it from here: submitit's own way would kill them after a second.
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
     workers = [executor.submit(partial(work, plan, threads)) for _ in range(min(processes, len(plan.jobs)))]
-    try:
-        while not all(worker.done() for worker in workers):
+    signal.signal(signal.SIGINT, heard)
+    with stop_on_signal() as stop:
+        while not stop.requested and not all(worker.done() for worker in workers):
             time.sleep(PATIENCE)
-    except KeyboardInterrupt:
+    if stop.requested:
+        _stop(workers, cluster)
+        raise Interrupted(f"Stopped {len(workers)} processes.")
+    for error in filter(None, (worker.exception() for worker in workers)):
+        console.print(f"A process died, and its run can be gone on with: {error}", style="red", highlight=False)
+
+
+def _stop(workers: list[Any], cluster: str) -> None:
+    """Lets every process write a checkpoint and end. One that is not in training ignores the signal: it is repeated."""
+    if cluster != "local":
         for worker in workers:
             worker.cancel(check=False)
-        for worker in workers:
-            worker.exception()
-        raise Interrupted("Stopped.") from None
-    errors = [error for worker in workers if (error := worker.exception()) is not None]
-    require(not errors, "jobs", "processes that come to their end", errors[:1], "Run the command again to go on.")
+        return
+    while running := [worker for worker in workers if not worker.done()]:
+        for worker in running:
+            with suppress(ProcessLookupError):
+                os.kill(int(worker.job_id), signal.SIGTERM)
+        time.sleep(PATIENCE)
 
 
 def _executor(plan: Plan, processes: int, cluster: str) -> Any:

@@ -119,9 +119,19 @@ def _record(run: Run) -> Record | Skipped:
     value = experiment.metric.value(float(result["test"][result["main_metric"]]))
     record = Record(run.path, config, content["environment"], result, run.metrics(), value)
     require(isinstance(record.key[4], int), "seed", "a whole number", record.key[4])
-    require(all(math.isfinite(line["step"]) for line in record.metrics), "steps", "finite", "others")
+    _require_readable(record)
     experiment.preset(config["preset"])
     return record
+
+
+def _require_readable(record: Record) -> None:
+    """Raises `KeyError` or `TypeError` unless all that a page shows is there."""
+    points = [(line["step"] + 0, line["validation"] + 0) for line in record.metrics]
+    require(bool(points), "metrics", "at least one evaluation", "none")
+    numbers = [record.result[name] + 0 for name in ("steps", "step", "seconds", "parameters")]
+    require(all(map(math.isfinite, numbers)), "result", "of finite numbers", numbers)
+    for part in ("task_options", "model_options", "training"):
+        record.config["trial"][part].items()
 
 
 def _why_unfinished(run: Run) -> str:

@@ -88,7 +88,7 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
                 write_checkpoint(run.path / LAST, Checkpoint(pack(model, optimiser, ()), asdict(place)))
             if due or clock.news_is_due():
                 run.show_progress(place.step, clock.seconds())
-            if stop.requested and not place.stopped:
+            if stop.requested:
                 raise Interrupted(f"Stopped after step {place.step} of {settings.steps}.")
 
 

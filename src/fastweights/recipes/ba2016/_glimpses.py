@@ -17,8 +17,8 @@ NOTES = (
     "The paper gives neither the order of the 24 glimpses nor the steps at which its control signals store and "
     "integrate. Here each quadrant is shown coarse, in four details, and coarse again; the state is stored and wiped "
     "after the first, and integrated at the last.",
-    "The ConvNet has three layers on the same 24 patches, without overlap: one a glimpse, one a quadrant, one the image. "
-    "The paper does not say more of its own.",
+    "The ConvNet has three layers on the same 24 patches, without overlap: one a glimpse, one a quadrant, one the "
+    "image. The paper does not say more of its own.",
     "Adam 1e-3, batches of 128 and a clip of 5 for all models alike; the paper states none of them.",
 )
 

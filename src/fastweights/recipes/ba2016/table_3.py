@@ -51,8 +51,8 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         "The paper's numbers are for six expressions of 337 people in more than 100,000 pictures (CMU Multi-PIE, "
-        "licensed). Ours are for the 20 people of the CMU Face Images, with four slight expressions and four poses: the "
-        "order of the models can be compared, the numbers cannot.",
+        "licensed). Ours are for the 20 people of the CMU Face Images, with four slight expressions and four poses: "
+        "the order of the models can be compared, the numbers cannot.",
         *NOTES,
         "The paper's ConvNet has two layers here.",
     ),

@@ -119,8 +119,8 @@ EXPERIMENT = Experiment(
         "Code execution counts whole programs without any mistake, of about 29 prints each; the share of right prints "
         "stands beside it under Time and hardware.",
         "Programs are those of the published generator, in which most assignments under a condition do nothing.",
-        "The positions of our Transformer are rotations, and it has no LayerNorm at the end; the paper's has sinusoids and "
-        "LayerNorm after every layer.",
+        "The positions of our Transformer are rotations, and it has no LayerNorm at the end; the paper's has sinusoids "
+        "and LayerNorm after every layer.",
         "The paper states no learning rate for its LSTM: it is the one of the other models here.",
         "Three seeds throughout; the paper has six for 5 variables.",
     ),

@@ -82,10 +82,10 @@ EXPERIMENT = Experiment(
     notes=(
         "Sequences have 2 S pairs in training and S in evaluation, as in the authors' code, which the paper's numbers "
         "come from; its text reads as if both had 2 S.",
-        "The output of the rule of Schlag (2021) is layer-normalised and so cannot be a one-hot vector: its loss says more "
-        "about that than about its memory, and can exceed the 0.5 of answering 0.",
-        "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a run "
-        "stops once it is at 1e-3; ≤ 0.001 means that it got there.",
+        "The output of the rule of Schlag (2021) is layer-normalised and so cannot be a one-hot vector: its loss says "
+        "more about that than about its memory, and can exceed the 0.5 of answering 0.",
+        "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a "
+        "run stops once it is at 1e-3; ≤ 0.001 means that it got there.",
     ),
     axis="S, number of keys",
 )

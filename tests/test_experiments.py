@@ -1,0 +1,413 @@
+"""Experiments: one command each, that can be killed, shared, damaged and repeated, and ends in a report."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights import InputError, cli
+from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.experiment import Published, Summary
+from fastweights.models.retrieval_model import RetrievalModel
+from fastweights.recipes._reproduce import make_plan, status
+from fastweights.report.document import Bullets, Grid, to_html, to_markdown
+from fastweights.report.page import write_report
+from fastweights.report.runs import collect
+from fastweights.tasks import MissingFile
+from fastweights.training.checkpoint import read_checkpoint
+from fastweights.training.run import Run
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+RETRIEVAL = "schlag2021/figure-2"
+SLOW = "state-tracking/groups"
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch, tmp_path):
+    """Data from `$FASTWEIGHTS_DATA` or a folder beside the checkout, and never from the network."""
+    monkeypatch.setenv("FASTWEIGHTS_DATA", os.environ.get("FASTWEIGHTS_DATA", str(DATA)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def no_network(url, timeout):
+        raise OSError("the tests use no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+
+
+def reproduce(name, folder, *flags):
+    return cli.main(["reproduce", name, "--preset", "smoke", "--folder", str(folder), *flags])
+
+
+def start(name, folder, *flags):
+    """The command in a process of its own, in a group of its own."""
+    flags = ["--preset", "smoke", "--folder", str(folder), *flags]
+    command = [sys.executable, "-m", "fastweights.cli", "reproduce", name, *flags]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes)
+
+
+def wait_for(found):
+    deadline = time.monotonic() + 120
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Two models of one experiment, two seeds each."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert reproduce(RETRIEVAL, folder, "--models", "softmax", "dpfp-1", "--seeds", "2") == 0
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """These runs, to be damaged."""
+    shutil.copytree(finished, tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def run_of(folder, model="dpfp-1", seed=1):
+    return Run(folder / RETRIEVAL / "smoke" / model / "20" / f"seed-{seed}")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
+    experiment = EXPERIMENTS.load(name)
+    preset = experiment.preset("smoke")
+    for model in preset.models:
+        trial = experiment.trial(model, preset.columns[0], "smoke")
+        try:
+            next(TASKS.load(trial.task)(**trial.task_options).test(1))
+        except MissingFile as missing:
+            pytest.skip(str(missing))
+    assert reproduce(name, tmp_path) == 0, capsys.readouterr()
+    page = (tmp_path / name / "smoke" / "report.html").read_text(encoding="utf-8")
+    for model in preset.models:
+        assert experiment.models[model].replace("&", "&amp;") in page
+    assert "not counted" not in page
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_data_of_an_experiment_fit_together(name):
+    experiment = EXPERIMENTS.load(name)
+    assert set(experiment.presets) in ({"smoke", "cpu"}, {"smoke", "cpu", "paper"})
+    for key, preset in experiment.presets.items():
+        for model in preset.models:
+            assert model in experiment.models
+            for column in preset.columns:
+                trial = experiment.trial(model, column, key)
+                json.dumps(trial.facts())
+                assert trial.task in TASKS.names()
+                assert trial.model in MODELS.names()
+                TASKS.load(trial.task)(**trial.task_options)
+    for (model, column), number in experiment.published.items():
+        assert model in experiment.models
+        assert column in experiment.columns
+        assert isinstance(number, Published)
+    results = {(m, c): Summary((1.0,)) for m in experiment.models for c in experiment.columns}
+    assert all(claim.check(results) in (True, False) for claim in experiment.claims)
+    assert all(claim.check({}) is None for claim in experiment.claims)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_models_of_the_paper_preset_can_be_built(name):
+    experiment = EXPERIMENTS.load(name)
+    preset = experiment.presets.get("paper", experiment.presets["cpu"])
+    for model in preset.models:
+        trial = experiment.trial(model, preset.columns[0], "paper" if "paper" in experiment.presets else "cpu")
+        task = TASKS.load(trial.task)(**trial.task_options)
+        classes = 10 if trial.task == "face-glimpses" else task.output_size
+        with torch.device("meta"), contextlib.suppress(NotImplementedError):
+            assert MODELS.load(trial.model)(task.input_kind, task.input_size, classes, **trial.model_options)
+
+
+def test_parameters_are_as_in_the_paper():
+    """The counts at the paper's size for 3 variables: 3.17, 3.18, 3.72 and 3.23 million."""
+    experiment, counts = EXPERIMENTS.load("irie2021/table-2"), {}
+    for model in ("linear", "delta-net", "delta-rnn", "recurrent-delta-net"):
+        options = experiment.trial(model, "code-3", "paper").model_options
+        made = MODELS.load("block-model")("tokens", 22, 26, **options)
+        counts[model] = round(sum(p.numel() for p in made.parameters()) / 1e6, 2)
+    assert counts == {"linear": 3.17, "delta-net": 3.18, "delta-rnn": 3.72, "recurrent-delta-net": 3.23}
+
+
+def test_finished_runs_are_not_run_again(copied, capsys):
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*.safetensors")}
+    assert reproduce(RETRIEVAL, copied, "--models", "softmax", "dpfp-1", "--seeds", "2") == 0
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*.safetensors")} == before
+
+
+def test_more_seeds_are_added_to_those_that_are_there(copied):
+    assert reproduce(RETRIEVAL, copied, "--models", "softmax", "--seeds", "3") == 0
+    assert run_of(copied, "softmax", 3).result() is not None
+
+
+def same(one, other):
+    a, b = (read_checkpoint(run.path / "last.safetensors") for run in (one, other))
+    equal = all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors | b.tensors)
+    return equal and a.facts == b.facts and one.result()["test"] == other.result()["test"]
+
+
+def test_killed_runs_end_as_if_nothing_had_been(tmp_path):
+    models = ("--models", "recurrent-delta-net")
+    assert reproduce(SLOW, tmp_path / "whole", *models) == 0
+    run, whole = (
+        Run(tmp_path / folder / SLOW / "smoke" / "recurrent-delta-net" / "parity" / "seed-1")
+        for folder in ("killed", "whole")
+    )
+    process = start(SLOW, tmp_path / "killed", *models)
+    wait_for(lambda: (run.path / "last.safetensors").exists())
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert reproduce(SLOW, tmp_path / "killed", *models) == 0
+    assert same(run, whole)
+
+
+def test_stopped_command_says_how_to_go_on_and_does(tmp_path):
+    process = start("irie2021/table-2", tmp_path, "--models", "recurrent-delta-net")
+    runs = tmp_path / "irie2021" / "table-2"
+    wait_for(lambda: list(runs.rglob("progress.json")))
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130, error
+    assert "same command again" in error
+    assert list(runs.rglob("last.safetensors"))
+    assert len(list(runs.rglob("result.json"))) < 2
+
+
+def test_two_processes_share_a_folder(tmp_path):
+    processes = [start(RETRIEVAL, tmp_path) for _ in range(2)]
+    for process in processes:
+        output, error = process.communicate(timeout=300)
+        assert process.returncode == 0, output + error
+    found = collect(tmp_path)
+    models = EXPERIMENTS.load(RETRIEVAL).preset("smoke").models
+    assert sorted(record.key[2] for group in found.groups for record in group.records) == sorted(models)
+    for record in found.groups[0].records:
+        steps = [line["step"] for line in record.metrics]
+        assert steps == sorted(set(steps)), "a run was trained twice"
+
+
+def test_several_jobs_share_the_runs(tmp_path):
+    pytest.importorskip("submitit")
+    process = start(RETRIEVAL, tmp_path, "--jobs", "2", "--models", "softmax", "linear", "dpfp-1")
+    output, error = process.communicate(timeout=300)
+    assert process.returncode == 0, output + error
+    assert len(collect(tmp_path).groups[0].records) == 3
+
+
+def test_jobs_without_submitit_name_the_remedy(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert reproduce(RETRIEVAL, tmp_path, "--jobs", "2") == 2
+    assert "pip install 'fastweights[cluster]'" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_told_of_and_stops_no_other(tmp_path, monkeypatch, capsys):
+    path = tmp_path / RETRIEVAL / "smoke" / "softmax" / "20" / "seed-1"
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{")
+    assert reproduce(RETRIEVAL, tmp_path, "--models", "softmax", "dpfp-1") == 1
+    assert "run must be a folder with a readable config.json" in capsys.readouterr().out
+    assert run_of(tmp_path).result() is not None
+    (path / "config.json").unlink()
+    assert reproduce(RETRIEVAL, tmp_path, "--models", "softmax", "dpfp-1") == 0
+
+
+def test_runs_with_other_settings_are_left_alone(copied, capsys):
+    config = run_of(copied).path / "config.json"
+    content = json.loads(config.read_text())
+    content["config"]["trial"]["training"]["steps"] = 31
+    config.write_text(json.dumps(content))
+    (run_of(copied).path / "result.json").unlink()
+    assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 1
+    assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
+
+
+BAD = {
+    "name": (["reproduce", "ba2016/tabel-1"], "Did you mean 'ba2016/table-1'?"),
+    "preset": (["reproduce", RETRIEVAL, "--preset", "smok"], "Did you mean 'smoke'?"),
+    "preset that is not there": (["reproduce", "zoology/recall", "--preset", "paper"], "one of cpu, smoke"),
+    "model": (["reproduce", RETRIEVAL, "--models", "softmx"], "Did you mean 'softmax'?"),
+    "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be at least 1"),
+    "jobs": (["reproduce", RETRIEVAL, "--jobs", "0"], "jobs must be at least 1"),
+    "folder": (["report", "/no/such/folder"], "folder must be a folder"),
+    "empty folder": (["report", "."], "one with runs in it"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
+def test_bad_input_gets_one_clear_line_and_status_2(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert message in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_lists_the_experiments(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "--help"])
+    assert all(name in capsys.readouterr().out for name in ("ba2016/table-1", "irie2021/table-2"))
+
+
+DAMAGES = {
+    "no result": ("result.json", lambda text: None),
+    "truncated result": ("result.json", lambda text: text[:20]),
+    "result of another kind": ("result.json", lambda text: '{"test": {"loss": "low"}, "main_metric": "loss"}'),
+    "result without time": ("result.json", lambda text: text.replace("seconds", "minutes")),
+    "no config": ("config.json", lambda text: None),
+    "unknown model": ("config.json", lambda text: text.replace('"model": "dpfp-1"', '"model": "dpfp-9"')),
+    "no seed": ("config.json", lambda text: text.replace('"seed"', '"sed"')),
+    "no JSON": ("config.json", lambda text: "\0"),
+    "no trial": ("config.json", lambda text: text.replace('"trial"', '"trail"')),
+    "no environment": ("config.json", lambda text: text.replace('"environment"', '"surroundings"')),
+    "metrics of no use": ("metrics.jsonl", lambda text: "[1]\n"),
+    "other metrics": ("metrics.jsonl", lambda text: '{"step": 1}\n'),
+}
+
+
+def damage(run, how):
+    file, change = DAMAGES[how]
+    changed = change((run.path / file).read_text())
+    if changed is None:
+        (run.path / file).unlink()
+    else:
+        (run.path / file).write_text(changed)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_corrupt_run_is_listed_and_not_counted(copied, how):
+    damage(run_of(copied), how)
+    found = collect(copied)
+    assert [skipped.path for skipped in found.skipped] == [run_of(copied).path]
+    assert len(found.groups[0].records) == 3
+    page = write_report(copied).read_text(encoding="utf-8")
+    assert "Runs that are not counted" in page
+    assert "dpfp-1/20/seed-1" in page
+
+
+def test_a_copy_of_a_run_is_not_counted_twice(copied):
+    shutil.copytree(run_of(copied).path, copied / "zz-copy")
+    found = collect(copied)
+    assert len(found.groups[0].records) == 4
+    assert "the same run as" in found.skipped[0].reason
+
+
+def test_a_lost_result_is_made_again_without_training(copied):
+    run = run_of(copied)
+    before = run.result()
+    (run.path / "result.json").unlink()
+    assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 0
+    assert run.result() == before
+
+
+class Reader(HTMLParser):
+    """Checks that tags are balanced, and collects what a page would load."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loads = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.loads += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_report_has_all_that_it_should(finished):
+    page = write_report(finished / RETRIEVAL / "smoke").read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(page)
+    assert not reader.open
+    assert len(reader.loads) == 2
+    assert all(load.startswith("data:image/svg+xml;base64,") for load in reader.loads), "it loads nothing"
+    assert "width=device-width" in page
+    values = [run_of(finished, "softmax", seed).result()["test"]["loss"] for seed in (1, 2)]
+    mean = sum(values) / 2
+    text = (finished / RETRIEVAL / "smoke" / "report.md").read_text(encoding="utf-8")
+    assert re.search(rf"\| Softmax \| {mean:.3g} ± [\d.e-]+ \(2\) \| ≤ 0.001 \|", text)
+    for part in ("Not tested", "training.learning_rate", "processor", "Together", "differs from preset paper"):
+        assert part in text
+        assert part in page
+    for figure in re.findall(r"\]\((figures/.*?)\)", text):
+        assert (finished / RETRIEVAL / "smoke" / figure).is_file()
+
+
+def test_report_is_the_same_every_time(finished):
+    folder = finished / RETRIEVAL / "smoke"
+    pages = [write_report(folder).read_bytes() for _ in range(2)]
+    assert pages[0] == pages[1]
+
+
+def test_text_of_a_document_is_escaped():
+    blocks = [Bullets(["a < b & c | d"]), Grid(["x|y"], [["<b>"]])]
+    assert "<b>" not in to_html("t", blocks)
+    assert "a &lt; b &amp; c" in to_html("t", blocks)
+    assert "c \\| d" in to_markdown(blocks, "figures")
+
+
+def test_status_tells_how_a_run_stands(copied):
+    plan = make_plan(RETRIEVAL, "smoke", copied, ["dpfp-1"], None)
+    (job,) = plan.jobs
+    assert status(job, plan, 0.0).state == "finished"
+    (run_of(copied).path / "result.json").unlink()
+    found = status(job, plan, 0.0)
+    assert (found.state, found.step) == ("running", 30)
+    assert found.value is not None
+    os.utime(run_of(copied).path / "progress.json", (0, 0))
+    assert status(job, plan, 0.0).state == "waiting"
+
+
+MEMORIES = [
+    {"memory": "softmax-attention"},
+    {"memory": "linear-attention", "feature_map": "elu"},
+    {"memory": "linear-attention", "feature_map": "favor-8"},
+    {"memory": "delta", "feature_map": "dpfp-1", "normaliser": "sum"},
+    {"memory": "fast-weight-memory", "feature_map": "tanh"},
+]
+
+
+@pytest.mark.parametrize("options", MEMORIES, ids=lambda options: "-".join(options.values()))
+def test_questions_do_not_change_a_memory(options):
+    task = TASKS.load("retrieval")(symbols=8, evaluation_size=3)
+    model = RetrievalModel("pairs", 8, 8, **options).eval()
+    inputs = next(task.validation(3)).inputs
+    together = model(inputs, 8)
+    alone = torch.cat([model(torch.cat([inputs[:, :8], inputs[:, 8 + n, None]], 1), 1) for n in range(8)], 1)
+    torch.testing.assert_close(together, alone)
+
+
+def test_retrieval_model_is_the_delta_rule_of_the_paper():
+    task = TASKS.load("retrieval")(symbols=5, setting="updates", evaluation_size=1)
+    model = RetrievalModel("pairs", 5, 5, "delta", "dpfp-1", "sum", key_size=6).double().eval()
+    (inputs,) = next(task.validation(1)).inputs
+    W = torch.zeros(5, 12, dtype=torch.float64)
+    for key, value in inputs[:5]:
+        v = torch.eye(5, dtype=torch.float64)[value]
+        x = torch.cat([v, model.embedding.weight[key]])
+        k = model.keys(model.key(x))
+        W = W + model.rate(x).sigmoid() * torch.outer(v - W @ k, k)
+    q = model.keys(model.query(model.embedding.weight[inputs[5:, 0]]))
+    torch.testing.assert_close(model(inputs[None], 5)[0], q @ W.T)
+
+
+def test_retrieval_model_refuses_a_memory_that_decays():
+    with pytest.raises(InputError, match="memory must be a cell that writes nothing"):
+        RetrievalModel("pairs", 5, 5, "gated-delta")
