@@ -209,6 +209,21 @@ def test_several_jobs_share_the_runs(tmp_path):
     assert len(collect(tmp_path).groups[0].records) == 3
 
 
+def test_stopped_jobs_leave_checkpoints_and_go_on(tmp_path):
+    pytest.importorskip("submitit")
+    flags = ("--jobs", "2", "--models", "delta-rnn", "recurrent-delta-net")
+    process = start("irie2021/table-2", tmp_path, *flags)
+    wait_for(lambda: list(tmp_path.rglob("progress.json")))
+    # As Ctrl-C on a terminal does: all processes of the group get it.
+    os.killpg(process.pid, signal.SIGINT)
+    output, error = process.communicate(timeout=120)
+    assert process.returncode == 130, output + error
+    assert list(tmp_path.rglob("last.safetensors"))
+    assert len(list(tmp_path.rglob("result.json"))) < 4
+    assert reproduce("irie2021/table-2", tmp_path, *flags[2:]) == 0
+    assert len(collect(tmp_path).groups[0].records) == 4
+
+
 def test_jobs_without_submitit_name_the_remedy(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert reproduce(RETRIEVAL, tmp_path, "--jobs", "2") == 2
@@ -261,7 +276,8 @@ def test_bad_input_gets_one_clear_line_and_status_2(arguments, message, tmp_path
 def test_help_lists_the_experiments(capsys):
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "--help"])
-    assert all(name in capsys.readouterr().out for name in ("ba2016/table-1", "irie2021/table-2"))
+    text = capsys.readouterr().out
+    assert all(name in text for name in EXPERIMENTS.names())
 
 
 DAMAGES = {
@@ -307,10 +323,11 @@ def test_a_copy_of_a_run_is_not_counted_twice(copied):
     assert "the same run as" in found.skipped[0].reason
 
 
-def test_a_lost_result_is_made_again_without_training(copied):
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"test": 1}'])
+def test_a_lost_result_is_made_again_without_training(copied, content):
     run = run_of(copied)
     before = run.result()
-    (run.path / "result.json").unlink()
+    (run.path / "result.json").write_text(content)
     assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 0
     assert run.result() == before
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from fastweights.catalogue import EXPERIMENTS
 from fastweights.errors import InputError, require, require_name
 from fastweights.experiment import Experiment
-from fastweights.recipes._trial import Job, carry_out
+from fastweights.recipes._trial import Job, carry_out, outcome
 from fastweights.training.loop import Interrupted
 from fastweights.training.progress import stop_on_signal
 from fastweights.training.run import FAILURE, Busy
@@ -177,25 +177,18 @@ class Status(NamedTuple):
 def status(job: Job, plan: Plan, began: float) -> Status:
     """Reads how a run stands; one that failed before `began` is waiting for another attempt."""
     run, metric = job.run(plan.folder), plan.experiment.metric
-    result = run.result()
-    if result is not None:
-        return Status(
-            "finished", result["steps"], result["seconds"], metric.value(result["test"][result["main_metric"]])
-        )
-    failure = run.path / FAILURE
-    if failure.exists() and failure.stat().st_mtime >= began:
-        return Status("failed", failure=failure.read_text(encoding="utf-8"))
-    news = run.progress()
-    if news is None:
-        return Status("waiting")
-    with suppress(InputError, KeyError, IndexError):
-        value = metric.value(run.metrics()[-1]["validation"])
-        return Status(_liveness(run.progress_age()), news["step"], news["seconds"], value)
-    return Status(_liveness(run.progress_age()), news["step"], news["seconds"])
-
-
-def _liveness(age: float) -> str:
-    return "running" if age < ALIVE else "waiting"
+    if (found := outcome(run)) is not None:
+        return Status("finished", found.steps, found.seconds, metric.value(found.value))
+    with suppress(OSError):
+        failure = run.path / FAILURE
+        if failure.stat().st_mtime >= began:
+            return Status("failed", failure=failure.read_text(encoding="utf-8"))
+    state = "running" if run.progress_age() < ALIVE else "waiting"
+    news = run.progress() or {}
+    step, seconds = news.get("step", 0), news.get("seconds", 0.0)
+    with suppress(InputError, KeyError, IndexError, TypeError):
+        return Status(state, step, seconds, metric.value(run.metrics()[-1]["validation"]))
+    return Status(state, step, seconds)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -38,6 +38,27 @@ class Job:
         return trial._replace(training=replace(trial.training, seed=self.seed))
 
 
+class Outcome(NamedTuple):
+    """What a run came to: updates, seconds, and the task's main metric on test data."""
+
+    steps: int
+    seconds: float
+    value: float
+
+
+def outcome(run: Run) -> Outcome | None:
+    """None if the run has not come to its end, or its result is damaged: then it is made again."""
+    result = run.result()
+    try:
+        return (
+            None
+            if result is None
+            else Outcome(result["steps"], result["seconds"], float(result["test"][result["main_metric"]]))
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def carry_out(job: Job, experiment: Experiment, folder: Path) -> None:
     """Trains and measures, unless that is done; goes on with what is there.
 
@@ -47,7 +68,7 @@ def carry_out(job: Job, experiment: Experiment, folder: Path) -> None:
     """
     run, trial = job.run(folder), job.trial(experiment)
     with run.lock():
-        if run.result() is not None:
+        if outcome(run) is not None:
             return
         (run.path / FAILURE).unlink(missing_ok=True)
         _begin(run, job, trial)
