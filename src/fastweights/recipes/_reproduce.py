@@ -159,7 +159,10 @@ def _executor(plan: Plan, processes: int, cluster: str) -> Any:
     except ModuleNotFoundError:
         remedy = "pip install 'fastweights[cluster]', or leave out --jobs and --cluster."
         require(False, "jobs", "1 where submitit is not installed", processes, remedy)
-    executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
+    try:
+        executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
+    except RuntimeError as error:
+        raise InputError(f"cluster must be one that can be reached from here, got '{cluster}': {error}.") from None
     executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=24 * 60)
     return executor
 

@@ -6,7 +6,7 @@ from typing import Any
 from fastweights.report.document import Figure
 from fastweights.report.runs import Group, Record
 
-SIZE = (6.0, 3.8)
+SIZE = (6.0, 4.4)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f", "#8c564b", "#17becf")
 """Told apart by most who see few colours; black and grey for what there are too many of."""
 
@@ -76,7 +76,7 @@ def _finish(figure: Any, axes: Any, name: str, caption: str) -> Figure:
 
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
+        figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     picture = io.BytesIO()
     # Without a date and with a fixed salt the same runs give the same file.
     with matplotlib.rc_context({"svg.hashsalt": "fastweights"}):

@@ -52,7 +52,7 @@ LSTM: dict[str, dict[str, Any]] = {
 UPDATES_AN_EPOCH = 157
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3},
-    "cpu": {"steps": 1_500, "batch_size": 32, "evaluate_every": 100, "learning_rate": 1e-3},
+    "cpu": {"steps": 1_000, "batch_size": 16, "evaluate_every": 100, "learning_rate": 1e-3},
     "paper": {
         **{"steps": 200 * UPDATES_AN_EPOCH, "batch_size": 64, "evaluate_every": UPDATES_AN_EPOCH},
         **{"learning_rate": 3e-4},

@@ -7,7 +7,7 @@ from fastweights.training.settings import Supervised
 
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 30, "evaluate_every": 10},
-    "cpu": {"steps": 3_000, "evaluate_every": 100},
+    "cpu": {"steps": 2_000, "evaluate_every": 100},
     "paper": {"steps": 100_000, "evaluate_every": 100},
 }
 

@@ -19,7 +19,7 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
-    "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10},
+    "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
 }
 TASK: dict[str, dict[str, Any]] = {
     "smoke": {"length": 8, "evaluation_size": 40},

@@ -15,7 +15,7 @@ MODELS = {
 COLUMNS = {"4": "4 pairs", "8": "8 pairs", "16": "16 pairs"}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
-    "cpu": {"steps": 2_000, "evaluate_every": 100, "patience": 10},
+    "cpu": {"steps": 2_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
 }
 TASK: dict[str, dict[str, Any]] = {
     "smoke": {"vocabulary": 32, "length": 32, "evaluation_size": 40},
