@@ -14,18 +14,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
 from fastweights.experiment import Published, Summary
 from fastweights.models.retrieval_model import RetrievalModel
-from fastweights.recipes._reproduce import make_plan, status
+from fastweights.recipes._reproduce import make_plan, status, table_of
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect
 from fastweights.tasks import MissingFile
 from fastweights.training.checkpoint import read_checkpoint
+from fastweights.training.loop import make_fabric
 from fastweights.training.run import Run
+from fastweights.training.settings import Supervised
+from fastweights.training.supervised import Place, finish, train
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 RETRIEVAL = "schlag2021/figure-2"
@@ -244,7 +248,7 @@ def test_a_run_that_fails_is_told_of_and_stops_no_other(tmp_path, monkeypatch, c
 def test_runs_with_other_settings_are_left_alone(copied, capsys):
     config = run_of(copied).path / "config.json"
     content = json.loads(config.read_text())
-    content["config"]["trial"]["training"]["steps"] = 31
+    content["config"]["trial"]["training"]["steps"] = 11
     config.write_text(json.dumps(content))
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 1
@@ -385,11 +389,65 @@ def test_status_tells_how_a_run_stands(copied):
     (job,) = plan.jobs
     assert status(job, plan, 0.0).state == "finished"
     (run_of(copied).path / "result.json").unlink()
+    os.utime(run_of(copied).path / "progress.json")
     found = status(job, plan, 0.0)
-    assert (found.state, found.step) == ("running", 30)
+    assert (found.state, found.step) == ("running", job.trial(plan.experiment).training.steps)
     assert found.value is not None
     os.utime(run_of(copied).path / "progress.json", (0, 0))
     assert status(job, plan, 0.0).state == "waiting"
+
+
+def test_long_tables_show_what_runs(tmp_path):
+    plan = make_plan(RETRIEVAL, "paper", tmp_path, None, None)
+    path = plan.jobs[0].run(tmp_path)
+    path.path.mkdir(parents=True)
+    path.show_progress(50, 10.0)
+    table = table_of(plan, 0.0, rows=10)
+    assert table.row_count == 1
+    assert table.caption == f"0 finished, 0 failed, 1 running, {len(plan.jobs) - 1} waiting"
+    assert list(table.columns[6].cells) == ["5:33:10"]
+
+
+class Lame(nn.Module):
+    """Outputs that stop being numbers after a while."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.bias = nn.Parameter(torch.zeros(6))
+
+    def forward(self, inputs, answers):
+        self.calls += 1
+        outputs = torch.zeros(*inputs.shape, 6) + self.bias
+        return outputs / 0 if self.calls > 12 else outputs
+
+
+def test_training_stops_when_the_loss_is_no_number(tmp_path):
+    settings = Supervised(steps=1000, batch_size=4, learning_rate=0.1, evaluate_every=5)
+    task, fabric = TASKS.load("state-tracking")(group="s3", evaluation_size=4), make_fabric(settings)
+    train(fabric, Lame(), task, settings, Run(tmp_path))
+    finish(fabric, Lame(), task, settings, Run(tmp_path))
+    result = Run(tmp_path).result()
+    assert (result["stopped"], result["steps"], result["step"]) == ("diverged", 15, 5)
+
+
+def test_training_stops_when_patience_is_at_its_end(tmp_path):
+    settings = Supervised(steps=1000, batch_size=4, learning_rate=1e-9, evaluate_every=1, patience=3)
+    task = TASKS.load("state-tracking")(group="s3", evaluation_size=4)
+    torch.manual_seed(0)
+    model = MODELS.load("recurrent-model")("tokens", 6, 6, "lstm", 4)
+    model.requires_grad_(False)
+    model.head[-1].bias.requires_grad_(True)
+    train(make_fabric(settings), model, task, settings, Run(tmp_path))
+    lines = Run(tmp_path).metrics()
+    assert len(lines) < 1000
+    assert min(line["validation_loss"] for line in lines[-3:]) >= min(line["validation_loss"] for line in lines[:-3])
+
+
+def test_validation_chooses_by_the_main_metric_then_by_the_loss():
+    place = Place()
+    scores = [(-0.5, 1.0), (-0.5, 0.9), (-0.4, 0.1), (-0.6, 2.0), (float("nan"), 0.0)]
+    assert [place.judge(score) for score in scores] == [True, True, False, True, False]
 
 
 MEMORIES = [

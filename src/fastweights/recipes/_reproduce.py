@@ -7,6 +7,7 @@ shared out by themselves, none is done twice, and what a killed process left is 
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -197,28 +198,39 @@ def status(job: Job, plan: Plan, began: float) -> Status:
 @contextmanager
 def _shown(plan: Plan, console: Console, began: float) -> Iterator[None]:
     """The table: live on a terminal, once at the end anywhere else."""
-    if not console.is_terminal:
+    if console.is_terminal:
+        show = partial(table_of, plan, began, rows=console.height - 6)
+        with Live(get_renderable=show, console=console, refresh_per_second=1):
+            yield
+    else:
         yield
-        console.print(_table(plan, began))
-        return
-    with Live(get_renderable=lambda: _table(plan, began), console=console, refresh_per_second=1):
-        yield
+        console.print(table_of(plan, began, rows=len(plan.jobs)))
 
 
-def _table(plan: Plan, began: float) -> Table:
-    """A line a run: how far it is, how fast, how long it will take, and its number so far."""
-    experiment = plan.experiment
-    table = Table("model", "", "seed", "state", "updates", "a second", "left", experiment.metric.label)
-    for job in plan.jobs:
-        found = status(job, plan, began)
-        steps = job.trial(experiment).training.steps
-        rate = found.step / found.seconds if found.seconds else 0.0
-        left = _clock((steps - found.step) / rate) if rate and found.state == "running" else ""
-        value = "" if found.value is None else f"{found.value:.4g}"
-        names = (experiment.models[job.model], experiment.columns[job.column], str(job.seed))
-        progress = f"{found.step:,} / {steps:,}" if found.step else ""
-        table.add_row(*names, found.state, progress, f"{rate:,.1f}" if rate else "", left, value)
+def table_of(plan: Plan, began: float, rows: int) -> Table:
+    """A line a run: how far it is, how fast, how long it will take, and its number so far.
+
+    Runs that are finished or waiting are only counted if there are more than `rows`.
+    """
+    statuses = {job: status(job, plan, began) for job in plan.jobs}
+    counts = Counter(found.state for found in statuses.values())
+    caption = ", ".join(f"{counts[state]} {state}" for state in ("finished", "failed", "running", "waiting"))
+    label = plan.experiment.metric.label
+    table = Table("model", "", "seed", "state", "updates", "a second", "left", label, caption=caption)
+    for job, found in statuses.items():
+        if len(statuses) <= rows or found.state in ("failed", "running"):
+            table.add_row(*_row(job, found, plan.experiment))
     return table
+
+
+def _row(job: Job, found: Status, experiment: Experiment) -> tuple[str, ...]:
+    steps = job.trial(experiment).training.steps
+    rate = found.step / found.seconds if found.seconds else 0.0
+    left = _clock((steps - found.step) / rate) if rate and found.state == "running" else ""
+    value = "" if found.value is None else f"{found.value:.4g}"
+    names = (experiment.models[job.model], experiment.columns[job.column], str(job.seed))
+    progress = f"{found.step:,} / {steps:,}" if found.step else ""
+    return (*names, found.state, progress, f"{rate:,.1f}" if rate else "", left, value)
 
 
 def _clock(seconds: float) -> str:

@@ -142,7 +142,7 @@ def _evaluate(
     """Validates, logs, keeps the best weights."""
     measured = measure(fabric, model, task, task.validation(settings.batch_size))
     main = measured[task.main_metric]
-    if place.judge((main if task.main_metric == "loss" else -main, measured["loss"])):
+    if place.judge(_score(task, measured)):
         save_best(run, model, {"step": place.step, **measured})
     validation = {f"validation_{name}": value for name, value in measured.items()}
     seconds = clock.seconds()
@@ -150,6 +150,14 @@ def _evaluate(
     run.log(step=place.step, train_loss=train_loss, validation=main, **validation, seconds=seconds)
     place.stopped = _reason_to_stop(place, settings, measured["loss"])
     place.loss_sum, place.loss_count = 0.0, 0
+
+
+def _score(task: Task, measured: dict[str, float]) -> tuple[float, float]:
+    """Smaller is better. Weights whose loss is no number are the worst, whatever their largest output hits."""
+    if not math.isfinite(measured["loss"]):
+        return math.inf, math.inf
+    main = measured[task.main_metric]
+    return main if task.main_metric == "loss" else -main, measured["loss"]
 
 
 def _reason_to_stop(place: Place, settings: Supervised, validation_loss: float) -> str:

@@ -6,7 +6,7 @@ from fastweights.experiment import Trial
 from fastweights.training.settings import Supervised
 
 TRAINING: dict[str, dict[str, Any]] = {
-    "smoke": {"steps": 30, "evaluate_every": 10},
+    "smoke": {"steps": 10, "evaluate_every": 5},
     "cpu": {"steps": 2_000, "evaluate_every": 100},
     "paper": {"steps": 100_000, "evaluate_every": 100},
 }
