@@ -49,9 +49,11 @@ class Place:
 class Clock:
     """Seconds of training, those before an interruption included."""
 
-    def __init__(self, run: Run) -> None:
-        lines = run.metrics()
-        self.before = lines[-1]["seconds"] if lines else 0.0
+    def __init__(self, run: Run, step: int) -> None:
+        told, lines = run.progress() or {}, run.metrics()
+        # A killed run may have told of steps that are lost, and with them their time.
+        last = told if told.get("step") == step else lines[-1] if lines else {}
+        self.before = last.get("seconds", 0.0)
         self.start = time.perf_counter()
         self.next_news = 0.0
 
@@ -76,7 +78,7 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
     adam = torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon)
     model, optimiser = fabric.setup(model, adam)
     place = _resume(run, model, optimiser)
-    clock = Clock(run)
+    clock = Clock(run, place.step)
     batches = task.train_batches(settings.batch_size, settings.seed, place.step)
     with stop_on_signal() as stop:
         while not place.stopped:
@@ -86,7 +88,7 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
                 _evaluate(fabric, model, task, settings, run, place, clock)
             if due or stop.requested:
                 write_checkpoint(run.path / LAST, Checkpoint(pack(model, optimiser, ()), asdict(place)))
-            if due or clock.news_is_due():
+            if due or stop.requested or clock.news_is_due():
                 run.show_progress(place.step, clock.seconds())
             if stop.requested:
                 raise Interrupted(f"Stopped after step {place.step} of {settings.steps}.")
