@@ -4,8 +4,8 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -36,18 +36,24 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
     Raises:
         Unsupported: the step does what no graph can hold, such as a branch on a value.
     """
+    # In a thread of its own: modes, dispatch keys and grad mode belong to a thread, and a caller may be in any of them.
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(_trace, cell, dict(sizes), dtype).result()
+
+
+def _trace(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Trace:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     records = [cell.slots[kind] for kind in ("State", "Inputs", "Params") if kind in cell.slots]
-    arguments = [[_example(slot.shape(dict(sizes)), dtype) for slot in record.values()] for record in records]
+    arguments = [[_example(slot.shape(sizes), dtype) for slot in record.values()] for record in records]
     gradients = _gradients_of(cell, arguments)
-    lines = Lines(cell.step)
+    lines = Lines()
     joint = _joint(cell, [len(a) for a in arguments], lines)
-    with _outside_of_other_modes(), torch.random.fork_rng(devices=[]):
-        try:
+    try:
+        with torch.random.fork_rng(devices=[]):
             graph = make_fx(joint, decomposition_table=_decompositions())(*sum(arguments, []), *gradients)
-        except Exception as error:  # whatever the cell and PyTorch raise while they are traced
-            raise _untraceable(cell, error) from error
+    except Exception as error:  # whatever the cell and PyTorch raise while they are traced
+        raise _untraceable(cell, error) from error
     names = [tuple(record) for record in records]
     return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
 
@@ -99,21 +105,12 @@ def _decompositions() -> dict[Any, Any]:
     return table
 
 
-@contextmanager
-def _outside_of_other_modes() -> Iterator[None]:
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes(), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        yield
-
-
 class Lines(TorchFunctionMode):
     """Notes which line of the cell makes which nodes of the graph."""
 
-    def __init__(self, step: Callable[..., Any]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.of_nodes: dict[str, str] = {}
-        self._own = __name__
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
