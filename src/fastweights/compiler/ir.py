@@ -69,6 +69,9 @@ class Definition:
     numbers: tuple[float, ...] = ()
     line: str = ""
     contiguous: bool = False
+    """Whether an alias needs its numbers in the order of its axes."""
+    once: bool = False
+    """Whether its numbers are compared with each other: computing them twice might round them differently."""
     serial: int = field(default_factory=count().__next__)
 
     @property

@@ -18,6 +18,7 @@ from fastweights.compiler.ir import (
     Region,
     Shape,
     identity,
+    loads,
     substitute,
     volume,
 )
@@ -174,8 +175,25 @@ INSTEAD = {
 }
 
 
+MASKS = {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"}
+
+
+def _is_mask(value: Value) -> bool:
+    return isinstance(value.expression, Apply) and value.expression.function in MASKS
+
+
 def _as_value(x: Any) -> Value:
-    return x if isinstance(x, Value) else Value((), Constant(float(x)))
+    """A number or a tensor of numbers; of a mask, 1 where it holds and else 0."""
+    if not isinstance(x, Value):
+        return Value((), Constant(float(x)))
+    if not _is_mask(x):
+        return x
+    return Value(x.shape, Apply("where", (x.expression, Constant(1.0), Constant(0.0))))
+
+
+def _as_mask(x: Any) -> Value:
+    value = x if isinstance(x, Value) else _as_value(x)
+    return value if _is_mask(value) else Value(value.shape, Apply("ne", (value.expression, Constant(0.0))))
 
 
 def _shape_of(values: Sequence[Value]) -> Shape:
@@ -197,11 +215,11 @@ def elementwise(function: str) -> Callable[..., Value]:
     return rule
 
 
-def _mask(function: str) -> Callable[..., Value]:
+def _mask(function: str, of: Callable[[Any], Value] = _as_value) -> Callable[..., Value]:
     """A comparison: never stored, computed wherever it is used."""
 
     def rule(graph: Graph, *arguments: Any) -> Value:
-        values = [_as_value(a) for a in arguments]
+        values = [of(a) for a in arguments]
         shape = _shape_of(values)
         return Value(shape, Apply(function, tuple(v.at(shape) for v in values)))
 
@@ -209,7 +227,9 @@ def _mask(function: str) -> Callable[..., Value]:
 
 
 def _where(graph: Graph, condition: Value, a: Any, b: Any) -> Value:
-    return elementwise("where")(graph, condition, a, b)
+    values = [_as_mask(condition), _as_value(a), _as_value(b)]
+    shape = _shape_of(values)
+    return _made(graph, shape, Apply("where", tuple(v.at(shape) for v in values)))
 
 
 def _mul(graph: Graph, *arguments: Any) -> Value:
@@ -235,10 +255,12 @@ def _sum_of(function: str) -> Callable[..., Value]:
 
 def _reduction(kind: str) -> Callable[..., Value]:
     def rule(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-        rank = len(x.shape)
+        x, rank = _as_value(x), len(x.shape)
         chosen = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         reduced = {d % rank for d in chosen} if rank else set()
         expression = x.expression
+        for definition in loads(expression):
+            definition.once |= kind != "sum"
         for axis in sorted(reduced, reverse=True):
             if x.shape[axis] > 1:
                 expression = graph.reduce(kind, x.shape, expression, axis)
@@ -263,6 +285,10 @@ def _var(graph: Graph, x: Value, dims: Any = None, correction: Any = 1, keepdim:
     total = _sum(graph, _mul(graph, off, off), dims, keepdim)
     count = volume(x.shape) // volume(total.shape)
     return _mul(graph, total, 1 / (count - (1 if correction is None else correction)))
+
+
+def _var_mean(graph: Graph, x: Value, dims: Any = None, **keywords: Any) -> tuple[Value, Value]:
+    return _var(graph, x, dims, **keywords), _mean(graph, x, dims, keywords.get("keepdim", False))
 
 
 def _matmul(graph: Graph, a: Value, b: Value) -> Value:
@@ -325,6 +351,12 @@ def _relu(graph: Graph, x: Value) -> Value:
 
 def _same(graph: Graph, x: Value, *_: Any, **__: Any) -> Value:
     return x
+
+
+def _to_copy(graph: Graph, x: Value, dtype: torch.dtype | None = None, **_: Any) -> Value:
+    if dtype is not None and not (dtype.is_floating_point or dtype == torch.bool):
+        raise Unsupported(f"a tensor of {dtype}", graph.line, "floating-point numbers")
+    return _as_mask(x) if dtype == torch.bool else _as_value(x) if dtype is not None else x
 
 
 def _view(graph: Graph, x: Value, shape: Sequence[int]) -> Value:
@@ -523,11 +555,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: elementwise(name) for name in ("maximum", "minimum", "sinh", "cosh", "tan", "asin", "acos", "atan")},
     **{name: elementwise(name) for name in ("exp2", "log2", "ceil", "round", "trunc", "fmod", "asinh", "acosh")},
     **{name: _mask(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: _mask(name) for name in ("logical_and", "logical_or", "logical_not")},
-    **{f"bitwise_{name}": _mask(f"logical_{name}") for name in ("and", "or", "not")},
-    **{name: _same for name in ("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "_to_copy", "contiguous")},
+    **{name: _mask(name, _as_mask) for name in ("logical_and", "logical_or", "logical_not")},
+    **{f"bitwise_{name}": _mask(f"logical_{name}", _as_mask) for name in ("and", "or", "not")},
+    **{name: _same for name in ("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "contiguous")},
+    "_to_copy": _to_copy,
     **{"add": _sum_of("add"), "sub": _sum_of("sub"), "mul": _mul, "div": _div, "pow": _pow, "clamp": _clamp},
     **{"relu": _relu, "where": _where, "sum": _sum, "amax": _amax, "amin": _amin, "mean": _mean, "var": _var},
+    "var_mean": _var_mean,
     **{"mm": _matmul, "bmm": _matmul, "mv": _mv, "dot": _mv, "_softmax": _softmax, "_log_softmax": _log_softmax},
     **{"view": _view, "_unsafe_view": _view, "reshape": _view, "permute": _permute, "expand": _expand},
     **{"t": _transpose, "transpose": _transpose, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select},

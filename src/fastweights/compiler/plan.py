@@ -97,7 +97,7 @@ def _kept(step: Step) -> list[Definition]:
         if definition in seen:
             continue
         seen.add(definition)
-        if definition in known and definition.kind in ("map", "reduce") and _is_small(definition):
+        if definition in known and _is_kept(definition):
             found[definition] = None
         else:
             queue.extend(definition.operands())
@@ -111,5 +111,7 @@ def _reach(definition: Definition, known: set[Definition]) -> None:
             _reach(operand, known)
 
 
-def _is_small(definition: Definition) -> bool:
-    return sum(n > 1 for n in definition.shape) <= 1
+def _is_kept(definition: Definition) -> bool:
+    """A small tensor; but a maximum is found again, since its gradient compares it with what it was chosen from."""
+    small = sum(n > 1 for n in definition.shape) <= 1
+    return small and definition.kind in ("map", "reduce") and definition.reduction in ("", "sum")

@@ -168,7 +168,8 @@ class Scheduler:
             if reader.base is not None:
                 reader.base.contiguous = True
         for definition in self.order:
-            if definition.kind == "map" and definition not in self.buffers and not definition.contiguous:
+            free = not (definition in self.buffers or definition.contiguous or definition.once)
+            if definition.kind == "map" and free:
                 assert definition.expression is not None
                 resolved = self._resolve(definition.expression)
                 if _inlines(definition, resolved, len(readers[definition]), max(sizes[definition])):

@@ -51,7 +51,9 @@ def _trace(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Trace:
     joint = _joint(cell, [len(a) for a in arguments], lines)
     try:
         with torch.random.fork_rng(devices=[]):
-            graph = make_fx(joint, decomposition_table=_decompositions())(*sum(arguments, []), *gradients)
+            graph = make_fx(torch.func.functionalize(joint), decomposition_table=_decompositions())(
+                *sum(arguments, []), *gradients
+            )
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
     names = [tuple(record) for record in records]
@@ -96,10 +98,10 @@ def _decompositions() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten
-    more = [aten.native_layer_norm, aten.elu, aten.roll, aten.linalg_vector_norm, aten.softplus, aten.var, aten.std]
+    more = [aten.native_layer_norm, aten.elu, aten.roll, aten.linalg_vector_norm, aten.softplus]
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([*more, aten.native_layer_norm_backward, aten.baddbmm, aten.addmv, aten.addr]))
-    for kept in (aten.select_backward, aten.slice_backward, aten.select_scatter, aten.slice_scatter):
+    for kept in (aten.select_backward, aten.slice_backward, aten.select_scatter, aten.slice_scatter, aten.var, aten.var_mean):
         for overload in kept.overloads():
             table.pop(getattr(kept, overload), None)
     return table
