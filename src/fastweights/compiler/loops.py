@@ -235,10 +235,11 @@ class Block:
         self.known: dict[object, Result] = {}
         self.stored: dict[object, Result] = {}
         self.stores: list[str] = []
+        self.partial: dict[object, tuple[str, str, int, str]] = {}
 
     def statement(self, statement: Statement, r: int, v: int) -> None:
         value = self.value(statement.expression, r, v)
-        name = f"a{self.emitter.nest.statements.index(statement)}"
+        name = self._accumulator(statement)
         combine = COMBINE.get(statement.reduction, "")
         if statement in self.emitter.down:
             self.out.add(f"{name}_{r}_{v} = {combine.format(f'{name}_{r}_{v}', self._vector(value, combine))};")
@@ -253,9 +254,20 @@ class Block:
             self.put(statement, value, r, v)
 
     def _accumulate(self, statement: Statement, value: Result, r: int, v: int, combine: str) -> None:
+        """Adds the rows of a block up in a register first: memory is read and written once a block."""
+        key = (statement, v) if statement.axis == self.emitter.row else (statement, v, r)
         address, stride = self._address(statement, r, v)
-        old = self._load(address, stride)
-        self._store(address, stride, Result(combine.format(old.code, self._vector(value, combine)), True), now=True)
+        code = self._vector(value, combine)
+        if key not in self.partial:
+            name = f"{self._accumulator(statement)}p{len(self.partial)}"
+            self.partial[key] = name, address, stride, combine
+            self.out.add(f"fw::vec<{self.width}> {name} = {self._splat(value)};")
+        else:
+            name = self.partial[key][0]
+            self.out.add(f"{name} = {combine.format(name, code)};")
+
+    def _accumulator(self, statement: Statement) -> str:
+        return f"a{self.emitter.nest.statements.index(statement)}"
 
     def put(self, statement: Statement, value: Result, r: int, v: int) -> None:
         """Stores a result when the block is done."""
@@ -265,6 +277,9 @@ class Block:
         self._store(address, stride, value)
 
     def flush(self) -> None:
+        for name, address, stride, combine in self.partial.values():
+            old = self._load(address, stride)
+            self._store(address, stride, Result(combine.format(old.code, name), True))
         for line in self.stores:
             self.out.add(line)
 
@@ -297,7 +312,7 @@ class Block:
             return Result(f"fw::load<{self.width}>({address})", True)
         return Result(f"fw::gather<{self.width}>({address}, {stride})", True)
 
-    def _store(self, address: str, stride: int, value: Result, now: bool = False) -> None:
+    def _store(self, address: str, stride: int, value: Result) -> None:
         code = self._splat(value)
         if stride == 0 or self.width == 1:
             line = f"{address[1:] if address[0] == '&' else f'*({address})'} = {value.code};"
@@ -305,10 +320,7 @@ class Block:
             line = f"fw::store<{self.width}>({address}, {code});"
         else:
             line = f"fw::scatter<{self.width}>({address}, {stride}, {code});"
-        if now:
-            self.out.add(line)
-        else:
-            self.stores.append(line)
+        self.stores.append(line)
 
     def value(self, expression: Expression, r: int, v: int) -> Result:
         """Code for an expression at a row and a vector."""
