@@ -10,6 +10,7 @@ from torch import Tensor
 from fastweights.cell import Cell
 from fastweights.compiler import build
 from fastweights.compiler.emit import Source
+from fastweights.compiler.fingerprint import fingerprint
 from fastweights.compiler.lower import lower
 from fastweights.compiler.plan import plan
 from fastweights.compiler.trace import trace
@@ -150,5 +151,19 @@ def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Kernel:
     """
     key = (cell.key, tuple(sizes.items()), dtype)
     if key not in _KERNELS:
-        _KERNELS[key] = Kernel(cell, sizes, dtype, build.build(source(cell, sizes, dtype), cell.name))
+        _KERNELS[key] = Kernel(cell, sizes, dtype, _library(cell, sizes, dtype))
     return _KERNELS[key]
+
+
+def _library(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> CDLL:
+    """From the cache, found by the cell's own code or, where that cannot be told, by the C++; else built."""
+    told = fingerprint(cell)
+    stem = build.stem(cell.name, told, repr((dict(sizes), dtype)))
+    found = build.load(stem) if told else None
+    if found is not None:
+        return found
+    text = source(cell, sizes, dtype)
+    if not told:
+        stem = build.stem(cell.name, text)
+        found = build.load(stem)
+    return found or build.build(text, stem)
