@@ -81,7 +81,7 @@ class Kernel:
 
     def _given(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
         """Tensors that a kernel can read, and the strides of the inputs over batch, time and heads."""
-        inputs = [x if _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
+        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
         rest = [x.contiguous() for x in tensors[self.inputs :]]
         return [*inputs, *rest], [n for x in inputs for n in x.stride()[:3]]
 
@@ -101,8 +101,6 @@ def _volume(shape: Sequence[int]) -> int:
 
 def _is_dense(x: Tensor) -> bool:
     """Whether the axes after batch, time and heads lie in memory one number after the other."""
-    if x.is_contiguous():
-        return True
     stride = 1
     for n, step in zip(reversed(x.shape[3:]), reversed(x.stride()[3:]), strict=True):
         if n != 1 and step != stride:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from fastweights.cell import Cell
 from fastweights.compiler.kernel import Kernel, chunk, kernel
+from fastweights.errors import require
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 LIBRARY.define("scan(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, bool keep) -> Tensor[]")
@@ -19,6 +19,10 @@ LIBRARY.define(
     "scan_backward(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor checkpoints, Tensor d_y, "
     "Tensor?[] d_last) -> Tensor[]"
 )
+
+
+MOST = 1000
+"""How many combinations of shapes are remembered."""
 
 
 def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
@@ -33,9 +37,18 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
     return sizes
 
 
+_SEEN: dict[Any, Kernel] = {}
+
+
 def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
-    cell = Cell.of_key(key)
-    return kernel(cell, sizes_of(cell, tensors), tensors[0].dtype)
+    """The kernel for some tensors; looked up by all their shapes, which is faster than to work out the sizes."""
+    seen = (key, tensors[0].dtype, *[x.shape for x in tensors])
+    if seen not in _SEEN:
+        cell = Cell.of_key(key)
+        if len(_SEEN) > MOST:
+            _SEEN.clear()
+        _SEEN[seen] = kernel(cell, sizes_of(cell, tensors), tensors[0].dtype)
+    return _SEEN[seen]
 
 
 @torch.library.impl(LIBRARY, "scan", "CPU")
@@ -94,7 +107,6 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) 
     ctx.set_materialize_grads(False)
 
 
-@once_differentiable
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     saved = ctx.saved_tensors
     tensors, initial = saved[: ctx.count], saved[ctx.count : ctx.count + ctx.starts]
@@ -106,6 +118,11 @@ def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     return None, gradients, [None] * ctx.starts, None, None
 
 
+def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
+    require(False, "backend", "'reference' for derivatives of derivatives", "'compiled'", "It has a first one only.")
+
+
+torch.library.register_autograd("fastweights::scan_backward", _refuse_second_derivative, lib=LIBRARY)
 torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)
 
 
