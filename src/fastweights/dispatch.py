@@ -14,7 +14,7 @@ from fastweights.cell import Cell
 from fastweights.errors import require, require_name
 from fastweights.problem import Problem, pose
 
-PREFERENCE = ("chunkwise", "reference")
+PREFERENCE = ("compiled", "chunkwise", "reference")
 """The order in which `auto` tries the backends."""
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
