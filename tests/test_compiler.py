@@ -155,7 +155,9 @@ def test_functions_at_the_edges(dtype):
     cell = Cell.of(at_the_edges)
     got, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="compiled")
     want, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="reference")
-    torch.testing.assert_close(got, want, equal_nan=True, rtol=4 * torch.finfo(dtype).eps, atol=0.0 if dtype == torch.float64 else 1e-44)
+    torch.testing.assert_close(
+        got, want, equal_nan=True, rtol=4 * torch.finfo(dtype).eps, atol=0.0 if dtype == torch.float64 else 1e-44
+    )
 
 
 def fresh(scale: float) -> Cell:

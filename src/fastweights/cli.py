@@ -117,7 +117,9 @@ def _explain(options: argparse.Namespace) -> int:
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device must be one that is here, got {options.device!r}: {error}") from None
-    print(_source(cell, shape, inputs[0].dtype) if options.source else explain(cell, inputs, params=_params(cell, shape)))
+    print(
+        _source(cell, shape, inputs[0].dtype) if options.source else explain(cell, inputs, params=_params(cell, shape))
+    )
     return 0
 
 

@@ -150,7 +150,7 @@ def _separates(factors: list[Expression], axis: int, whole: frozenset[int]) -> b
 
 
 def _constants(factors: Iterable[Expression]) -> tuple[float, list[Expression]]:
-    constant, rest = 1.0, []
+    constant, rest = 1.0, list[Expression]()
     for factor in factors:
         if isinstance(factor, Constant):
             constant *= factor.value
@@ -175,5 +175,3 @@ def _chain(function: str, parts: list[Expression]) -> Expression:
     for part in parts[1:]:
         total = Apply(function, (total, part))
     return total
-
-

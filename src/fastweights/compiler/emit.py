@@ -26,8 +26,12 @@ class Source:
         """All of it."""
         plan = self.plan
         steps = [
-            self._step("forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y]),
-            self._step("again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept]),
+            self._step(
+                "forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y]
+            ),
+            self._step(
+                "again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept]
+            ),
             self._step("backward_step", plan.backward, self._backward_given(), self._backward_made()),
         ]
         head = f"// {self.title}\n#define FASTWEIGHTS_DOUBLE {int(self.dtype == torch.float64)}\n"
@@ -50,7 +54,9 @@ class Source:
         out = Writer()
         arguments = [f"const real* __restrict__ {b.name}" for b in given if b.name not in program.in_place]
         arguments += [f"real* __restrict__ {b.name}" for b in given if b.name in program.in_place]
-        arguments += [f"real* __restrict__ {b.name}" for b in made if b.name.removeprefix("new_") not in program.in_place]
+        arguments += [
+            f"real* __restrict__ {b.name}" for b in made if b.name.removeprefix("new_") not in program.in_place
+        ]
         self._temporaries(program, out)
         for nest in program.nests:
             emit_nest(program, nest, self.lanes, out)
@@ -98,7 +104,9 @@ class Source:
         self._reset(out, "")
         self._inputs_at(out)
         out.add(f"real* const y = all_y + ((b * T + t) * H + h) * {volume(plan.y.shape)};")
-        self._call(out, "forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y])
+        self._call(
+            out, "forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y]
+        )
         for b in plan.state:
             if b.name not in plan.forward.in_place:
                 out.add(f"std::swap({b.name}, new_{b.name});")
@@ -156,7 +164,9 @@ class Source:
         self._keeps(out, "")
         self._reset(out, "")
         self._inputs_at(out)
-        self._call(out, "again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept])
+        self._call(
+            out, "again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept]
+        )
         out.close()
 
     def _way_back(self, out: Writer) -> None:

@@ -124,7 +124,9 @@ def _class(kind: type, seen: set[int]) -> Iterator[str]:
 
 
 def _composite(value: Any, seen: set[int]) -> Iterator[str]:
-    if isinstance(value, tuple | list | frozenset) and (type(value).__module__ == "builtins" or hasattr(value, "_fields")):
+    if isinstance(value, tuple | list | frozenset) and (
+        type(value).__module__ == "builtins" or hasattr(value, "_fields")
+    ):
         yield type(value).__qualname__
         for item in sorted(value, key=repr) if isinstance(value, frozenset) else value:
             yield from _content(item, seen)

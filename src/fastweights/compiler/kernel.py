@@ -48,8 +48,7 @@ class Kernel:
         last = [torch.empty_like(x) for x in first]
         C = self.chunk(T)
         checkpoints = torch.empty((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
-        initial, reset = _reset(initial, reset, first)
-        pointers = [*given, *initial, reset, y, *last, checkpoints if keep else None]
+        pointers = [*given, *_resets(initial, reset, first), y, *last, checkpoints if keep else None]
         self._forward(_pointers(pointers), _numbers([B, T, H, C, torch.get_num_threads(), *strides]))
         return [y, *last, checkpoints]
 
@@ -66,11 +65,21 @@ class Kernel:
         B, T, H = tensors[0].shape[:3]
         given, strides = self._given(tensors)
         inputs, first, params = self._parts(given)
-        d_inputs, d_first = ([torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first))
+        d_inputs, d_first = (
+            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first)
+        )
         d_params = [torch.empty((B, *x.shape), dtype=x.dtype) for x in params]
-        initial, reset = _reset(initial, reset, first)
         incoming = [d_y.contiguous(), *(None if d is None else d.contiguous() for d in d_last)]
-        pointers = [*inputs, *params, *initial, reset, checkpoints, *incoming, *d_inputs, *d_first, *d_params]
+        pointers = [
+            *inputs,
+            *params,
+            *_resets(initial, reset, first),
+            checkpoints,
+            *incoming,
+            *d_inputs,
+            *d_first,
+            *d_params,
+        ]
         numbers = [B, T, H, self.chunk(T), torch.get_num_threads(), *strides]
         self._backward(_pointers(pointers), _numbers(numbers))
         return [*d_inputs, *d_first, *(d.sum(0) for d in d_params)]
@@ -109,12 +118,11 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def _reset(
-    initial: Sequence[Tensor], reset: Tensor | None, like: Sequence[Tensor]
-) -> tuple[Sequence[Tensor | None], Tensor | None]:
+def _resets(initial: Sequence[Tensor], reset: Tensor | None, like: Sequence[Tensor]) -> list[Tensor | None]:
+    """The states that a reset goes back to, and when; nothing where there is none."""
     if reset is None:
-        return [None] * len(like), None
-    return [x.contiguous() for x in initial], reset.contiguous()
+        return [None] * (len(like) + 1)
+    return [*(x.contiguous() for x in initial), reset.contiguous()]
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:

@@ -476,10 +476,10 @@ def _pad(graph: Graph, x: Value, widths: Sequence[int], value: float = 0.0) -> V
     pairs = [(0, 0)] * (len(x.shape) - len(widths) // 2) + list(zip(widths[::2], widths[1::2], strict=True))[::-1]
     for dim, (before, after) in enumerate(pairs):
         x = _slice(graph, x, dim, max(0, -before), x.shape[dim] - max(0, -after))
-    before = tuple(max(0, b) for b, _ in pairs)
-    shape = tuple(n + b + max(0, a) for n, b, (_, a) in zip(x.shape, before, pairs, strict=True))
+    start = tuple(max(0, before) for before, _ in pairs)
+    shape = tuple(n + max(0, before) + max(0, after) for n, (before, after) in zip(x.shape, pairs, strict=True))
     whole = Region((0,) * len(shape), shape, Constant(float(value)))
-    return _assembled(graph, shape, [whole, Region(before, x.shape, x.expression)])
+    return _assembled(graph, shape, [whole, Region(start, x.shape, x.expression)])
 
 
 def _put(graph: Graph, into: Value, x: Value, dim: int, chosen: range) -> Value:
@@ -532,7 +532,6 @@ def _index_select(graph: Graph, x: Value, dim: int, chosen: Any) -> Value:
     raise Unsupported("an index that depends on a value", graph.line, INSTEAD["index"])
 
 
-
 def _copy(graph: Graph, old: Value, new: Any, *_: Any) -> Value:
     return Value(old.shape, _as_value(new).at(old.shape))
 
@@ -557,7 +556,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: _mask(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: _mask(name, _as_mask) for name in ("logical_and", "logical_or", "logical_not")},
     **{f"bitwise_{name}": _mask(f"logical_{name}", _as_mask) for name in ("and", "or", "not")},
-    **{name: _same for name in ("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "contiguous")},
+    **dict.fromkeys(("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "contiguous"), _same),
     "_to_copy": _to_copy,
     **{"add": _sum_of("add"), "sub": _sum_of("sub"), "mul": _mul, "div": _div, "pow": _pow, "clamp": _clamp},
     **{"relu": _relu, "where": _where, "sum": _sum, "amax": _amax, "amin": _amin, "mean": _mean, "var": _var},

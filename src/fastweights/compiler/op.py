@@ -52,9 +52,7 @@ def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
 
 
 @torch.library.impl(LIBRARY, "scan", "CPU")
-def _scan(
-    cell: str, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, keep: bool
-) -> list[Tensor]:
+def _scan(cell: str, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, keep: bool) -> list[Tensor]:
     return _kernel(cell, tensors).forward(tensors, initial, reset, keep)
 
 
@@ -126,9 +124,7 @@ torch.library.register_autograd("fastweights::scan_backward", _refuse_second_der
 torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)
 
 
-def scan(
-    cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None
-) -> tuple[Tensor, list[Tensor]]:
+def scan(cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None) -> tuple[Tensor, list[Tensor]]:
     """y and the last state, differentiable once."""
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, keep)

@@ -54,9 +54,7 @@ def _beside(buffer: Buffer, prefix: str) -> Buffer:
     return Buffer(name, buffer.shape, buffer.layout)
 
 
-def _backward(
-    step: Step, given: dict[Definition, Buffer]
-) -> tuple[Program, list[Buffer], list[Buffer], list[Buffer]]:
+def _backward(step: Step, given: dict[Definition, Buffer]) -> tuple[Program, list[Buffer], list[Buffer], list[Buffer]]:
     d_state = {d: _free(f"d_state_{n}", d) for n, d in step.d_state.items()}
     given = {**given, **d_state, step.d_y: Buffer("d_y", step.d_y.shape)}
     old = [_beside(b, "new_") for b in d_state.values()]

@@ -22,7 +22,22 @@ from fastweights.compiler.lower import Value
 
 CHEAP = 3
 """Operations that are rather done twice than a matrix written and read."""
-SLOW = {"exp", "tanh", "sigmoid", "log", "div", "reciprocal", "sqrt", "rsqrt", "pow", "sin", "cos", "erf", "log1p", "expm1"}
+SLOW = {
+    "exp",
+    "tanh",
+    "sigmoid",
+    "log",
+    "div",
+    "reciprocal",
+    "sqrt",
+    "rsqrt",
+    "pow",
+    "sin",
+    "cos",
+    "erf",
+    "log1p",
+    "expm1",
+}
 
 
 @dataclass(eq=False)
@@ -184,7 +199,7 @@ class Scheduler:
         return expression
 
     def _allocate(self, kept: list[Definition]) -> list[Buffer]:
-        local = []
+        local: list[Buffer] = []
         for definition in kept:
             if definition not in self.buffers:
                 layout = Layout(tuple(range(len(definition.shape))), definition.contiguous)

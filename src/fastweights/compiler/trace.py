@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from types import FrameType
 from typing import Any
 
@@ -52,7 +53,7 @@ def _trace(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Trace:
     try:
         with torch.random.fork_rng(devices=[]):
             graph = make_fx(torch.func.functionalize(joint), decomposition_table=_decompositions())(
-                *sum(arguments, []), *gradients
+                *chain.from_iterable(arguments), *gradients
             )
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
@@ -88,7 +89,7 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
         return (*state, y)
 
     def joint(*tensors: Tensor) -> Any:
-        results, back = torch.func.vjp(flat, *tensors[:total])
+        results, back = torch.func.vjp(flat, *tensors[:total])  # type: ignore[misc]
         return (*results, *back(tensors[total:]))
 
     return joint
@@ -101,7 +102,14 @@ def _decompositions() -> dict[Any, Any]:
     more = [aten.native_layer_norm, aten.elu, aten.roll, aten.linalg_vector_norm, aten.softplus]
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([*more, aten.native_layer_norm_backward, aten.baddbmm, aten.addmv, aten.addr]))
-    for kept in (aten.select_backward, aten.slice_backward, aten.select_scatter, aten.slice_scatter, aten.var, aten.var_mean):
+    for kept in (
+        aten.select_backward,
+        aten.slice_backward,
+        aten.select_scatter,
+        aten.slice_scatter,
+        aten.var,
+        aten.var_mean,
+    ):
         for overload in kept.overloads():
             table.pop(getattr(kept, overload), None)
     return table
