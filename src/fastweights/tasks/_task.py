@@ -138,7 +138,7 @@ class Task(ABC):
 
     def guess(self, targets: Tensor) -> Tensor:
         """Outputs of one who knows nothing but the commonest class, and is not sure even of that."""
-        outputs = torch.zeros(*targets.shape, self.output_size)
+        outputs = torch.zeros(*targets.shape, self.output_size, device=targets.device)
         outputs[..., self.commonest] = 1e-6
         return outputs
 
