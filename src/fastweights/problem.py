@@ -91,12 +91,8 @@ def _refuse_kind(name: str, value: Any, device: torch.device | None, first: str)
 
 
 def _learn_sizes(slot: Slot, value: Tensor, leading: int, sizes: dict[str, int]) -> None:
-    axes = slot.axes.split()
-    if value.ndim == leading + len(axes):
-        for axis, found in zip(axes, value.shape[leading:], strict=True):
-            times, _, letter = axis.rpartition("*")
-            if letter.isalpha() and (times.isdigit() or not times):
-                sizes.setdefault(letter, found // int(times or 1))
+    if value.ndim == leading + len(slot.axes.split()):
+        slot.learn(value.shape[leading:], sizes)
 
 
 def _expected(slot: Slot, leading: dict[str, int], sizes: dict[str, int]) -> list[int] | None:

@@ -7,7 +7,7 @@ Letters: K key size, V value size, any other letter a size of the cell's own; a 
 that follows. Batch, time and heads never appear: a rule and a cell are written for one head and one step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
@@ -27,6 +27,13 @@ class Slot(NamedTuple):
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape under `sizes`, such as {"K": 16, "V": 32}."""
         return tuple([size(axis, sizes) for axis in self.axes.split()])
+
+    def learn(self, shape: Sequence[int], sizes: dict[str, int]) -> None:
+        """Notes in `sizes` what a shape of these axes says of letters that are new, alone or in products like "2*Z"."""
+        for axis, found in zip(self.axes.split(), shape, strict=True):
+            times, _, letter = axis.rpartition("*")
+            if letter.isalpha() and (times.isdigit() or not times):
+                sizes.setdefault(letter, found // int(times or 1))
 
 
 def size(axis: str, sizes: Mapping[str, int]) -> int:

@@ -31,9 +31,7 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
     leading = {"Inputs": 3, "State": 2, "Params": 1}
     slots = [(slot, leading[kind]) for kind in leading if kind in cell.slots for slot in cell.slots[kind].values()]
     for (slot, skip), tensor in zip(slots, tensors, strict=True):
-        for axis, size in zip(slot.axes.split(), tensor.shape[skip:], strict=True):
-            if axis.isalpha():
-                sizes[axis] = int(size)
+        slot.learn(tensor.shape[skip:], sizes)
     return sizes
 
 
