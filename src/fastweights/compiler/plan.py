@@ -35,10 +35,10 @@ def plan(step: Step, lanes: int) -> Plan:
     pairs = [(b.name, f"new_{b.name}") for b in state.values()]
     new = [(_beside(b, "new_"), v) for b, v in zip(state.values(), step.new_state.values(), strict=True)]
     results = [Target(b, v) for b, v in new]
-    forward = schedule(given, [*results, Target(y, step.y)], pairs)
+    forward = schedule(given, [Target(y, step.y), *results], pairs)
     kept = {d: Buffer(f"kept_{n}", d.shape) for n, d in enumerate(_kept(step))}
     values = [Target(b, Value(d.shape, Load(d, identity(d.shape)))) for d, b in kept.items()]
-    again = schedule(dict(given), [Target(_beside(b, ""), v) for b, v in new] + values, [])
+    again = schedule(dict(given), values + [Target(_beside(b, ""), v) for b, v in new], [])
     backward, d_state, d_params, d_inputs = _backward(step, {**given, **kept})
     choose_layouts([forward, again, backward], lanes)
     lists = [list(d.values()) for d in (state, params, inputs, kept)]
@@ -61,9 +61,9 @@ def _backward(step: Step, given: dict[Definition, Buffer]) -> tuple[Program, lis
     d_inputs = [Buffer(f"d_in_{n}", d.shape) for n, d in step.inputs.items()]
     d_params = [Buffer(f"d_param_{n}", d.shape, given[d].layout) for n, d in step.params.items()]
     targets = [
-        *map(Target, old, step.gradients["state"].values()),
         *map(Target, d_inputs, step.gradients["inputs"].values()),
         *(Target(b, v, add=True) for b, v in zip(d_params, step.gradients["params"].values(), strict=True)),
+        *map(Target, old, step.gradients["state"].values()),
     ]
     pairs = [(b.name, f"new_{b.name}") for b in d_state.values()]
     return schedule(given, targets, pairs), list(d_state.values()), d_params, d_inputs
@@ -81,7 +81,8 @@ def _tables(step: Step) -> dict[Definition, Buffer]:
 
 
 def _kept(step: Step) -> list[Definition]:
-    """Vectors and scalars of the step forward that its gradient reads: rather kept a chunk long than computed twice."""
+    """Small tensors of the step forward that its gradient reads: rather kept a chunk long than computed twice."""
+    most = sum(d.size for d in step.state.values()) // 8
     known: set[Definition] = set()
     for value in step.new_state.values():
         for definition in loads(value.expression):
@@ -95,7 +96,7 @@ def _kept(step: Step) -> list[Definition]:
         if definition in seen:
             continue
         seen.add(definition)
-        if definition in known and _is_kept(definition):
+        if definition in known and _is_kept(definition, most):
             found[definition] = None
         else:
             queue.extend(definition.operands())
@@ -109,7 +110,7 @@ def _reach(definition: Definition, known: set[Definition]) -> None:
             _reach(operand, known)
 
 
-def _is_kept(definition: Definition) -> bool:
+def _is_kept(definition: Definition, most: int) -> bool:
     """A small tensor; but a maximum is found again, since its gradient compares it with what it was chosen from."""
-    small = sum(n > 1 for n in definition.shape) <= 1
+    small = definition.size <= most or sum(n > 1 for n in definition.shape) <= 1
     return small and definition.kind in ("map", "reduce") and definition.reduction in ("", "sum")

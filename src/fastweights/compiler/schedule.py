@@ -228,7 +228,9 @@ class Scheduler:
             if (score := self._score(fitted, nest, n, first)) > 0
         ]
         if choices:
-            _, n, statement = max(choices, key=lambda c: c[:2])
+            # A new state goes with the last reader of the old one, and can then take its place.
+            last = self.buffers[statement.definition].name.startswith("new_")
+            _, n, statement = min(choices, key=lambda c: (c[1], -c[0]) if last else (-c[0], -c[1]))
             self.nests[-n].statements.append(statement)
         else:
             n = -len(self.nests)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from fastweights.cell import Cell
+from fastweights.compiler.products import ProductsAsSums
 from fastweights.compiler.unsupported import Unsupported
 
 
@@ -84,7 +85,7 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
 
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = iter(tensors)
-        with lines:
+        with lines, ProductsAsSums():
             state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
         return (*state, y)
 
