@@ -251,7 +251,8 @@ def cells() -> list[dict[str, Any]]:
     """Every cell on every backend."""
     rows = []
     print(
-        "\n| B, T, H, K | cell | backend | forward ms | forward + backward ms | auto takes |\n|---|---|---|---:|---:|---|"
+        "\n| B, T, H, K | cell | backend | forward ms | forward + backward ms | auto takes |"
+        "\n|---|---|---|---:|---:|---|"
     )
     for shape, name in product(CELL_SHAPES, Cell.names()):
         cell = Cell.named(name)

@@ -1,7 +1,7 @@
 """Matrix products as sums of elementwise products, for any number of leading axes and without a reshape.
 
-PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes sums
-of products apart, also in the gradient, and a fold would hide that.
+PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes
+sums of products apart, also in the gradient, and a fold would hide that.
 """
 
 from collections.abc import Callable, Sequence
