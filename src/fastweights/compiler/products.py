@@ -1,7 +1,7 @@
 """Matrix products as sums of elementwise products, for any number of leading axes and without a reshape.
 
-PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes sums
-of products apart, also in the gradient, and a fold would hide that.
+PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes
+sums of products apart, also in the gradient, and a fold would hide that.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +26,12 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     if a.ndim == 1:
         return (a.unsqueeze(-1) * b).sum(-2)
     return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x weight^T + bias`."""
+    y = matmul(x, weight.mT) if x.ndim > 1 else matmul(weight, x)
+    return y if bias is None else y + bias
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
@@ -56,6 +62,7 @@ def _aligned(tensor: Tensor, letters: Sequence[str], axes: Sequence[str]) -> Ten
 REPLACED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys([torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm], matmul),
     **dict.fromkeys([torch.mv, Tensor.mv, torch.bmm, Tensor.bmm, torch.dot, Tensor.dot], matmul),
+    torch.nn.functional.linear: linear,
     torch.einsum: einsum,
     torch.functional.einsum: einsum,
 }
