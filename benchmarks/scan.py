@@ -250,10 +250,8 @@ def rows_of(shape: Shape) -> list[dict[str, Any]]:
 def cells() -> list[dict[str, Any]]:
     """Every cell on every backend."""
     rows = []
-    print(
-        "\n| B, T, H, K | cell | backend | forward ms | forward + backward ms | auto takes |"
-        "\n|---|---|---|---:|---:|---|"
-    )
+    print("\n| B, T, H, K | cell | backend | forward ms | forward + backward ms | auto takes |")
+    print("|---|---|---|---:|---:|---|")
     for shape, name in product(CELL_SHAPES, Cell.names()):
         cell = Cell.named(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)

@@ -44,9 +44,9 @@ class Cell:
     @property
     def example_sizes(self) -> dict[str, int]:
         """A size for every axis, as small as they can be and all different."""
-        axes = [axis for record in self.slots.values() for slot in record.values() for axis in slot.axes.split()]
-        letters = dict.fromkeys(axis for axis in axes if axis.isalpha())
-        return {axis: size for size, axis in enumerate(letters, start=3)}
+        axes = "".join(slot.axes for record in self.slots.values() for slot in record.values())
+        letters = dict.fromkeys(letter for letter in axes if letter.isalpha())
+        return {letter: size for size, letter in enumerate(letters, start=3)}
 
     @staticmethod
     def names() -> list[str]:

@@ -134,11 +134,13 @@ def _source(cell: Any, shape: Any, dtype: Any) -> str:
     import torch
 
     from fastweights.compiler.kernel import source
+    from fastweights.compiler.op import sizes_of
     from fastweights.compiler.unsupported import Unsupported
+    from fastweights.testing.samples import sample_inputs, sample_params, sample_state
 
-    sizes = {axis: getattr(shape, axis) for axis in cell.example_sizes}
+    given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     try:
-        return source(cell, sizes, torch.promote_types(dtype, torch.float32))
+        return source(cell, sizes_of(cell, given), torch.promote_types(dtype, torch.float32))
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
 

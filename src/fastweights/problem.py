@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
-from fastweights.signature import Slot
+from fastweights.signature import Slot, learn_sizes
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
         # Checked before messages are made that nobody reads: a scan of one step takes microseconds.
         if not (isinstance(value, Tensor) and value.is_floating_point() and value.device == device):
             _refuse_kind(name, value, device, record._fields[0])
-        _learn_sizes(slot, value, len(leading), sizes)
+        learn_sizes(slot, value.shape[len(leading) :], sizes)
     for (name, slot), value in zip(slots.items(), record, strict=True):
         if list(value.shape) != _expected(slot, leading, sizes) or not value.numel():
             _refuse_shape(name, slot, value, leading, sizes)
@@ -88,11 +88,6 @@ def _refuse_kind(name: str, value: Any, device: torch.device | None, first: str)
     require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
     require(value.is_floating_point(), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
     require(False, name, f"on {device} like {first}", value.device)
-
-
-def _learn_sizes(slot: Slot, value: Tensor, leading: int, sizes: dict[str, int]) -> None:
-    if value.ndim == leading + len(slot.axes.split()):
-        slot.learn(value.shape[leading:], sizes)
 
 
 def _expected(slot: Slot, leading: dict[str, int], sizes: dict[str, int]) -> list[int] | None:

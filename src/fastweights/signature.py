@@ -28,13 +28,6 @@ class Slot(NamedTuple):
         """The shape under `sizes`, such as {"K": 16, "V": 32}."""
         return tuple([size(axis, sizes) for axis in self.axes.split()])
 
-    def learn(self, shape: Sequence[int], sizes: dict[str, int]) -> None:
-        """Notes in `sizes` what a shape of these axes says of letters that are new, alone or in products like "2*Z"."""
-        for axis, found in zip(self.axes.split(), shape, strict=True):
-            times, _, letter = axis.rpartition("*")
-            if letter.isalpha() and (times.isdigit() or not times):
-                sizes.setdefault(letter, found // int(times or 1))
-
 
 def size(axis: str, sizes: Mapping[str, int]) -> int:
     """The size of an axis: a letter, a digit, or sums and products of these.
@@ -66,6 +59,16 @@ Decay = Annotated[Tensor, Slot("", "decay")]
 """How much of the memory stays: in [0, 1], near 1 at the start of training."""
 Control = Annotated[Tensor, Slot("", "control")]
 """A mark that comes with the data, not from a slow net: 0 or 1."""
+
+
+def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None:
+    """Adds to `sizes` what the shape of a tensor says of them, from axes such as K or 4*K."""
+    axes = slot.axes.split()
+    if len(axes) == len(shape):
+        for axis, found in zip(axes, shape, strict=True):
+            times, _, letter = axis.rpartition("*")
+            if letter.isalpha() and (times.isdigit() or not times):
+                sizes.setdefault(letter, found // int(times or 1))
 
 
 def slots(record: type) -> dict[str, Slot]:

@@ -1,6 +1,7 @@
 """A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL, c_int64, c_void_p
 from typing import Any
 
@@ -139,6 +140,12 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     Raises:
         Unsupported: the cell leaves the subset that compiles.
     """
+    # In a thread of its own: modes, dispatch keys and grad mode belong to a thread, and a caller may be in any of them.
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(_source, cell, sizes, dtype).result()
+
+
+def _source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     width = build.lanes(dtype)
     step = plan(lower(trace(cell, sizes, dtype)), width)
     axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
@@ -155,6 +162,7 @@ def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Kernel:
         Unsupported: the cell leaves the subset that compiles.
         Unbuilt: there is no C++ compiler, or it fails.
     """
+    sizes = dict(sorted(sizes.items()))
     key = (cell.key, tuple(sizes.items()), dtype)
     if key not in _KERNELS:
         _KERNELS[key] = Kernel(cell, sizes, dtype, _library(cell, sizes, dtype))

@@ -302,6 +302,11 @@ def _matmul(graph: Graph, a: Value, b: Value) -> Value:
     return _sum(graph, product, [-1])
 
 
+def _addmm(graph: Graph, c: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+    product = (_matmul if len(b.shape) > 1 else _mv)(graph, a, b)
+    return _sum_of("add")(graph, _scaled(graph, c, beta), product, alpha)
+
+
 def _places(order: list[int], shape: Shape) -> list[Index]:
     return [Index(-1, 0, 0) if size == 1 else Index(place) for place, size in zip(order, shape, strict=True)]
 
@@ -561,6 +566,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{"add": _sum_of("add"), "sub": _sum_of("sub"), "mul": _mul, "div": _div, "pow": _pow, "clamp": _clamp},
     **{"relu": _relu, "where": _where, "sum": _sum, "amax": _amax, "amin": _amin, "mean": _mean, "var": _var},
     "var_mean": _var_mean,
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), _addmm),
     **{"mm": _matmul, "bmm": _matmul, "mv": _mv, "dot": _mv, "_softmax": _softmax, "_log_softmax": _log_softmax},
     **{"view": _view, "_unsafe_view": _view, "reshape": _view, "permute": _permute, "expand": _expand},
     **{"t": _transpose, "transpose": _transpose, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select},

@@ -12,6 +12,7 @@ from torch import Tensor
 from fastweights.cell import Cell
 from fastweights.compiler.kernel import Kernel, chunk, kernel
 from fastweights.errors import require
+from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
 LIBRARY.define("scan(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, bool keep) -> Tensor[]")
@@ -31,7 +32,7 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
     leading = {"Inputs": 3, "State": 2, "Params": 1}
     slots = [(slot, leading[kind]) for kind in leading if kind in cell.slots for slot in cell.slots[kind].values()]
     for (slot, skip), tensor in zip(slots, tensors, strict=True):
-        slot.learn(tensor.shape[skip:], sizes)
+        learn_sizes(slot, [int(size) for size in tensor.shape[skip:]], sizes)
     return sizes
 
 

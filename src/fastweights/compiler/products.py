@@ -28,6 +28,12 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x weight^T + bias`."""
+    y = matmul(x, weight.mT) if x.ndim > 1 else matmul(weight, x)
+    return y if bias is None else y + bias
+
+
 def einsum(equation: str, *operands: Any) -> Tensor:
     """One letter an axis; anything else goes to PyTorch."""
     tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
@@ -56,6 +62,7 @@ def _aligned(tensor: Tensor, letters: Sequence[str], axes: Sequence[str]) -> Ten
 REPLACED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys([torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm], matmul),
     **dict.fromkeys([torch.mv, Tensor.mv, torch.bmm, Tensor.bmm, torch.dot, Tensor.dot], matmul),
+    torch.nn.functional.linear: linear,
     torch.einsum: einsum,
     torch.functional.einsum: einsum,
 }

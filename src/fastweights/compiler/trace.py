@@ -5,9 +5,9 @@ import linecache
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -33,17 +33,11 @@ class Trace:
 
 
 def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
-    """Traces one step of one head, with its vector-Jacobian product.
+    """Traces one step of one head, with its vector-Jacobian product, in whatever modes the thread is.
 
     Raises:
         Unsupported: the step does what no graph can hold, such as a branch on a value.
     """
-    # In a thread of its own: modes, dispatch keys and grad mode belong to a thread, and a caller may be in any of them.
-    with ThreadPoolExecutor(1) as alone:
-        return alone.submit(_trace, cell, dict(sizes), dtype).result()
-
-
-def _trace(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Trace:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     records = [cell.slots[kind] for kind in ("State", "Inputs", "Params") if kind in cell.slots]
@@ -138,8 +132,9 @@ class Lines(TorchFunctionMode):
 
 
 def _line(frame: FrameType | None) -> str:
-    """The nearest line outside of torch."""
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "torch":
+    """The nearest line outside of torch and this folder."""
+    inside = ("torch.", f"{__package__}.")
+    while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(inside):
         frame = frame.f_back
     if frame is None:
         return ""
@@ -152,7 +147,7 @@ def _untraceable(cell: Cell, error: Exception) -> Unsupported:
     """What went wrong, and in which line of the cell."""
     home = inspect.getsourcefile(inspect.unwrap(cell.step)) or ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/torch/" not in f.filename]
-    frame = next((f for f in reversed(frames) if f.filename != __file__), None)
+    frame = next((f for f in reversed(frames) if Path(f.filename).parent != Path(__file__).parent), None)
     where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.line}" if frame else home
     reason = str(error).strip().partition("\n")[0]
     return Unsupported(f"{cell.name} cannot be traced ({reason})", where, "torch.where in place of a branch on a value")
