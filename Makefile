@@ -24,6 +24,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
+	$(BIN)/python benchmarks/tasks.py --json benchmarks/tasks.json
 
 # torch comes first and alone: what follows must find it installed, and not choose another build of it.
 $(READY): pyproject.toml constraints.txt

@@ -3,9 +3,11 @@
     python benchmarks/scan.py --json scan.json
 
 For the delta rule at every shape, forward and forward + backward: the eager loop over time, batched over B and H by
-hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T); the
-reference; the chunkwise backend; for scale, causal softmax attention (SDPA) and the rate of a large matrix product.
-Also the bytes that autograd keeps for the backward pass. Times are medians, in milliseconds.
+hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T), also
+with its step under `torch.compile`; the backends; `lax.scan` under jit if JAX is installed, and a loop in numba
+(forward) if that is; for scale, causal softmax attention (SDPA) and the rate of a large matrix product. Also the bytes
+that autograd keeps for the backward pass. Then every cell of the library on every backend that can run it, and what a
+call of one step costs. Times are medians, in milliseconds.
 """
 
 import argparse
@@ -14,6 +16,8 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from fastweights import Cell, scan
-from fastweights.testing.samples import Shape, sample_inputs
+from fastweights import Cell, explain, scan
+from fastweights.testing import backends_of
+from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),
@@ -30,7 +35,13 @@ SHAPES = [
     Shape(32, 50, 4, 32, 32),
     Shape(4, 1024, 8, 64, 64),
     Shape(1, 8192, 8, 64, 64),
+    Shape(8, 256, 8, 8, 8),
+    Shape(8, 256, 8, 24, 24),
+    Shape(8, 256, 8, 100, 100),
+    Shape(8, 256, 8, 128, 128),
 ]
+CELL_SHAPES = [Shape(8, 256, 8, 16, 16), Shape(32, 50, 4, 32, 32)]
+STEP = Shape(1, 1, 8, 16, 16)
 DELTA = Cell.named("delta")
 Run = Callable[..., Tensor]
 
@@ -53,13 +64,25 @@ def _heads_in_batch(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(0, 1)
 
 
-def _loop(steps: Any, W: Tensor) -> Tensor:
-    outputs = []
-    for q, k, v, beta in steps:
-        error = v - torch.bmm(W, k.unsqueeze(-1)).squeeze(-1)
-        W = torch.baddbmm(W, (beta * error).unsqueeze(-1), k.unsqueeze(1))
-        outputs.append(torch.bmm(W, q.unsqueeze(-1)).squeeze(-1))
+def _loop(steps: Any, W: Tensor, step: Callable[..., tuple[Tensor, Tensor]] | None = None) -> Tensor:
+    step, outputs = step or _step, []
+    for x in steps:
+        W, y = step(W, *x)
+        outputs.append(y)
     return torch.stack(outputs, dim=1)
+
+
+def eager_compiled(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
+    """The unbound loop with its step under `torch.compile`: the whole loop as one graph would compile for minutes."""
+    q, k, v, beta = (_heads_in_batch(x) for x in (q, k, v, beta.unsqueeze(-1)))
+    steps = zip(*(x.unbind(1) for x in (q, k, v, beta)), strict=True)
+    return _loop(steps, q.new_zeros(len(q), v.shape[-1], k.shape[-1]), torch.compile(_step, dynamic=True))
+
+
+def _step(W: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    error = v - torch.bmm(W, k.unsqueeze(-1)).squeeze(-1)
+    W = torch.baddbmm(W, (beta * error).unsqueeze(-1), k.unsqueeze(1))
+    return W, torch.bmm(W, q.unsqueeze(-1)).squeeze(-1)
 
 
 def backend(name: str) -> Run:
@@ -75,8 +98,10 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 RUNS: dict[str, Run] = {
     "eager loop": eager,
     "eager loop, unbound": eager_unbound,
+    "eager loop, torch.compile": eager_compiled,
     "reference": backend("reference"),
     "chunkwise": backend("chunkwise"),
+    "compiled": backend("compiled"),
     "softmax attention": softmax_attention,
 }
 
@@ -120,6 +145,60 @@ def saved_bytes(run: Run, x: list[Tensor]) -> int:
     return sum(seen.values())
 
 
+def jax_scan(x: list[Tensor]) -> tuple[float, float] | None:
+    """Milliseconds of `lax.scan` under jit, forward and forward + backward; None without JAX."""
+    try:
+        import jax
+    except ImportError:
+        return None
+
+    def step(W: Any, x: Any) -> Any:
+        q, k, v, beta = x
+        W = W + beta * jax.numpy.outer(v - W @ k, k)
+        return W, W @ q
+
+    def one(q: Any, k: Any, v: Any, beta: Any) -> Any:
+        return jax.lax.scan(step, jax.numpy.zeros((v.shape[-1], k.shape[-1])), (q, k, v, beta))[1]
+
+    heads = jax.vmap(jax.vmap(one, in_axes=1, out_axes=1))
+    run = jax.jit(heads)
+    both = jax.jit(jax.grad(lambda *x: heads(*x).sum(), argnums=(0, 1, 2, 3)))
+    given = [jax.numpy.asarray(leaf.detach().numpy()) for leaf in x]
+    return milliseconds(lambda: jax.block_until_ready(run(*given))), milliseconds(
+        lambda: jax.block_until_ready(both(*given))
+    )
+
+
+def numba_loop(x: list[Tensor]) -> tuple[float, float] | None:
+    """Milliseconds of the plain loops in numba, parallel over batch and heads: forward only. None without numba."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    import numpy
+
+    @numba.njit(parallel=True, fastmath=True)
+    def run(q: Any, k: Any, v: Any, beta: Any, y: Any) -> None:
+        B, T, H, V = v.shape
+        K = k.shape[3]
+        for n in numba.prange(B * H):
+            b, h = n // H, n % H
+            W = numpy.zeros((V, K), numpy.float32)
+            for t in range(T):
+                for i in range(V):
+                    e, r = v[b, t, h, i], numpy.float32(0)
+                    for j in range(K):
+                        e -= W[i, j] * k[b, t, h, j]
+                    for j in range(K):
+                        W[i, j] += beta[b, t, h] * e * k[b, t, h, j]
+                        r += W[i, j] * q[b, t, h, j]
+                    y[b, t, h, i] = r
+
+    given = [leaf.detach().numpy() for leaf in x]
+    numba.set_num_threads(torch.get_num_threads())
+    return milliseconds(lambda: run(*given, numpy.empty_like(given[2]))), float("nan")
+
+
 def gemm_rate() -> float:
     """GFLOP/s of a 1024 x 1024 x 1024 product in float32."""
     a, b = torch.randn(2, 1024, 1024)
@@ -139,34 +218,94 @@ def measure(shape: Shape, name: str, run: Run) -> dict[str, Any]:
     }
 
 
+def others(shape: Shape) -> list[dict[str, Any]]:
+    """The rows of what is no part of PyTorch, where it is installed."""
+    x = sample_inputs(DELTA, shape, torch.float32)
+    timed = {"JAX lax.scan, jit": jax_scan(list(x)), "numba": numba_loop(list(x))}
+    return [
+        {**shape._asdict(), "run": name, "forward": times[0], "forward_backward": times[1], "saved_megabytes": 0.0}
+        for name, times in timed.items()
+        if times is not None
+    ]
+
+
+def rows_of(shape: Shape) -> list[dict[str, Any]]:
+    """All rows of a shape; printed as they come."""
+    rows: list[dict[str, Any]] = []
+    # A loop that pays for every index again takes minutes on a long sequence.
+    runs = {name: run for name, run in RUNS.items() if shape.T <= 1024 or not name.startswith("eager")}
+    state = shape.B * shape.H * shape.K * shape.V * 4 / 1e6
+    for row in chain((measure(shape, name, run) for name, run in runs.items()), others(shape)):
+        rows.append(row)
+        base = rows[0]["forward_backward"] / row["forward_backward"] if rows[0]["run"] == "eager loop" else float("nan")
+        print(
+            f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {row['run']} | {row['forward']:.2f} "
+            f"| {row['forward_backward']:.2f} | {base:.1f} | {row['saved_megabytes']:.1f} "
+            f"| {row['saved_megabytes'] / state:.0f} |",
+            flush=True,
+        )
+    return rows
+
+
+def cells() -> list[dict[str, Any]]:
+    """Every cell on every backend."""
+    rows = []
+    print("\n| B, T, H, K | cell | backend | forward ms | forward + backward ms | auto takes |")
+    print("|---|---|---|---:|---:|---|")
+    for shape, name in product(CELL_SHAPES, Cell.names()):
+        cell = Cell.named(name)
+        inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
+        x = [leaf.requires_grad_() for leaf in inputs]
+        chosen = explain(cell, cell.Inputs(*x), params=params).chosen
+        for way in backends_of(cell):
+            run: Run = lambda *x, c=cell, w=way, p=params: scan(c, c.Inputs(*x), params=p, backend=w)[0]  # noqa: E731
+            times = milliseconds(partial(forward, run, x), 1.0), milliseconds(partial(forward_backward, run, x), 1.0)
+            rows.append({**shape._asdict(), "cell": name, "backend": way, "forward": times[0], "both": times[1]})
+            sizes = f"{shape.B}, {shape.T}, {shape.H}, {shape.K}"
+            print(f"| {sizes} | {name} | {way} | {times[0]:.2f} | {times[1]:.2f} | {chosen} |", flush=True)
+    return rows
+
+
+def one_step() -> dict[str, float]:
+    """Microseconds of a call of one step without gradients, as in streaming and acting."""
+    x = sample_inputs(DELTA, STEP, torch.float32)
+    W = torch.zeros(STEP.B * STEP.H, STEP.V, STEP.K)
+    state = scan(DELTA, x)[1]
+    q, k, v = (leaf[0, 0] for leaf in x[:3])
+    beta = x[3][0, 0].unsqueeze(-1)
+    calls: dict[str, Callable[[], Any]] = {
+        name: partial(scan, DELTA, x, state, backend=name) for name in backends_of(DELTA)
+    }
+    calls["eager step, no checks"] = lambda: _step(W, q, k, v, beta)
+    with torch.no_grad():
+        times = {name: 1e3 * milliseconds(partial(_repeat, call), 1.0) / 100 for name, call in calls.items()}
+    print("\none step of 8 heads, K = 16, microseconds a call:", ", ".join(f"{n} {t:.0f}" for n, t in times.items()))
+    return times
+
+
+def _repeat(call: Callable[[], Any]) -> None:
+    for _ in range(100):
+        call()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows = []
     print(
         "| B, T, H, K | run | forward ms | forward + backward ms | times as fast as the eager loop | kept MB | states |"
     )
     print("|---|---|---:|---:|---:|---:|---:|")
-    for shape in SHAPES:
-        for name, run in RUNS.items():
-            row = measure(shape, name, run)
-            rows.append(row)
-            base = next(r for r in rows if r["run"] == "eager loop" and r["T"] == shape.T and r["B"] == shape.B)
-            ratio = base["forward_backward"] / row["forward_backward"]
-            states = row["saved_megabytes"] / row["state_megabytes"]
-            print(
-                f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {row['forward']:.1f} "
-                f"| {row['forward_backward']:.1f} | {ratio:.1f} | {row['saved_megabytes']:.1f} | {states:.0f} |",
-                flush=True,
-            )
+    rows = [row for shape in SHAPES for row in rows_of(shape)]
+    every_cell, steps = cells(), one_step()
     gemm = gemm_rate()
     print(f"\nfloat32 matrix product: {gemm:.0f} GFLOP/s; torch {torch.__version__}, {options.threads} threads")
     if options.json:
         environment = {"torch": torch.__version__, "threads": options.threads, "machine": platform.platform()}
-        options.json.write_text(json.dumps({"environment": environment, "gemm_gflops": gemm, "rows": rows}, indent=2))
+        content = {"environment": environment, "gemm_gflops": gemm, "rows": rows, "cells": every_cell, "step_us": steps}
+        options.json.write_text(json.dumps(content, indent=2))
 
 
 if __name__ == "__main__":

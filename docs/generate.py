@@ -12,6 +12,8 @@ import torch
 
 from fastweights.catalogue import ABILITIES, describe
 from fastweights.cell import Cell
+from fastweights.compiler.kernel import source
+from fastweights.compiler.unsupported import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.signature import Slot, size
 from fastweights.testing import backends_of
@@ -39,11 +41,20 @@ def page(name: str) -> str:
         table(cell.slots["Inputs"]),
         *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
         f"**Output.** `[{cell.output.axes}]`.",
-        f"**Backends.** {', '.join(backends_of(cell))}.",
+        f"**Backends.** {', '.join(backends(cell))}.",
         f"`fastweights train oz --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
         "guarantees.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def backends(cell: Cell) -> list[str]:
+    """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
+    try:
+        source(cell, cell.example_sizes, torch.float32)
+    except Unsupported:
+        return backends_of(cell)
+    return sorted({*backends_of(cell), "compiled"})
 
 
 def abilities(docstring: str) -> str:

@@ -2,12 +2,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 # Workers of pytest-xdist share the cores; more threads each would only get in each other's way.
 torch.set_num_threads(1)
+# One cache for all workers and runs: a kernel is compiled once.
+os.environ.setdefault("FASTWEIGHTS_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "kernels"))
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,8 @@ KNOWS = {
     "squashings": BASE,
     "tasks": BASE,
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
-    "backends": BASE | {"problem"},
+    "compiler": BASE | {"cell"},
+    "backends": BASE | {"problem", "compiler"},
     "layers": BASE | {"catalogue", "cell", "cells", "dispatch", "backends"},
     "models": BASE | {"layers", "cell", "dispatch"},
     "training": BASE | {"tasks"},
@@ -57,6 +58,12 @@ def loaded(statement):
 def test_import_is_light():
     heavy = {"triton", "lightning", "gymnasium", "transformers", "matplotlib", "rich", "jsonargparse", "safetensors"}
     assert not loaded("import fastweights; fastweights.scan; import fastweights.layers") & heavy
+
+
+def test_compiling_backend_loads_no_compiler_of_torch():
+    code = "import fastweights; fastweights.scan\nimport sys; print(*(m for m in sys.modules))"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch._inductor", "torch._dynamo"} & {*modules}
 
 
 def test_command_line_loads_no_torch_before_it_needs_it():

@@ -69,7 +69,7 @@ def my_cell(state: State, x: Inputs) -> tuple[State, Value]:
 
 def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
     cell = Cell.of(my_cell)
-    assert backends_of(cell) == ["reference"]
+    assert backends_of(cell) == ["compiled", "reference"]
     scan_checks.check_whole_equals_split(cell, "reference")
     with pytest.raises(InputError, match="declares no affine form"):
         scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, scan_checks.ODD))
@@ -87,8 +87,9 @@ def my_recurrent_cell(state: RecurrentState, x: Inputs, params: Params) -> tuple
 
 
 @pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
-def test_users_cell_with_slow_weights_keeps_every_guarantee(check):
-    check(Cell.of(my_recurrent_cell), "reference")
+@pytest.mark.parametrize("backend", ["compiled", "reference"])
+def test_users_cell_with_slow_weights_keeps_every_guarantee(check, backend):
+    check(Cell.of(my_recurrent_cell), backend)
 
 
 @pytest.mark.parametrize("name", ["delta", "gated-delta", "sum", "linear-attention"])

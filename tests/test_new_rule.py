@@ -49,8 +49,10 @@ def test_it_has_a_name(package, kind):
     assert "fading " in package("fastweights.cli", "list", kind).stdout
 
 
-def test_it_runs_chunkwise(package):
-    assert "chunkwise  runs" in package("fastweights.cli", "explain", "fading").stdout
+def test_it_compiles_and_runs_chunkwise(package):
+    said = package("fastweights.cli", "explain", "fading").stdout
+    assert "compiled   runs" in said
+    assert "chunkwise  could run" in said
 
 
 def test_it_trains_by_its_name(package, tmp_path):

@@ -35,16 +35,16 @@ VARIANTS = {
 ALL = {name: (name, SMALL.get(name, {})) for name in TASKS.names()} | VARIANTS
 
 GOLDEN = {
-    "associative-recall": "5b766b009606103f84dae8caa2b184a7dc1c9c77df45e921a0320e230b60d7ed",
+    "associative-recall": "694931e1e7701e50d7c076aecf4c98f3c536d6992f95b2ade5f2770f3bcde8da",
     "associative-retrieval": "e7c0484df8637edcf71dce9e88767b1bad5ca17cf626256d296d2fa49c01f8e0",
     "code-execution": "61014197dffb326f2c727c2c1079eba868d3bab0cade337a6be608f8ed1807f5",
     "face-glimpses": "de5d3608c8a85e80a151a15c84784ab1df2d0eacdadadafd0412f1fdc65a1886",
     "list-ops": "5f237a20b249988b445b701dd67f718ac25fc45c796ba4360573f15631134847",
     "mnist-glimpses": "0d24e87540774d70d5fe840b47bc23139de32517b94cb83d4e7f6fe6b6d26d9a",
-    "retrieval": "f57a73a5a374add54787434822e9bf4101fe5657bafad40000ebf8607d9e9a3f",
+    "retrieval": "c271445ff5653f0bee6bee74cf5219a79a0b668d0a12512f72f31c7f3f93732b",
     "state-tracking": "d6a111ffadeecd9a76973da08e67e745a0b0b90f9fc8c58dd642c9f5d69e18b2",
-    "retrieval of updates": "40e96ef27e17f1478b99ec410aef7e1a0c4feffc87a2e096c7a31facf9271b99",
-    "retrieval of updates, implied length": "32b4f30b4f406791f0cfd2050280f5875f7f1f0e9e0525c20e5c2ca598e86485",
+    "retrieval of updates": "562131fb698335468a5b1c8e78c7506ba1c85114e23431d29f740b2ce627efaa",
+    "retrieval of updates, implied length": "252975de7402e01fac2f848e6ab403643731d9760be29a7990c45f3691970c0f",
     "code of five variables": "f034e3006553c9043b83a478c8f2a5bf2c1653209920a79f3abecbb4a993643b",
     "corrected code": "7e26b6e4c11e0f70330967ebfa3c2d593274e4ca9b8e01ef2ff43c554b4cd87a",
     "deep lists": "ebd3912ec42132b5e8eb8fb514497594850018914db0b6b4819612203c69ff21",

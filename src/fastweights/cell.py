@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
@@ -34,9 +35,18 @@ class Cell:
     output: Slot
     affine: AffineForm | None
     summary: str
+    key: str
+    """`MODULE:NAME` of the function, with a number for those that share it: what a traced program calls the cell."""
 
     def __call__(self, *args: Any) -> tuple[Any, Tensor]:
         return self.step(*args)
+
+    @property
+    def example_sizes(self) -> dict[str, int]:
+        """A size for every axis, as small as they can be and all different."""
+        axes = "".join(slot.axes for record in self.slots.values() for slot in record.values())
+        letters = dict.fromkeys(letter for letter in axes if letter.isalpha())
+        return {letter: size for size, letter in enumerate(letters, start=3)}
 
     @staticmethod
     def names() -> list[str]:
@@ -51,6 +61,14 @@ class Cell:
         return Cell.of(folder.load(name))
 
     @staticmethod
+    def of_key(key: str) -> "Cell":
+        """The cell with this `key`: one that is already made, else that of the function `MODULE:NAME`."""
+        if key not in _CELLS:
+            module, _, name = key.partition(":")
+            Cell.of(getattr(import_module(module), name))
+        return _CELLS[key]
+
+    @staticmethod
     def of(function: "Callable[..., Any] | Cell") -> "Cell":
         """The cell of a function: of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
 
@@ -59,6 +77,9 @@ class Cell:
         ('q', 'k', 'v', 'beta')
         """
         return function if isinstance(function, Cell) else _lift(function)
+
+
+_CELLS: dict[str, Cell] = {}
 
 
 @cache
@@ -90,7 +111,15 @@ def _cell(
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
     with_methods(records[0])
-    return Cell(_name(function), step, *records, all_slots, output, affine, function.__doc__ or "")
+    key = _key(function)
+    _CELLS[key] = Cell(_name(function), step, *records, all_slots, output, affine, function.__doc__ or "", key)
+    return _CELLS[key]
+
+
+def _key(function: Callable[..., Any]) -> str:
+    name = f"{function.__module__}:{getattr(function, '__qualname__', _name(function))}"
+    taken = sum(key == name or key.startswith(f"{name}#") for key in _CELLS)
+    return f"{name}#{taken}" if taken else name
 
 
 class MemoryState(NamedTuple):

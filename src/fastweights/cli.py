@@ -20,6 +20,7 @@ EPILOGUE = """examples:
   fastweights train oz --layer lstm           the same with another memory
   fastweights train oz --text my.txt --help   all flags of the recipe
   fastweights generate RUN --prompt "Dorothy" what the model has learnt
+  fastweights explain delta --source          the C++ that a cell compiles to
 """
 
 
@@ -100,6 +101,7 @@ def _add_explain(commands: Any) -> None:
     dtypes = ["float32", "float64", "bfloat16", "float16"]
     command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
     command.add_argument("--device", default="cpu", help="default: %(default)s")
+    command.add_argument("--source", action="store_true", help="print the C++ that the cell compiles to instead")
     command.set_defaults(run=_explain)
 
 
@@ -117,8 +119,32 @@ def _explain(options: argparse.Namespace) -> int:
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device must be one that is here, got {options.device!r}: {error}") from None
-    print(explain(cell, inputs))
+    print(
+        _source(cell, shape, inputs[0].dtype) if options.source else explain(cell, inputs, params=_params(cell, shape))
+    )
     return 0
+
+
+def _params(cell: Any, shape: Any) -> Any:
+    from fastweights.testing.samples import sample_params
+
+    return sample_params(cell, shape)
+
+
+def _source(cell: Any, shape: Any, dtype: Any) -> str:
+    """The kernels of a cell in C++."""
+    import torch
+
+    from fastweights.compiler.kernel import source
+    from fastweights.compiler.op import sizes_of
+    from fastweights.compiler.unsupported import Unsupported
+    from fastweights.testing.samples import sample_inputs, sample_params, sample_state
+
+    given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    try:
+        return source(cell, sizes_of(cell, given), torch.promote_types(dtype, torch.float32))
+    except Unsupported as error:
+        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
 
 
 def _add_check(commands: Any) -> None:

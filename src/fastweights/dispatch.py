@@ -14,7 +14,7 @@ from fastweights.cell import Cell
 from fastweights.errors import require, require_name
 from fastweights.problem import Problem, pose
 
-PREFERENCE = ("chunkwise", "reference")
+PREFERENCE = ("compiled", "chunkwise", "reference")
 """The order in which `auto` tries the backends."""
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
@@ -84,7 +84,8 @@ def explain(
     >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
     >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))
     delta, B=2 T=5 H=4 K=8 V=8, float32 on cpu
-      chunkwise  runs
+      compiled   runs
+      chunkwise  could run
       reference  could run
     """
     problem = pose(Cell.of(cell), inputs, state, params, reset)

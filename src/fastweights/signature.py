@@ -7,7 +7,7 @@ Letters: K key size, V value size, any other letter a size of the cell's own; a 
 that follows. Batch, time and heads never appear: a rule and a cell are written for one head and one step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
@@ -59,6 +59,16 @@ Decay = Annotated[Tensor, Slot("", "decay")]
 """How much of the memory stays: in [0, 1], near 1 at the start of training."""
 Control = Annotated[Tensor, Slot("", "control")]
 """A mark that comes with the data, not from a slow net: 0 or 1."""
+
+
+def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None:
+    """Adds to `sizes` what the shape of a tensor says of them, from axes such as K or 4*K."""
+    axes = slot.axes.split()
+    if len(axes) == len(shape):
+        for axis, found in zip(axes, shape, strict=True):
+            times, _, letter = axis.rpartition("*")
+            if letter.isalpha() and (times.isdigit() or not times):
+                sizes.setdefault(letter, found // int(times or 1))
 
 
 def slots(record: type) -> dict[str, Slot]:

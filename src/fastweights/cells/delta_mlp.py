@@ -41,6 +41,8 @@ def delta_mlp(
     f is elu + 1 over its sum. All heads share the LayerNorm. Without the recurrence that the name might suggest: the
     blocks are depth, not time.
 
+    The 44.3 million parameters of the paper's model need a slow net with twice the outputs that these equations use.
+
     Source: the authors' code for Irie et al. 2021, Table 1; the paper prints another form, `printed-delta-mlp`.
 
     Can: overwrite.

@@ -6,7 +6,6 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from fastweights.errors import require, require_name
 from fastweights.signature import Slot
@@ -61,8 +60,12 @@ def _update(operator: str, plain: Callable[[Tensor], Tensor]) -> Update:
 def _network(params: Any, part: str, x: Tensor) -> Tensor:
     """The network of a part: one hidden tanh layer, or none for an LSTM, whose gates are its nonlinearity."""
     if hasattr(params, f"{part}_hidden"):
-        x = linear(x, getattr(params, f"{part}_hidden"), getattr(params, f"{part}_hidden_bias")).tanh()
-    return linear(x, getattr(params, part), getattr(params, f"{part}_bias", None))
+        x = _linear(x, getattr(params, f"{part}_hidden"), getattr(params, f"{part}_hidden_bias")).tanh()
+    return _linear(x, getattr(params, part), getattr(params, f"{part}_bias", None))
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x @ weight.mT if bias is None else x @ weight.mT + bias
 
 
 def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import count, islice
 from math import log
 from typing import ClassVar, Literal, NamedTuple
 
@@ -20,6 +20,9 @@ IGNORE = -100
 
 TRAINING, VALIDATION, TEST, ORDER = range(4)
 """Which stream of random numbers: each has its own, so that no split depends on the size of another."""
+
+AT_ONCE = 16
+"""Training batches that are drawn together where all are new: small ones cost more in calls than in numbers."""
 
 Kind = Literal["tokens", "pairs", "features"]
 
@@ -138,7 +141,7 @@ class Task(ABC):
 
     def guess(self, targets: Tensor) -> Tensor:
         """Outputs of one who knows nothing but the commonest class, and is not sure even of that."""
-        outputs = torch.zeros(*targets.shape, self.output_size)
+        outputs = torch.zeros(*targets.shape, self.output_size, device=targets.device)
         outputs[..., self.commonest] = 1e-6
         return outputs
 
@@ -181,7 +184,14 @@ class FreshTask(Task):
 
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         _require_batches(batch_size, seed, start)
-        return (self._draw(random_stream(seed, TRAINING, step), batch_size) for step in count(start))
+        return self._train_batches(batch_size, seed, start)
+
+    def _train_batches(self, batch_size: int, seed: int, start: int) -> Iterator[Batch]:
+        first, position = divmod(start, AT_ONCE)
+        for block in count(first):
+            batches = self._draw(random_stream(seed, TRAINING, block), AT_ONCE * batch_size)
+            yield from islice(_cut(batches, batch_size), position, None)
+            position = 0
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return _cut(self._validation, batch_size)
@@ -232,7 +242,7 @@ class FixedTask(Task):
         for epoch in count(first):
             order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(self.training_size))
             for chosen in order.split(batch_size)[position:]:
-                yield self._finish(Batch(*(part[chosen] for part in self.sets.train)))
+                yield self._finish(Batch(*(part.index_select(0, chosen) for part in self.sets.train)))
             position = 0
 
     def validation(self, batch_size: int) -> Iterator[Batch]:

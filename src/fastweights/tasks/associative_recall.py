@@ -10,7 +10,7 @@ from fastweights.errors import require
 from fastweights.tasks._task import IGNORE, Batch, FreshTask
 
 POWER = 0.01
-"""Exponent a of the distances, as in the paper."""
+"""Exponent a of the gaps, that of the authors' code."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class AssociativeRecall(FreshTask):
     2 n + 2 g, where the n different gaps g are drawn one by one with probabilities proportional to (g + 1)^(a - 1),
     a = 0.01: most questions come early. All other steps hold token 0.
 
-    Training sequences are always new, where the paper draws 100,000 once: our choice.
+    Training sequences are always new, where the authors draw 100,000 once: our choice.
 
     Args:
         vocabulary: N.
@@ -30,7 +30,7 @@ class AssociativeRecall(FreshTask):
         evaluation_size: Sequences in the validation set and in the test set.
         data_seed: What these two are drawn from.
 
-    Source: Arora et al. 2024 (Zoology), Sec. 4.1 and App. E; the defaults are its shortest setting.
+    Source: Arora et al. 2024, Zoology; the defaults are its shortest setting.
     """
 
     vocabulary: int = 8192

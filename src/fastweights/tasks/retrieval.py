@@ -78,7 +78,7 @@ class Retrieval(FreshTask):
         return self._one_hot(targets)
 
     def guess(self, targets: Tensor) -> Tensor:
-        return torch.zeros(*targets.shape, self.output_size)
+        return torch.zeros(*targets.shape, self.output_size, device=targets.device)
 
     def _total_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         self._require_shape(outputs, targets)

@@ -21,8 +21,8 @@ class StateTracking(FreshTask):
 
     Elements are drawn uniformly, and the product is asked for at every step. In "parity" they are bits and the product
     is whether the number of ones is odd; in "s3", "s5" and "a5" they are permutations of 3 or 5 things (the even ones
-    in "a5"), numbered in lexicographic order, and x y does x first. No finite number of layers with states that decay
-    or add up does "parity" at every length; "a5" and "s5" cannot be solved by any such shallow parallel circuit.
+    in "a5"), numbered in lexicographic order, and x y does x first. Parity asks for a state that can change
+    its sign; the products of "a5" and "s5" are complete for NC^1, which those of "s3" are not.
 
     Args:
         group: Which group.
@@ -30,7 +30,7 @@ class StateTracking(FreshTask):
         evaluation_size: Sequences in the validation set and in the test set.
         data_seed: What these two are drawn from.
 
-    Source: Merrill, Petty and Sabharwal 2024 (word problems of groups); sizes are our choice.
+    Source: Merrill, Petty and Sabharwal 2024 (word problems of groups); the sizes are our choice.
     """
 
     group: Group = "parity"

@@ -1,0 +1,168 @@
+"""Builds C++ with the compiler of the system, and keeps what it built in a cache that many processes may share."""
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from ctypes import CDLL
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from fastweights.compiler.unsupported import Unbuilt
+
+NAMES = ("c++", "g++", "clang++")
+# No -ffast-math: NaN and infinity must come through. What it would allow that is safe, the code does by itself.
+FLAGS = (
+    *("-std=gnu++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"),
+    *("-fPIC", "-shared", "-w"),
+)
+THREADS = "-fopenmp"
+REMEDY = "Install one (apt install g++, xcode-select --install), or name it in $CXX."
+SEAL = b"fastweights"
+HOUR = 3600
+
+
+def compiler() -> list[str]:
+    """The command of the compiler: `$CXX`, else the first of `c++`, `g++` and `clang++` that is installed; else []."""
+    for command in map(shlex.split, [os.environ["CXX"]] if os.environ.get("CXX") else NAMES):
+        path = shutil.which(command[0])
+        if path:
+            return [path, *command[1:]]
+    return []
+
+
+def folder() -> Path:
+    """Where kernels are kept: `$FASTWEIGHTS_CACHE`, else `fastweights` in the user's cache folder."""
+    given = os.environ.get("FASTWEIGHTS_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(home) / "fastweights"
+
+
+def lanes(dtype: torch.dtype) -> int:
+    """How many numbers a vector of this CPU holds."""
+    flags = cpu().split()
+    width = 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
+    return width // dtype.itemsize
+
+
+@cache
+def cpu() -> str:
+    """Model and abilities of this CPU: a kernel that was built for another one must not be loaded."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+        wanted = ("model name", "flags", "Features", "CPU part")
+        return " ".join(line.partition(":")[2].strip() for line in lines if line.startswith(wanted))
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def stem(name: str, *parts: str) -> str:
+    """The name in the cache of what is built from `parts`, by this compiler for this CPU."""
+    command = compiler()
+    identity = []
+    if command:
+        status = os.stat(command[0])
+        identity = [os.path.realpath(command[0]), str(status.st_mtime_ns), str(status.st_size), *command[1:]]
+    text = "\0".join([*parts, cpu(), torch.__version__, *identity, *FLAGS])
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def load(stem: str) -> CDLL | None:
+    """A library of the cache; None if it is not there, or damaged."""
+    path = folder() / f"{stem}.so"
+    try:
+        content = path.read_bytes()
+        return CDLL(str(path)) if content[-len(SEAL) - 32 :] == _seal(content[: -len(SEAL) - 32]) else None
+    except OSError:
+        return None
+
+
+def build(source: str, stem: str) -> CDLL:
+    """Builds the library of a source and puts it into the cache; if that is read-only or full, into a temporary folder.
+
+    Every process builds in a folder of its own and renames the result: the last one wins, and a build that is killed
+    leaves nothing that is ever loaded.
+
+    Raises:
+        Unbuilt: there is no compiler, or it fails.
+    """
+    for place in _places():
+        try:
+            return _build_in(place, source, stem)
+        except OSError:
+            continue
+    raise Unbuilt("no folder can be written to for compiled kernels; set $FASTWEIGHTS_CACHE to one that can.")
+
+
+def _seal(content: bytes) -> bytes:
+    """What ends every library: one that was cut short or changed could crash the process that loads it."""
+    return SEAL + hashlib.sha256(content).digest()
+
+
+def _places() -> Iterator[Path]:
+    yield folder()
+    yield Path(_temporary().name)
+
+
+@cache
+def _temporary() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="fastweights-", ignore_cleanup_errors=True)
+
+
+def _build_in(place: Path, source: str, stem: str) -> CDLL:
+    place.mkdir(parents=True, exist_ok=True)
+    _sweep(place)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=place, ignore_cleanup_errors=True) as scratch:
+        code, library = Path(scratch, f"{stem}.cpp"), Path(scratch, f"{stem}.so")
+        code.write_text(source, encoding="utf-8")
+        _compile(code, library)
+        content = library.read_bytes()
+        library.write_bytes(content + _seal(content))
+        code.replace(place / code.name)
+        library.replace(place / library.name)
+    return CDLL(str(place / library.name))
+
+
+def _sweep(place: Path) -> None:
+    """Removes what killed builds have left."""
+    for left in place.glob("build-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > HOUR:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _compile(code: Path, library: Path) -> None:
+    command = compiler()
+    if not command:
+        named = os.environ.get("CXX")
+        raise Unbuilt(f"there is no C++ compiler{f' {named}, which $CXX names' if named else ''}. {REMEDY}")
+    complaint = _attempt([*command, THREADS], code, library)
+    if "openmp" in complaint.lower() or "gomp" in complaint or "omp.h" in complaint:
+        complaint = _attempt(command, code, library)  # then without threads
+    if complaint:
+        lines = [line for line in complaint.splitlines() if "error" in line] or complaint.splitlines()
+        raise Unbuilt(f"the compiler {command[0]} fails ({lines[0].strip()[:300]}). {REMEDY}")
+
+
+def _attempt(command: list[str], code: Path, library: Path) -> str:
+    """Runs a compiler; returns what it complains of, empty if it succeeds."""
+    arguments = [*command, *FLAGS, str(code), "-o", str(library), *_runtime()]
+    try:
+        result = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        return f"error: {error.strerror}"
+    if "No space left" in result.stderr:
+        raise OSError(result.stderr)
+    return (result.stderr or f"exit status {result.returncode}") if result.returncode else ""
+
+
+def _runtime() -> list[str]:
+    """The OpenMP library that torch has loaded, so that both share their threads."""
+    return [str(path) for path in sorted(Path(torch.__file__).parent.glob("lib/libgomp*"))[:1]]

@@ -1,0 +1,183 @@
+"""A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import CDLL, c_int64, c_void_p
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.cell import Cell
+from fastweights.compiler import build
+from fastweights.compiler.emit import Source
+from fastweights.compiler.fingerprint import fingerprint
+from fastweights.compiler.lower import lower
+from fastweights.compiler.plan import plan
+from fastweights.compiler.trace import trace
+
+CHUNK = 1 << 17
+"""Numbers in the states of a chunk, at most: half a megabyte in float32, so that a chunk is computed again in L2."""
+
+
+class Kernel:
+    """Runs the scan of a cell forward and back.
+
+    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
+    """
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
+        self.inputs, self.states = len(cell.slots["Inputs"]), len(cell.slots["State"])
+        self.output = cell.output.shape(dict(sizes))
+        self.dtype = dtype
+        self.size = sum(_volume(slot.shape(dict(sizes))) for slot in cell.slots["State"].values())
+        self._forward, self._backward = library.forward, library.backward
+        self._forward.restype = self._backward.restype = None
+
+    def chunk(self, T: int) -> int:
+        """Steps from one kept state to the next."""
+        return chunk(self.size, T)
+
+    def forward(
+        self, tensors: Sequence[Tensor], initial: Sequence[Tensor], reset: Tensor | None, keep: bool
+    ) -> list[Tensor]:
+        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+        B, T, H = tensors[0].shape[:3]
+        given, strides = self._given(tensors)
+        first = given[self.inputs : self.inputs + self.states]
+        y = torch.empty((B, T, H, *self.output), dtype=self.dtype)
+        last = [torch.empty_like(x) for x in first]
+        C = self.chunk(T)
+        checkpoints = torch.empty((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
+        pointers = [*given, *_resets(initial, reset, first), y, *last, checkpoints if keep else None]
+        self._forward(_pointers(pointers), _numbers([B, T, H, C, torch.get_num_threads(), *strides]))
+        return [y, *last, checkpoints]
+
+    def backward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        checkpoints: Tensor,
+        d_y: Tensor,
+        d_last: Sequence[Tensor | None],
+    ) -> list[Tensor]:
+        """The gradients of `tensors`."""
+        B, T, H = tensors[0].shape[:3]
+        given, strides = self._given(tensors)
+        inputs, first, params = self._parts(given)
+        d_inputs, d_first = (
+            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first)
+        )
+        d_params = [torch.empty((B, *x.shape), dtype=x.dtype) for x in params]
+        incoming = [d_y.contiguous(), *(None if d is None else d.contiguous() for d in d_last)]
+        pointers = [
+            *inputs,
+            *params,
+            *_resets(initial, reset, first),
+            checkpoints,
+            *incoming,
+            *d_inputs,
+            *d_first,
+            *d_params,
+        ]
+        numbers = [B, T, H, self.chunk(T), torch.get_num_threads(), *strides]
+        self._backward(_pointers(pointers), _numbers(numbers))
+        return [*d_inputs, *d_first, *(d.sum(0) for d in d_params)]
+
+    def _parts(self, tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
+        states = self.inputs + self.states
+        return tensors[: self.inputs], tensors[self.inputs : states], tensors[states:]
+
+    def _given(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
+        """Tensors that a kernel can read, and the strides of the inputs over batch, time and heads."""
+        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
+        rest = [x.contiguous() for x in tensors[self.inputs :]]
+        return [*inputs, *rest], [n for x in inputs for n in x.stride()[:3]]
+
+
+def chunk(size: int, T: int) -> int:
+    """Steps from one kept state to the next, for states of `size` numbers a head."""
+    most = max(4, min(32, CHUNK // max(size, 1)))
+    return min(T, most)
+
+
+def _volume(shape: Sequence[int]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether the axes after batch, time and heads lie in memory one number after the other."""
+    stride = 1
+    for n, step in zip(reversed(x.shape[3:]), reversed(x.stride()[3:]), strict=True):
+        if n != 1 and step != stride:
+            return False
+        stride *= n
+    return True
+
+
+def _resets(initial: Sequence[Tensor], reset: Tensor | None, like: Sequence[Tensor]) -> list[Tensor | None]:
+    """The states that a reset goes back to, and when; nothing where there is none."""
+    if reset is None:
+        return [None] * (len(like) + 1)
+    return [*(x.contiguous() for x in initial), reset.contiguous()]
+
+
+def _pointers(tensors: Sequence[Tensor | None]) -> Any:
+    return (c_void_p * len(tensors))(*(None if x is None else x.data_ptr() for x in tensors))
+
+
+def _numbers(numbers: Sequence[int]) -> Any:
+    return (c_int64 * len(numbers))(*numbers)
+
+
+def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+    """The C++ of a cell.
+
+    Raises:
+        Unsupported: the cell leaves the subset that compiles.
+    """
+    # In a thread of its own: modes, dispatch keys and grad mode belong to a thread, and a caller may be in any of them.
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(_source, cell, sizes, dtype).result()
+
+
+def _source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+    width = build.lanes(dtype)
+    step = plan(lower(trace(cell, sizes, dtype)), width)
+    axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+    return Source(step, f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}", dtype, width).text()
+
+
+_KERNELS: dict[Any, Kernel] = {}
+
+
+def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Kernel:
+    """The kernel of a cell, built at the first call.
+
+    Raises:
+        Unsupported: the cell leaves the subset that compiles.
+        Unbuilt: there is no C++ compiler, or it fails.
+    """
+    sizes = dict(sorted(sizes.items()))
+    key = (cell.key, tuple(sizes.items()), dtype)
+    if key not in _KERNELS:
+        _KERNELS[key] = Kernel(cell, sizes, dtype, _library(cell, sizes, dtype))
+    return _KERNELS[key]
+
+
+def _library(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> CDLL:
+    """From the cache, found by the cell's own code or, where that cannot be told, by the C++; else built."""
+    told = fingerprint(cell)
+    stem = build.stem(cell.name, told, repr((dict(sizes), dtype)))
+    found = build.load(stem) if told else None
+    if found is not None:
+        return found
+    text = source(cell, sizes, dtype)
+    if not told:
+        stem = build.stem(cell.name, text)
+        found = build.load(stem)
+    return found or build.build(text, stem)

@@ -1,0 +1,130 @@
+"""`torch.ops.fastweights.scan`: the compiled scan of any cell as one operation that PyTorch can trace.
+
+Tensors are passed as the inputs, the state and the params of the cell, one after the other; the cell by its key.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.cell import Cell
+from fastweights.compiler.kernel import Kernel, chunk, kernel
+from fastweights.errors import require
+from fastweights.signature import learn_sizes
+
+LIBRARY = torch.library.Library("fastweights", "DEF")
+LIBRARY.define("scan(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, bool keep) -> Tensor[]")
+LIBRARY.define(
+    "scan_backward(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor checkpoints, Tensor d_y, "
+    "Tensor?[] d_last) -> Tensor[]"
+)
+
+
+MOST = 1000
+"""How many combinations of shapes are remembered."""
+
+
+def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
+    """The sizes of the axes of a cell, read off its tensors."""
+    sizes: dict[str, int] = {}
+    leading = {"Inputs": 3, "State": 2, "Params": 1}
+    slots = [(slot, leading[kind]) for kind in leading if kind in cell.slots for slot in cell.slots[kind].values()]
+    for (slot, skip), tensor in zip(slots, tensors, strict=True):
+        learn_sizes(slot, [int(size) for size in tensor.shape[skip:]], sizes)
+    return sizes
+
+
+_SEEN: dict[Any, Kernel] = {}
+
+
+def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
+    """The kernel for some tensors; looked up by all their shapes, which is faster than to work out the sizes."""
+    seen = (key, tensors[0].dtype, *[x.shape for x in tensors])
+    if seen not in _SEEN:
+        cell = Cell.of_key(key)
+        if len(_SEEN) > MOST:
+            _SEEN.clear()
+        _SEEN[seen] = kernel(cell, sizes_of(cell, tensors), tensors[0].dtype)
+    return _SEEN[seen]
+
+
+@torch.library.impl(LIBRARY, "scan", "CPU")
+def _scan(cell: str, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, keep: bool) -> list[Tensor]:
+    return _kernel(cell, tensors).forward(tensors, initial, reset, keep)
+
+
+@torch.library.impl(LIBRARY, "scan_backward", "CPU")
+def _scan_backward(
+    cell: str,
+    tensors: list[Tensor],
+    initial: list[Tensor],
+    reset: Tensor | None,
+    checkpoints: Tensor,
+    d_y: Tensor,
+    d_last: list[Tensor | None],
+) -> list[Tensor]:
+    return _kernel(cell, tensors).backward(tensors, initial, reset, checkpoints, d_y, d_last)
+
+
+@torch.library.register_fake("fastweights::scan", lib=LIBRARY)
+def _scan_shapes(
+    cell: str, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, keep: bool
+) -> list[Tensor]:
+    found = Cell.of_key(cell)
+    B, T, H = tensors[0].shape[:3]
+    count = len(found.slots["Inputs"])
+    states = tensors[count : count + len(found.slots["State"])]
+    y = tensors[0].new_empty((B, T, H, *found.output.shape(sizes_of(found, tensors))))
+    size = sum(x[0, 0].numel() for x in states)
+    shape = (B * H, -(-T // chunk(size, T)), size) if keep else (0,)
+    last = [x.new_empty(x.shape) for x in states]
+    return [y, *last, y.new_empty(shape)]
+
+
+@torch.library.register_fake("fastweights::scan_backward", lib=LIBRARY)
+def _scan_backward_shapes(
+    cell: str,
+    tensors: list[Tensor],
+    initial: list[Tensor],
+    reset: Tensor | None,
+    checkpoints: Tensor,
+    d_y: Tensor,
+    d_last: list[Tensor | None],
+) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in tensors]
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    ctx.cell, tensors, initial, reset, _ = inputs
+    ctx.count, ctx.starts, ctx.resets = len(tensors), len(initial), reset is not None
+    ctx.save_for_backward(*tensors, *initial, *([reset] if ctx.resets else []), output[-1])
+    ctx.y = output[0].shape
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    saved = ctx.saved_tensors
+    tensors, initial = saved[: ctx.count], saved[ctx.count : ctx.count + ctx.starts]
+    reset, checkpoints = saved[-2] if ctx.resets else None, saved[-1]
+    d_y, *d_last = grads[:-1]
+    d_y = tensors[0].new_zeros(ctx.y) if d_y is None else d_y
+    call = torch.ops.fastweights.scan_backward
+    gradients = call(ctx.cell, list(tensors), list(initial), reset, checkpoints, d_y, d_last)
+    return None, gradients, [None] * ctx.starts, None, None
+
+
+def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
+    require(False, "backend", "'reference' for derivatives of derivatives", "'compiled'", "It has a first one only.")
+
+
+torch.library.register_autograd("fastweights::scan_backward", _refuse_second_derivative, lib=LIBRARY)
+torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)
+
+
+def scan(cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    """y and the last state, differentiable once."""
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, keep)
+    return y, last

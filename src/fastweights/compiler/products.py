@@ -1,0 +1,68 @@
+"""Matrix products as sums of elementwise products, for any number of leading axes and without a reshape.
+
+PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes
+sums of products apart, also in the gradient, and a fold would hide that.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+
+class ProductsAsSums(TorchFunctionMode):
+    """Replaces `@`, `matmul`, `mm`, `mv`, `bmm` and `einsum` while it is on."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return REPLACED.get(func, func)(*args, **(kwargs or {}))
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """`[..., i, k] @ [..., k, j]`, where either may be a vector."""
+    if b.ndim == 1:
+        return (a * b).sum(-1)
+    if a.ndim == 1:
+        return (a.unsqueeze(-1) * b).sum(-2)
+    return (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x weight^T + bias`."""
+    y = matmul(x, weight.mT) if x.ndim > 1 else matmul(weight, x)
+    return y if bias is None else y + bias
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """One letter an axis; anything else goes to PyTorch."""
+    tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    given, arrow, out = equation.replace(" ", "").partition("->")
+    letters = [list(part) for part in given.split(",")]
+    plain = arrow and all(part == list(dict.fromkeys(part)) and "." not in part for part in letters)
+    if not plain:
+        return torch.einsum(equation, *operands)
+    summed = [letter for letter in dict.fromkeys("".join(map("".join, letters))) if letter not in out]
+    axes = [*out, *summed]
+    product = _aligned(tensors[0], letters[0], axes)
+    for tensor, part in zip(tensors[1:], letters[1:], strict=True):
+        product = product * _aligned(tensor, part, axes)
+    return product.sum([len(out) + n for n in range(len(summed))]) if summed else product
+
+
+def _aligned(tensor: Tensor, letters: Sequence[str], axes: Sequence[str]) -> Tensor:
+    """With one axis for every letter of `axes`, of size 1 where the tensor has none."""
+    ordered = tensor.permute([letters.index(a) for a in axes if a in letters])
+    for place, letter in enumerate(axes):
+        if letter not in letters:
+            ordered = ordered.unsqueeze(place)
+    return ordered
+
+
+REPLACED: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys([torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm], matmul),
+    **dict.fromkeys([torch.mv, Tensor.mv, torch.bmm, Tensor.bmm, torch.dot, Tensor.dot], matmul),
+    torch.nn.functional.linear: linear,
+    torch.einsum: einsum,
+    torch.functional.einsum: einsum,
+}

@@ -1,0 +1,201 @@
+// Vectors of N numbers, and the functions that a step may apply to them. A vector of one number is the number itself,
+// so that the same code serves the remainder of a loop.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace fw {
+
+template <class T, int N> struct Vector { typedef T type __attribute__((vector_size(sizeof(T) * N))); };
+template <class T> struct Vector<T, 1> { using type = T; };
+
+#if FASTWEIGHTS_DOUBLE
+using real = double;
+using integer = std::int64_t;
+#else
+using real = float;
+using integer = std::int32_t;
+#endif
+template <int N> using vec = typename Vector<real, N>::type;
+template <int N> using ints = typename Vector<integer, N>::type;
+
+template <class V> constexpr int lanes = sizeof(V) / sizeof(real);
+
+template <int N> inline vec<N> load(const real* p) {
+    vec<N> x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+}
+template <int N> inline void store(real* p, vec<N> x) { std::memcpy(p, &x, sizeof x); }
+
+template <int N> inline vec<N> gather(const real* p, std::int64_t stride) {
+    if constexpr (N == 1) return *p;
+    else {
+        vec<N> x;
+        for (int n = 0; n < N; ++n) x[n] = p[n * stride];
+        return x;
+    }
+}
+template <int N> inline void scatter(real* p, std::int64_t stride, vec<N> x) {
+    if constexpr (N == 1) *p = x;
+    else for (int n = 0; n < N; ++n) p[n * stride] = x[n];
+}
+template <int N> inline vec<N> splat(real x) {
+    if constexpr (N == 1) return x;
+    else return x - vec<N>{};
+}
+template <int N> inline auto splat_mask(bool m) { return m ? splat<N>(1) != splat<N>(0) : splat<N>(0) != splat<N>(0); }
+
+// A function that has no vector form, number by number.
+template <class V, class F> inline V each(V x, F f) {
+    if constexpr (lanes<V> == 1) return f(x);
+    else {
+        for (int n = 0; n < lanes<V>; ++n) x[n] = f(x[n]);
+        return x;
+    }
+}
+template <class V, class F> inline V each(V x, V y, F f) {
+    if constexpr (lanes<V> == 1) return f(x, y);
+    else {
+        for (int n = 0; n < lanes<V>; ++n) x[n] = f(x[n], y[n]);
+        return x;
+    }
+}
+
+template <class V> inline V fill(real x) { return splat<lanes<V>>(x); }
+// Of a NaN and a number, the NaN, as in PyTorch.
+template <class V> inline V maximum(V a, V b) { return ((a > b) | (a != a)) ? a : b; }
+template <class V> inline V minimum(V a, V b) { return ((a < b) | (a != a)) ? a : b; }
+template <class V> inline V abs(V x) { return x <= fill<V>(0) ? 0 - x : x; }
+template <class V> inline V sign(V x) {
+    return x > fill<V>(0) ? fill<V>(1) : x < fill<V>(0) ? fill<V>(-1) : x * fill<V>(0);
+}
+template <class V> inline V sqrt(V x) { return each(x, [](real y) { return std::sqrt(y); }); }
+template <class V> inline V reciprocal(V x) { return 1 / x; }
+template <class V> inline V rsqrt(V x) { return 1 / sqrt(x); }
+template <class V> inline V identity(V x) { return x; }
+
+#define EACH(name) \
+    template <class V> inline V name(V x) { return each(x, [](real y) { return std::name(y); }); }
+EACH(log) EACH(sin) EACH(cos) EACH(tan) EACH(asin) EACH(acos) EACH(atan) EACH(sinh) EACH(cosh) EACH(asinh) EACH(acosh)
+EACH(expm1) EACH(log1p) EACH(erf) EACH(floor) EACH(ceil) EACH(trunc) EACH(exp2) EACH(log2)
+#undef EACH
+template <class V> inline V round(V x) { return each(x, [](real y) { return std::nearbyint(y); }); }
+template <class V> inline V pow(V x, V y) { return each(x, y, [](real a, real b) { return std::pow(a, b); }); }
+template <class V> inline V fmod(V x, V y) { return each(x, y, [](real a, real b) { return std::fmod(a, b); }); }
+template <class V> inline V atan2(V x, V y) { return each(x, y, [](real a, real b) { return std::atan2(a, b); }); }
+
+// e^x = 2^n e^r with |r| <= log(2) / 2 and e^r by its series. Exact to about an ulp; NaN stays NaN.
+template <class V> inline V exp(V x) {
+    constexpr bool wide = sizeof(real) == 8;
+    constexpr real magic = wide ? real(6755399441055744.0) : real(12582912.0);
+    constexpr real high = wide ? real(0.693147180369123816490) : real(0.693359375);
+    constexpr real low = wide ? real(1.90821492927058770002e-10) : real(-2.12194440e-4);
+    using I = ints<lanes<V>>;
+    x = x > fill<V>(wide ? 710 : 89) ? fill<V>(wide ? 710 : 89) : x;
+    x = x < fill<V>(wide ? -746 : -104) ? fill<V>(wide ? -746 : -104) : x;
+    const V shifted = x * real(1.4426950408889634) + magic;
+    const V n = shifted - magic;
+    const V r = (x - n * high) - n * low;
+    V p = fill<V>(wide ? real(1.0 / 6227020800.0) : real(1.0 / 5040.0));
+    if constexpr (wide)
+        for (const real c : {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
+                             1.0 / 5040.0})
+            p = p * r + c;
+    for (const real c : {real(1.0 / 720.0), real(1.0 / 120.0), real(1.0 / 24.0), real(1.0 / 6.0), real(0.5), real(1),
+                         real(1)})
+        p = p * r + c;
+    // 2^n in two factors, since n may leave the range of an exponent.
+    constexpr int bits = wide ? 52 : 23, bias = wide ? 1023 : 127;
+    const I whole = __builtin_bit_cast(I, shifted) - __builtin_bit_cast(I, fill<V>(magic));
+    const I half = whole >> 1;
+    return p * __builtin_bit_cast(V, (half + bias) << bits) * __builtin_bit_cast(V, (whole - half + bias) << bits);
+}
+template <class V> inline V sigmoid(V x) { return 1 / (1 + exp(V(-x))); }
+
+// Near 0 a rational or polynomial approximation (Cephes), where 1 - 2 / (e^2x + 1) would cancel.
+template <class V> inline V tanh(V x) {
+    const V z = x * x;
+    V small;
+    if constexpr (sizeof(real) == 8) {
+        const V p = (real(-9.64399179425052238628E-1) * z - real(9.92877231001918586564E1)) * z
+                    - real(1.61468768441708447952E3);
+        const V q = ((z + real(1.12811678491632931402E2)) * z + real(2.23548839060100448583E3)) * z
+                    + real(4.84406305325125486048E3);
+        small = x + x * z * (p / q);
+    } else {
+        const V p = (((real(-5.70498872745E-3) * z + real(2.06390887954E-2)) * z - real(5.37397155531E-2)) * z
+                     + real(1.33314422036E-1)) * z - real(3.33332819422E-1);
+        small = x + x * z * p;
+    }
+    const V large = 1 - 2 / (exp(V(2 * x)) + 1);
+    return z < fill<V>(real(0.390625)) ? small : large;
+}
+
+template <class V> inline real total(V x) {
+    if constexpr (lanes<V> == 1) return x;
+    else {
+        vec<lanes<V> / 2> a, b;
+        std::memcpy(&a, &x, sizeof a);
+        std::memcpy(&b, reinterpret_cast<const char*>(&x) + sizeof a, sizeof b);
+        return total(decltype(a)(a + b));
+    }
+}
+template <class V> inline real highest(V x) {
+    if constexpr (lanes<V> == 1) return x;
+    else {
+        real m = x[0];
+        for (int n = 1; n < lanes<V>; ++n) m = maximum<real>(m, x[n]);
+        return m;
+    }
+}
+template <class V> inline real lowest(V x) {
+    if constexpr (lanes<V> == 1) return x;
+    else {
+        real m = x[0];
+        for (int n = 1; n < lanes<V>; ++n) m = minimum<real>(m, x[n]);
+        return m;
+    }
+}
+
+// The sums of R vectors, as one vector of R numbers: halves are added pairwise, so that R sums cost as much as a few.
+template <int G, class V, std::size_t... I> inline V merge(V x, V y, std::index_sequence<I...>) {
+    constexpr int N = lanes<V>, part = N / G, half = part / 2;
+    // Lane I of the result: group I / half of x (then of y), its lower or upper half.
+    return __builtin_shufflevector(x, y, int((I / half) < G ? (I / half) * part + I % half
+                                                           : N + (I / half - G) * part + I % half)...)
+           + __builtin_shufflevector(x, y, int((I / half) < G ? (I / half) * part + half + I % half
+                                                             : N + (I / half - G) * part + half + I % half)...);
+}
+// The sums of the G groups of lanes of a vector.
+template <int G, class V, std::size_t... I> inline auto halves(V x, std::index_sequence<I...>) {
+    constexpr int part = lanes<V> / G, half = part / 2;
+    return __builtin_shufflevector(x, x, int(I / half * part + I % half)...)
+           + __builtin_shufflevector(x, x, int(I / half * part + half + I % half)...);
+}
+template <int G, class V> inline vec<G> groups(V x) {
+    if constexpr (lanes<V> == G) return x;
+    else if constexpr (G == 1) return total(x);
+    else return groups<G>(halves<G>(x, std::make_index_sequence<lanes<V> / 2>{}));
+}
+template <int R, int G = 1, class V> inline vec<R * G> totals(V* x) {
+    if constexpr (R == 1) return groups<G>(x[0]);
+    else {
+        for (int r = 0; r < R / 2; ++r) x[r] = merge<G>(x[2 * r], x[2 * r + 1], std::make_index_sequence<lanes<V>>{});
+        return totals<R / 2, 2 * G>(x);
+    }
+}
+
+struct Arena {
+    explicit Arena(std::int64_t count)
+        : start(static_cast<real*>(std::aligned_alloc(64, ((count * sizeof(real) + 127) / 64) * 64))) {}
+    ~Arena() { std::free(start); }
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    real* start;
+};
+
+}  // namespace fw

@@ -1,0 +1,153 @@
+"""The step of a cell and its gradient as one graph of PyTorch's core operations."""
+
+import inspect
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from fastweights.cell import Cell
+from fastweights.compiler.products import ProductsAsSums
+from fastweights.compiler.unsupported import Unsupported
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A graph from state, inputs, params and the gradients of the new state and of y to the new state, y, and the
+    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from."""
+
+    graph: torch.fx.GraphModule
+    state: tuple[str, ...]
+    inputs: tuple[str, ...]
+    params: tuple[str, ...]
+    lines: Mapping[str, str]
+
+
+def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
+    """Traces one step of one head, with its vector-Jacobian product, in whatever modes the thread is.
+
+    Raises:
+        Unsupported: the step does what no graph can hold, such as a branch on a value.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    records = [cell.slots[kind] for kind in ("State", "Inputs", "Params") if kind in cell.slots]
+    arguments = [[_example(slot.shape(sizes), dtype) for slot in record.values()] for record in records]
+    gradients = _gradients_of(cell, arguments)
+    lines = Lines()
+    joint = _joint(cell, [len(a) for a in arguments], lines)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            graph = make_fx(torch.func.functionalize(joint), decomposition_table=_decompositions())(
+                *chain.from_iterable(arguments), *gradients
+            )
+    except Exception as error:  # whatever the cell and PyTorch raise while they are traced
+        raise _untraceable(cell, error) from error
+    names = [tuple(record) for record in records]
+    return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
+
+
+def _example(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.full(shape, 0.5, dtype=dtype)
+
+
+def _gradients_of(cell: Cell, arguments: list[list[Tensor]]) -> list[Tensor]:
+    try:
+        state, y = _step(cell, arguments)
+    except Exception as error:  # as above
+        raise _untraceable(cell, error) from error
+    return [torch.full_like(x, 0.5) for x in (*state, y)]
+
+
+def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
+    kinds = [cell.State, cell.Inputs] + ([cell.Params] if cell.Params is not None else [])
+    state, y = cell.step(*(kind(*a) for kind, a in zip(kinds, arguments, strict=True)))
+    return tuple(state), y
+
+
+def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    total = sum(counts)
+
+    def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
+        rest = iter(tensors)
+        with lines, ProductsAsSums():
+            state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
+        return (*state, y)
+
+    def joint(*tensors: Tensor) -> Any:
+        results, back = torch.func.vjp(flat, *tensors[:total])  # type: ignore[misc]
+        return (*results, *back(tensors[total:]))
+
+    return joint
+
+
+def _decompositions() -> dict[Any, Any]:
+    from torch._decomp import core_aten_decompositions, get_decompositions
+
+    aten = torch.ops.aten
+    more = [aten.native_layer_norm, aten.elu, aten.roll, aten.linalg_vector_norm, aten.softplus]
+    table = dict(core_aten_decompositions())
+    table.update(get_decompositions([*more, aten.native_layer_norm_backward, aten.baddbmm, aten.addmv, aten.addr]))
+    for kept in (
+        aten.select_backward,
+        aten.slice_backward,
+        aten.select_scatter,
+        aten.slice_scatter,
+        aten.var,
+        aten.var_mean,
+    ):
+        for overload in kept.overloads():
+            table.pop(getattr(kept, overload), None)
+    return table
+
+
+class Lines(TorchFunctionMode):
+    """Notes which line of the cell makes which nodes of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_nodes: dict[str, str] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+        mode = get_proxy_mode()
+        result = func(*args, **(kwargs or {}))
+        if mode is not None:
+            line = _line(sys._getframe(1))
+            for node in reversed(mode.tracer.graph.nodes):
+                if node.name in self.of_nodes:
+                    break
+                self.of_nodes[node.name] = line
+        return result
+
+
+def _line(frame: FrameType | None) -> str:
+    """The nearest line outside of torch and this folder."""
+    inside = ("torch.", f"{__package__}.")
+    while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(inside):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    text = linecache.getline(path, frame.f_lineno).strip()
+    return f"{path.rpartition('/')[2]}:{frame.f_lineno}: {text}"
+
+
+def _untraceable(cell: Cell, error: Exception) -> Unsupported:
+    """What went wrong, and in which line of the cell."""
+    home = inspect.getsourcefile(inspect.unwrap(cell.step)) or ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/torch/" not in f.filename]
+    frame = next((f for f in reversed(frames) if Path(f.filename).parent != Path(__file__).parent), None)
+    where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.line}" if frame else home
+    reason = str(error).strip().partition("\n")[0]
+    return Unsupported(f"{cell.name} cannot be traced ({reason})", where, "torch.where in place of a branch on a value")

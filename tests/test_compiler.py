@@ -1,0 +1,399 @@
+"""The compiler beyond the common guarantees: what it can compile, what it says otherwise, and its cache."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Annotated, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import elu, layer_norm, normalize, softplus
+
+from fastweights import Cell, InputError, cli, dispatch, explain, scan
+from fastweights.compiler import build, kernel, op, refusal
+from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs
+
+SHAPES = [Shape(2, 7, 2, 3, 5), Shape(1, 5, 1, 20, 20), Shape(2, 6, 1, 8, 4)]
+
+
+class Two(NamedTuple):
+    A: Matrix
+    B: Annotated[Tensor, Slot("K V", "memory")]
+
+
+class Memory(NamedTuple):
+    W: Matrix
+
+
+class Vector(NamedTuple):
+    h: Output
+
+
+class Three(NamedTuple):
+    W: Annotated[Tensor, Slot("3 V K", "memory")]
+    c: Output
+
+
+class Square(NamedTuple):
+    W: Annotated[Tensor, Slot("K K", "memory")]
+
+
+class Inputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    beta: Rate
+
+
+class ThreeInputs(NamedTuple):
+    q: Key
+    k: Annotated[Tensor, Slot("3 K", "key")]
+    v: Annotated[Tensor, Slot("3 V", "value")]
+    beta: Annotated[Tensor, Slot("3", "rate")]
+
+
+class Params(NamedTuple):
+    R: Annotated[Tensor, Slot("V V", "parameter")]
+    b: Annotated[Tensor, Slot("V", "parameter")]
+
+
+def two_matrices(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """A nonlinearity that no cell of the library has, and two matrices that feed each other."""
+    A = torch.sin(state.A) + torch.outer(x.v, x.k) / (1 + state.A**2)
+    B = state.B - x.beta * torch.outer(x.k, A @ x.q)
+    return Two(A, B), A @ (B @ x.v) / B.shape[0]
+
+
+def normed(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+    """Frobenius and layer norms."""
+    W = state.W + x.beta * torch.outer(x.v, x.k)
+    W = W / torch.linalg.vector_norm(W).clamp(min=1.0)
+    return Memory(W), layer_norm(W @ x.q, x.v.shape) + normalize(x.v, dim=-1)
+
+
+def gates(state: Three, x: ThreeInputs) -> tuple[Three, Value]:
+    """Three matrices in one state, under vmap."""
+    W = torch.vmap(lambda W, k, v, b: W + b * torch.outer(v - W @ k, k))(state.W, x.k.softmax(-1), x.v, x.beta)
+    i, u, o = (torch.vmap(lambda W: W @ x.q)(W) + state.W @ x.k[0]).unbind(0)
+    c = i.sigmoid() * u.tanh() + (1 - i.sigmoid()) * state.c
+    return Three(W, c), o.sigmoid() * c
+
+
+def inner_loop(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+    """A few steps of relaxation inside a step."""
+    W = 0.9 * state.W + 0.5 * torch.outer(x.v, x.k)
+    h = torch.relu(x.v)
+    for _ in range(3):
+        h = torch.relu(layer_norm(x.v + W @ (W.T @ h), x.v.shape))
+    return Memory(W), h
+
+
+def with_params(state: Vector, x: Inputs, params: Params) -> tuple[Vector, Value]:
+    """Slow recurrent weights."""
+    h = torch.tanh(params.R @ state.h + params.b * softplus(x.v)) * x.beta + (x.q @ x.k)
+    return Vector(h), h.exp() / (h.exp() + 1)
+
+
+def pieces(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """Views of every kind."""
+    joined = torch.cat([x.q, x.v, x.k])
+    rolled = torch.roll(joined, 2, 0).flip(0)
+    a, b = torch.stack([x.v, 2 * x.v]).unbind(0)
+    first = rolled[: len(x.v)] + rolled[-len(x.v) :] + joined[::2].sum() * a[0] + b
+    A = torch.where(state.A > 0.5, state.A, 0.5 * state.A) + first[:, None] * x.k
+    B = state.B.clone() + A.t() * 0.1 + x.q.unsqueeze(-1).expand(-1, len(x.v)) * A.amax()
+    flat = A.flatten()[: len(x.v)] + B.reshape(-1)[-len(x.v) :] + torch.einsum("vk,k->v", A, x.q)
+    return Two(A.tanh(), B.sigmoid()), flat + A.softmax(0).mean(1) + A.var(-1) + torch.split(first, 1)[0]
+
+
+def bounded(state: Square, x: Inputs) -> tuple[Square, Key]:
+    """Elementwise functions, comparisons, and matrix products of rank two."""
+    k = elu(x.k - 0.3) + 1
+    k = k / k.sum()
+    W = (state.W @ state.W).clamp(-1, 1) * 0.5 + torch.maximum(torch.outer(k, x.q), torch.outer(x.q, k)).sqrt()
+    W = torch.where((W > 0.1) & ~(W > 0.9), W, W.abs() * x.beta.log().neg().log1p())
+    return Square(W), (W @ x.q).log_softmax(-1) + torch.eye(len(k), dtype=k.dtype) @ k + (x.q**3).rsqrt()
+
+
+CELLS = [two_matrices, normed, gates, inner_loop, with_params, pieces, bounded]
+
+
+@pytest.mark.parametrize("function", CELLS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+def test_users_cell_compiles_without_registration(function, dtype):
+    cell = Cell.of(function)
+    for shape in SHAPES:
+        given = scan_checks.arguments(cell, shape, dtype)
+        want = scan_checks.results_and_gradients(cell, "reference", given.to(torch.float64))
+        scan_checks.assert_close(scan_checks.results_and_gradients(cell, "compiled", given), want, dtype, shape)
+
+
+@pytest.mark.parametrize("function", [normed, two_matrices, with_params], ids=lambda f: f.__name__)
+def test_nan_is_not_hidden(function):
+    scan_checks.check_nan_propagates(Cell.of(function), "compiled")
+
+
+class One(NamedTuple):
+    v: Value
+
+
+def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, Slot("5 V", "value")]]:
+    """Every function that the kernels compute by a series of their own."""
+    parts = [x.v.exp(), x.v.tanh(), x.v.sigmoid(), x.v.relu(), x.v.clamp(-1, 1)]
+    return Vector(state.h), torch.stack(parts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_functions_at_the_edges(dtype):
+    edges = [0.0, -0.0, 1e-30, -1e-4, 0.62, -0.63, 1.0, -20.0, 88.0, 89.5, -87.5, -103.0, 709.0, -745.0, 1e10, -1e10]
+    numbers = torch.tensor([*edges, float("inf"), float("-inf"), float("nan")], dtype=dtype)
+    cell = Cell.of(at_the_edges)
+    got, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="compiled")
+    want, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="reference")
+    torch.testing.assert_close(
+        got, want, equal_nan=True, rtol=4 * torch.finfo(dtype).eps, atol=0.0 if dtype == torch.float64 else 1e-44
+    )
+
+
+def fresh(scale: float) -> Cell:
+    """A cell that no kernel has been built for, if `scale` is new."""
+
+    def step(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+        W = state.W + scale * torch.outer(x.v, x.k)
+        return Memory(W), W @ x.q
+
+    return Cell.of(step)
+
+
+def compare(cell: Cell) -> None:
+    given = scan_checks.arguments(cell, Shape(1, 4, 1, 3, 3))
+    got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+    scan_checks.assert_close(got, want, torch.float64)
+
+
+def forget() -> None:
+    """As in a new process: only the cache on disk is left."""
+    for known in (kernel._KERNELS, op._SEEN, refusal._ANSWERS):
+        known.clear()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    forget()
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
+    yield tmp_path / "cache"
+    forget()
+
+
+def sums(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+    W = state.W + torch.outer(x.v.cumsum(0), x.k)
+    return Memory(W), W @ x.q
+
+
+def branches(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+    W = state.W + torch.outer(x.v, x.k) if x.beta > 0.5 else state.W
+    return Memory(W), W @ x.q
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (sums, ["aten.cumsum.default", "test_compiler.py", "x.v.cumsum(0)", "lower triangular"]),
+        (branches, ["test_compiler.py", "if x.beta > 0.5", "torch.where"]),
+    ],
+)
+def test_what_does_not_compile_is_named_with_its_line_and_a_remedy(function, words):
+    cell = Cell.of(function)
+    given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
+    with pytest.raises(InputError) as error:
+        scan(cell, given, backend="compiled")
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_auto_falls_back_and_says_so_once(caplog):
+    cell = Cell.of(sums)
+    given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
+    dispatch._log_once.cache_clear()
+    for _ in range(2):
+        scan(cell, given)
+    assert sum("compiled is passed over" in record.message for record in caplog.records) == 1
+    assert explain(cell, given).chosen == "reference"
+
+
+def test_no_compiler(cache, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    cell = fresh(1.25)
+    given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
+    with pytest.raises(InputError, match=r"there is no C\+\+ compiler\. Install one"):
+        scan(cell, given, backend="compiled")
+    assert explain(cell, given).chosen == "reference"
+
+
+def test_compiler_that_fails(cache, monkeypatch):
+    monkeypatch.setenv("CXX", "false")
+    cell = fresh(1.25)
+    with pytest.raises(InputError, match=r"the compiler .*false fails .* Install one .* \$CXX"):
+        scan(cell, sample_inputs(cell, Shape(1, 2, 1, 3, 3)), backend="compiled")
+
+
+def test_cache_that_cannot_be_written(tmp_path, cache, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "file" / "below"))
+    compare(fresh(1.5))
+
+
+def test_full_disk(cache, monkeypatch):
+    attempt = build._attempt
+
+    def full(command, code, library):
+        if cache in code.parents:
+            raise OSError(28, "No space left on device")
+        return attempt(command, code, library)
+
+    monkeypatch.setattr(build, "_attempt", full)
+    compare(fresh(1.75))
+    assert not list(cache.glob("*.so"))
+    assert not list(cache.glob("build-*"))
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:1000], lambda x: b"", lambda x: x[:2000] + b"?" + x[2001:]])
+def test_damaged_kernels_are_built_again(cache, damage):
+    compare(fresh(2.0))
+    (library,) = cache.glob("*.so")
+    intact = library.read_bytes()
+    # Replaced, not overwritten: this process has the old file mapped.
+    other = library.with_suffix(".new")
+    other.write_bytes(damage(intact))
+    other.replace(library)
+    forget()
+    compare(fresh(2.0))
+    assert len(library.read_bytes()) == len(intact)
+
+
+def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
+    compare(fresh(2.0))
+    forget()
+    monkeypatch.setattr(kernel, "trace", lambda *_: pytest.fail("traced"))
+    compare(fresh(2.0))
+
+
+def test_other_constants_make_another_kernel(cache):
+    compare(fresh(2.0))
+    compare(fresh(3.0))
+    assert len(list(cache.glob("*.so"))) == 2
+
+
+def test_kernel_of_another_cpu_is_not_loaded(cache, monkeypatch):
+    """As in a home directory that machines share; and on a CPU without wide vectors."""
+    compare(fresh(2.25))
+    forget()
+    monkeypatch.setattr(build, "cpu", lambda: "an old one")
+    compare(fresh(2.25))
+    assert len(list(cache.glob("*.so"))) == 2
+
+
+PROGRAM = """
+import torch
+from fastweights import Cell, scan
+from fastweights.testing.samples import Shape, sample_inputs
+delta = Cell.named("delta")
+y, _ = scan(delta, sample_inputs(delta, Shape(1, 3, 1, 3, 2)), backend="compiled")
+print(y.sum().item())
+"""
+
+
+def start(cache, **environment):
+    command = [sys.executable, "-c", PROGRAM]
+    environment = os.environ | {"FASTWEIGHTS_CACHE": str(cache)} | environment
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 100\n")
+    slow.chmod(0o755)
+    cache = tmp_path / "cache"
+    killed = start(cache, CXX=str(slow))
+    while not list(cache.glob("build-*/*.cpp")):
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    (left,) = cache.glob("build-*")
+    os.utime(left, (0, 0))
+    both = [start(cache), start(cache)]
+    first, second = (process.communicate()[0] for process in both)
+    assert first == second != ""
+    assert len(list(cache.glob("*.so"))) == 1
+    assert not list(cache.glob("build-*")), "what the killed build left is still there"
+
+
+def tensors_of(shape: Shape, cell: Cell) -> list[Tensor]:
+    given = scan_checks.arguments(cell, shape)
+    parts = [*given.inputs, *given.state, *(given.params or ())]
+    return [x.requires_grad_() for x in parts]
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_opcheck(reset):
+    cell = Cell.of(with_params)
+    shape = Shape(2, 5, 2, 4, 3)
+    given = scan_checks.arguments(cell, shape)
+    initial, when = ([torch.zeros_like(x) for x in given.state], given.reset) if reset else ([], None)
+    arguments = (cell.key, tensors_of(shape, cell), initial, when, True)
+    torch.library.opcheck(torch.ops.fastweights.scan.default, arguments)
+
+
+def test_second_derivatives_are_refused():
+    cell = Cell.named("delta")
+    x = [leaf.requires_grad_() for leaf in sample_inputs(cell, Shape(1, 3, 1, 2, 2))]
+    y, _ = scan(cell, cell.Inputs(*x), backend="compiled")
+    (first,) = torch.autograd.grad(y.sum(), x[0], create_graph=True)
+    with pytest.raises(InputError, match="backend must be 'reference'"):
+        torch.autograd.grad(first.sum(), x[0])
+
+
+def test_a_state_a_chunk_is_kept():
+    cell = Cell.named("delta")
+    shape = Shape(1, 1024, 2, 64, 64)
+    x = [leaf.float().requires_grad_() for leaf in sample_inputs(cell, shape)]
+    given, kept = {leaf.untyped_storage().data_ptr() for leaf in x}, {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        y, _ = scan(cell, cell.Inputs(*x), backend="compiled")
+    states = sum(size for address, size in kept.items() if address not in given) / (shape.H * shape.K * shape.V * 4)
+    C = kernel.chunk(shape.K * shape.V, shape.T)
+    assert states <= shape.T / C + C
+    del y
+
+
+def test_threads_change_nothing():
+    given = scan_checks.arguments(Cell.of(with_params), Shape(3, 5, 2, 4, 3), torch.float32)
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            results.append(scan_checks.results_and_gradients(Cell.of(with_params), "compiled", given))
+    finally:
+        torch.set_num_threads(threads)
+    for name, tensor in results[0].items():
+        assert torch.equal(tensor, results[1][name])
+
+
+def test_source_names_the_lines_of_the_cell(capsys):
+    assert cli.main(["explain", "delta", "--source"]) == 0
+    code = capsys.readouterr().out
+    assert re.search(r"// delta\.py:\d+: return W \+ beta \* torch\.outer\(v - W @ k, k\)", code)
+    assert "forward_step" in code

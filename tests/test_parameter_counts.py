@@ -1,0 +1,92 @@
+"""Models of the papers' sizes have exactly the papers' numbers of parameters."""
+
+import pytest
+import torch
+from torch import nn
+
+from fastweights.layers import make_layer
+from fastweights.models.block import Block
+from fastweights.models.language_model import LanguageModel
+
+WORDS, CUTOFFS = 267_735, (20_000, 40_000, 200_000)
+
+
+def count(*modules):
+    return sum(p.numel() for module in modules for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("layer", "d_model", "millions"),
+    [
+        ("linear-attention", 128, 44.02),
+        ("delta-net", 128, 44.03),
+        ("delta-delta-net", 128, 44.58),
+        ("delta-rnn", 128, 44.58),
+        ("delta-rnn-v1", 128, 44.58),
+        ("delta-lstm", 128, 47.26),
+        ("recurrent-delta-net", 128, 44.14),
+        ("delta-net", 256, 89.87),
+    ],
+)
+def test_language_models_on_wikitext(layer, d_model, millions):
+    """Schlag et al. 2021, Tables 2-4; Irie et al. 2021, Table 1: 16 layers, post-LN, a tied adaptive softmax."""
+    with torch.device("meta"):
+        model = LanguageModel(WORDS, layer, d_model, depth=16, heads=8, d_ff=2048, norm="post", cutoffs=CUTOFFS)
+    assert round(count(model) / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize(("d_model", "more"), [(128, 16_384), (256, 32_768)])
+def test_rates_cost_what_the_paper_says(d_model, more):
+    with torch.device("meta"):
+        with_rates, without = (make_layer(name, d_model, heads=8) for name in ("delta-net", "linear-attention"))
+    assert 16 * (count(with_rates) - count(without)) == more
+
+
+@pytest.mark.parametrize(
+    ("layer", "millions"), [("sum", 3.17), ("delta-net", 3.18), ("delta-rnn", 3.72), ("recurrent-delta-net", 3.23)]
+)
+def test_models_of_code_execution(layer, millions):
+    """Irie et al. 2021, Table 2: 4 layers, no LayerNorm after the last."""
+    blocks = [Block(make_layer(layer, 256, heads=16), 256, 1024) for _ in range(4)]
+    assert round(count(nn.Embedding(22, 256), *blocks, nn.Linear(256, 26)) / 1e6, 2) == millions
+
+
+def vision(channels, size):
+    """Three stages of a convolution and two residual blocks, then a linear layer."""
+    ends = [channels, 16, 32, 32]
+    convolutions = [
+        nn.Conv2d(a, b, 3) for stage in range(3) for a, b in [ends[stage : stage + 2], *[[ends[stage + 1]] * 2] * 4]
+    ]
+    return [*convolutions, nn.Linear(size, 256)]
+
+
+def agent(channels, size, actions, layer, d_model=128, depth=2, **options):
+    blocks = [Block(make_layer(layer, d_model, **options), d_model, 512) for _ in range(depth)]
+    return count(*vision(channels, size), nn.Linear(257, d_model), *blocks, nn.Linear(d_model, actions + 1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "parameters"), [("fake-srwm", 958_544), ("srwm", 967_760), ("no-carry-srwm", 967_760)]
+)
+def test_agents_of_procgen(layer, parameters):
+    """Irie et al. 2022, Sec. 4.3: 8 heads of 16."""
+    assert agent(3, 2048, 15, layer, heads=8) == parameters
+
+
+def test_agents_of_procgen_that_are_given_in_thousands():
+    assert round(agent(3, 2048, 15, "sr-delta-net", heads=8) / 1e3) == 976
+    # Only with 4 heads of 32, as for Atari; the paper's 8 heads are those of the SRWM.
+    assert round(agent(3, 2048, 15, "delta-net", heads=4) / 1e3) == 1054
+
+
+@pytest.mark.parametrize(
+    ("layer", "millions"), [("sum", 1.52), ("delta-net", 1.52), ("recurrent-delta-net", 1.55), ("delta-rnn", 1.59)]
+)
+def test_agents_of_atari(layer, millions):
+    """Irie et al. 2021, Sec. 4.3, with 18 actions."""
+    assert round(agent(4, 3872, 18, layer, heads=4) / 1e6, 2) == millions
+
+
+def test_larger_agent_of_atari():
+    larger = agent(4, 3872, 18, "recurrent-delta-net", d_model=256, depth=4, heads=8)
+    assert round(larger / 1e6, 2) == 3.37
