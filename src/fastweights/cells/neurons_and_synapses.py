@@ -89,7 +89,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any
     fields = [
         ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
         ("start", Annotated[Tensor, Slot(f"{N} {N} 2*Z", "fixed weight")]),
-        *_fields("body", body, "2*Z+E"),
+        *(_fields("body", body, "2*Z+E") if hidden else []),
         *_fields("synapse", synapse, "8*Z+2*E"),
         # Without the last bias: a softmax across neurons takes no notice of what all of them get.
         *_fields("input", "mlp", "2*Z+E")[:-1],

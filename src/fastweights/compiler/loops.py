@@ -273,7 +273,8 @@ class Block:
         """Stores a result when the block is done."""
         address, stride = self._address(statement, r, v)
         if statement.add:
-            value = Result(f"({self._load(address, stride).code} + {value.code})", value.is_vector)
+            old = self._load(address, stride)
+            value = Result(f"({old.code} + {value.code})", value.is_vector or old.is_vector)
         self._store(address, stride, value)
 
     def flush(self) -> None:

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
+from fastweights.errors import InputError
 from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._programmed import check_layer_input
 from fastweights.state import with_methods
 
 
@@ -50,9 +52,17 @@ class FastWeightProgrammer(nn.Module):
         if self.has_state:
             said, slow = self.slow_net(x, slow, reset)
         else:
-            said = self.slow_net(x)
+            said = self._say(x)
         y, fast = self.fast_net(said, fast, reset)
         return y, ProgrammerState(slow, fast)
+
+    def _say(self, x: Tensor) -> Tensor:
+        check_layer_input(x, x.shape[-1])
+        try:
+            said: Tensor = self.slow_net(x)
+        except RuntimeError as error:
+            raise InputError(f"x must be what the slow net takes, got {list(x.shape)}: {error}") from None
+        return said
 
     def initial_state(self, batch_size: int) -> ProgrammerState:
         """Both nets'."""
