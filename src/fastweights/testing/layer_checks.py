@@ -69,6 +69,20 @@ def check_whole_equals_split_and_streamed(make: Make) -> None:
         assert_equal((torch.cat(outputs, dim=1), state), layer(x), f"cut at {list(cuts)}")
 
 
+def check_long_stream_stays_finite(make: Make) -> None:
+    """After 2000 steps the state has the size that it had, and only finite numbers; so have the outputs."""
+    layer, _ = layer_and_input(make)
+    x = torch.randn(1, 2000, D, dtype=torch.float64)
+    with torch.no_grad():
+        y, state = layer(x)
+        for t in range(10):
+            last, state = layer(x[:, t : t + 1], state)
+    assert torch.cat([y, last], dim=1).isfinite().all(), "an output is not finite"
+    for leaf, first in zip(tree_leaves(state), tree_leaves(layer.initial_state(1)), strict=True):  # type: ignore[operator]
+        assert leaf.shape == first.shape, "the state grows"
+        assert leaf.isfinite().all(), "the state is not finite"
+
+
 def check_packed_equals_separate(make: Make) -> None:
     """A reset before step t gives what a new sequence from t gives; members of a batch are reset on their own."""
     layer, x = layer_and_input(make)
