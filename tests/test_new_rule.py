@@ -23,6 +23,8 @@ def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
     """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards.
 
     Source: an example.
+
+    Can: overwrite, fade.
     """
     return decay * (W + beta * torch.outer(v - W @ k, k))
 '''
