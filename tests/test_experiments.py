@@ -1,6 +1,7 @@
 """Experiments: one command each, that can be killed, shared, damaged and repeated, and ends in a report."""
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -367,6 +368,35 @@ def test_report_has_all_that_it_should(finished):
         assert part in page
     for figure in re.findall(r"\]\((figures/.*?)\)", text):
         assert (finished / RETRIEVAL / "smoke" / figure).is_file()
+
+
+FRAMES = """<script>
+onload = () => document.body.append(JSON.stringify([...document.querySelectorAll("iframe")].map(frame => {
+  const page = frame.contentDocument, wide = page.querySelectorAll(".wide");
+  return [page.documentElement.clientWidth, page.documentElement.scrollWidth, page.images.length, wide.length,
+    [...page.images].filter(image => image.naturalWidth && image.clientWidth <= page.body.clientWidth).length,
+    [...wide].filter(table => table.clientWidth <= page.body.clientWidth).length]
+})))
+</script>"""
+
+
+def test_report_fits_a_telephone_and_a_desk(finished, tmp_path):
+    """In a browser: nothing is wider than the page, and every picture is shown."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium is installed")
+    page = html.escape(write_report(finished / RETRIEVAL / "smoke").read_text(encoding="utf-8"))
+    frames = [f'<iframe srcdoc="{page}" style="border: 0; width: {width}px"></iframe>' for width in (390, 1280)]
+    (tmp_path / "frames.html").write_text(f"<!DOCTYPE html><body>{''.join(frames)}{FRAMES}", encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags += [f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars", "--dump-dom"]
+    command = [browser, *flags, (tmp_path / "frames.html").as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    found = json.loads(re.findall(r"\[\[[\d,\[\]]+\]\]", dom)[-1])
+    for width, (client, scroll, images, tables, images_inside, tables_inside) in zip((390, 1280), found, strict=True):
+        assert (client, scroll) == (width, width), "the page is wider than the screen"
+        assert images_inside == images == 2
+        assert tables_inside == tables >= 4
 
 
 def test_report_is_the_same_every_time(finished):

@@ -26,10 +26,11 @@ class Bullets(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table; the first column is a heading of its row."""
+    """A table; the first column is a heading of its row. The others hold numbers, or words, which may be long."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    words: bool = False
 
 
 class Figure(NamedTuple):
@@ -43,19 +44,23 @@ class Figure(NamedTuple):
 Block = Heading | Paragraph | Bullets | Grid | Figure
 
 STYLE = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; --line: #8886; }
 * { box-sizing: border-box; }
-body { font: 1rem/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; max-width: 70rem; margin: 0 auto;
+body { font: 1rem/1.5 system-ui, sans-serif; color: CanvasText; background: Canvas; max-width: 70rem; margin: 0 auto;
        padding: 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.3rem; margin-top: 2.5rem; border-top: 1px solid #ccc;
-     padding-top: 1rem; } h3 { font-size: 1.05rem; margin-top: 1.6rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; overflow-wrap: normal; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap;
+h1 { font-size: 1.6rem; line-height: 1.2; } h3 { font-size: 1.05rem; margin-top: 1.6rem; }
+h2 { font-size: 1.3rem; line-height: 1.3; margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
+p, li { max-width: 48rem; }
+.wide { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: .9rem; line-height: 1.35; overflow-wrap: normal; }
+th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom;
          font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 7rem; }
-thead th { border-bottom: 2px solid #888; }
-.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
-figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; color: #444; }
+td { white-space: nowrap; } thead th { border-bottom: 2px solid #888; }
+.words :is(th, td) { text-align: left; vertical-align: top; white-space: normal; overflow-wrap: anywhere; }
+th:first-child { text-align: left; position: sticky; left: 0; background: Canvas; }
+tbody th { font-weight: normal; } .words tbody th { white-space: nowrap; } ul { padding-left: 1.3rem; }
+.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; }
 """
 
 
@@ -84,14 +89,20 @@ def _html(block: Block) -> str:
             return f"<p>{escape(text)}</p>"
         case Bullets(items):
             return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
-        case Grid(header, rows):
-            head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-            body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-            return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        case Grid(header, rows, words):
+            head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+            body = "".join(map(_row, rows))
+            kind = "wide words" if words else "wide"
+            return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         case Figure(_, caption, svg):
             source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
             picture = f'<img src="{source}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption>'
             return f'<div class="figures"><figure>{picture}</figure></div>'
+
+
+def _row(cells: Sequence[str]) -> str:
+    rest = "".join(f"<td>{escape(cell)}</td>" for cell in cells[1:])
+    return f'<tr><th scope="row">{escape(cells[0])}</th>{rest}</tr>'
 
 
 def _markdown(block: Block, figures: str) -> str:
@@ -102,8 +113,8 @@ def _markdown(block: Block, figures: str) -> str:
             return _plain(text)
         case Bullets(items):
             return "\n".join(f"- {_plain(item)}" for item in items)
-        case Grid(header, rows):
-            rule = ["---", *["---:"] * (len(header) - 1)]
+        case Grid(header, rows, words):
+            rule = ["---", *["---" if words else "---:"] * (len(header) - 1)]
             return "\n".join(f"| {' | '.join(_plain(cell) for cell in row)} |" for row in (header, rule, *rows))
         case Figure(name, caption, _):
             return f"![{_plain(caption)}]({figures}/{name}.svg)"

@@ -131,7 +131,7 @@ def _settings(group: Group) -> Iterator[Block]:
     seen = {record.key[2:4]: _flat(record.config["trial"]) for record in group.records}
     names = sorted({name for settings in seen.values() for name in settings})
     common = {name: _values(seen, name) for name in names}
-    yield Grid(["setting", "value"], [[name, ", ".join(sorted(values))] for name, values in common.items()])
+    yield Grid(["setting", "value"], [[name, ", ".join(sorted(values))] for name, values in common.items()], words=True)
     if group.preset != "paper" and "paper" in group.experiment.presets:
         paper = {cell: _flat(group.experiment.trial(*cell, "paper").facts()) for cell in seen}
         rows = [
@@ -139,7 +139,7 @@ def _settings(group: Group) -> Iterator[Block]:
             for name in names
             if any(seen[cell].get(name) != paper[cell].get(name) for cell in seen)
         ]
-        yield Grid(["differs from preset paper", group.preset, "paper"], rows)
+        yield Grid(["differs from preset paper", group.preset, "paper"], rows, words=True)
 
 
 def _values(settings: dict[Any, dict[str, str]], name: str) -> set[str]:

@@ -6,7 +6,8 @@ from typing import Any
 from fastweights.report.document import Figure
 from fastweights.report.runs import Group, Record
 
-SIZE = (6.0, 4.4)
+SIZE = (5.0, 4.0)
+"""Inches; small, so that letters can be read on a telephone."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f", "#8c564b", "#17becf")
 """Told apart by most who see few colours; black and grey for what there are too many of."""
 
@@ -38,9 +39,10 @@ def _learning_curve(group: Group, column: str) -> Figure:
     experiment = group.experiment
     figure, axes = _axes()
     for (model, label), colour in zip(experiment.models.items(), _colours(), strict=False):
-        for record in group.of(model, column):
-            line = _curve(record, group)
-            axes.plot(*_line(line), color=colour, linewidth=1.2, label=label if record.key[4] == 1 else None)
+        for n, record in enumerate(group.of(model, column)):
+            line, name = _curve(record, group), None if n else label
+            # One point makes no line.
+            axes.plot(*_line(line), color=colour, linewidth=1.2, marker="o" if len(line) == 1 else None, label=name)
     title = experiment.columns[column]
     axes.set(xlabel="updates", ylabel=f"validation {experiment.metric.label.removeprefix('test ')}", title=title)
     return _finish(figure, axes, f"{_slug(group)}-{column}", f"Learning curves, {title}: a line a seed")
