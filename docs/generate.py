@@ -1,4 +1,6 @@
-"""Writes the pages that follow from the code: one a cell in `docs/cells`, and the table of `docs/choosing-a-memory.md`.
+"""Writes the pages that follow from the code.
+
+One a cell in `docs/cells`, one a task in `docs/tasks`, and the table of `docs/choosing-a-memory.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
@@ -9,8 +11,9 @@ from math import prod
 from pathlib import Path
 
 import torch
+from task_pages import task_page
 
-from fastweights.catalogue import ABILITIES, describe
+from fastweights.catalogue import ABILITIES, TASKS, describe
 from fastweights.cell import Cell
 from fastweights.compiler.kernel import source
 from fastweights.compiler.unsupported import Unsupported
@@ -111,9 +114,12 @@ def choosing() -> str:
 
 def write(folder: Path) -> None:
     """Writes all pages."""
-    (folder / "cells").mkdir(parents=True, exist_ok=True)
-    for name in Cell.names():
-        (folder / "cells" / f"{name}.md").write_text(page(name), encoding="utf-8")
+    pages = {"cells": {name: page(name) for name in Cell.names()}}
+    pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    for kind, texts in pages.items():
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
     (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
 
 

@@ -80,16 +80,15 @@ ABILITIES = {
 
 def describe(docstring: str) -> Description:
     """Splits a docstring into its first line and what follows `Source:` and `Can:`."""
-    lines = [line.strip() for line in docstring.splitlines()] or [""]
-    marked = {mark: _after(mark, lines) for mark in ("Source:", "Can:")}
-    abilities = tuple(word for word in marked["Can:"].rstrip(".").split(", ") if word in ABILITIES)
-    return Description(lines[0], marked["Source:"], abilities)
+    words = marked(docstring, "Can:").rstrip(".").split(", ")
+    formula = docstring.partition("\n")[0].strip()
+    return Description(formula, marked(docstring, "Source:"), tuple(word for word in words if word in ABILITIES))
 
 
-def _after(mark: str, lines: list[str]) -> str:
-    """The paragraph that begins with a mark, without it."""
-    text = "\n".join(lines).partition(f"\n{mark}")[2].partition("\n\n")[0]
-    return " ".join(text.split())
+def marked(docstring: str, mark: str) -> str:
+    """The paragraph that begins with a mark, without it; empty if there is none."""
+    text = "\n".join(line.strip() for line in docstring.splitlines())
+    return " ".join(text.partition(f"\n{mark}")[2].partition("\n\n")[0].split())
 
 
 def hyphens(name: str) -> str:

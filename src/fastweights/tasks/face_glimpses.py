@@ -46,6 +46,10 @@ class FaceGlimpses(GlimpseTask):
     validation, the others for training; nobody is in two of them. The paper's faces, CMU Multi-PIE, are licensed; what
     stands in for them by default are the CMU Face Images of T. Mitchell: 20 people, 4 poses, 4 (slight) expressions.
 
+    Files: `cmu-faces/faces.tar.gz` of the UCI repository, or whatever `folder` names. The CMU Face Images (T. Mitchell)
+    may be used free of charge for any educational purpose, with attribution; 372 of them are for training, 126 for
+    validation and 126 for the test.
+
     Args:
         folder: A folder with images, or a `.tar` or `.tar.gz` of one; empty for the CMU Face Images, which are looked
             for in `$FASTWEIGHTS_DATA` as `cmu-faces/faces.tar.gz`. PGM is read as it is, other formats with pillow.

@@ -45,6 +45,9 @@ class MnistGlimpses(GlimpseTask):
     at half resolution again (our reading of "24": see `_glimpses.CONTROL`). The last 10,000 training images are the
     validation set, which is our choice; the test set is MNIST's.
 
+    Files: `mnist/train-images-idx3-ubyte.gz` and the three others of MNIST (Y. LeCun and C. Cortes, CC BY-SA 3.0),
+    downloaded if missing: 50,000 images for training, 10,000 for validation and 10,000 for the test.
+
     Source: Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.2.
     """
 

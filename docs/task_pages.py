@@ -1,0 +1,78 @@
+"""The page of a task, from its docstring and its options. What depends on files is told in the docstring's words."""
+
+import inspect
+import re
+from dataclasses import fields
+from typing import Any
+
+from fastweights.catalogue import EXPERIMENTS, TASKS, marked
+from fastweights.tasks import Task
+
+INPUTS = {
+    "tokens": "Tokens `[B, T]`, each one of {}",
+    "pairs": "Pairs of tokens `[B, T, 2]`, keys of {} different ones",
+    "features": "Features `[B, T, input_size]`",
+}
+
+
+def task_page(name: str) -> str:
+    """The page of a task."""
+    kind: type[Task] = TASKS.load(name)
+    docstring = inspect.getdoc(kind) or ""
+    formula, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
+    facts = _facts_of_files(kind, docstring) if marked(docstring, "Files:") else _facts(kind())
+    best = "lowest" if kind.main_metric == "loss" else "highest"
+    parts = [
+        f"# {name}",
+        formula,
+        *text,
+        f"**Source.** {marked(docstring, 'Source:')}",
+        *facts,
+        f"**Metric.** `{kind.main_metric}`: weights are chosen where it is {best} on the validation set.",
+        *_options(kind, docstring),
+        *_experiments(name),
+        f'```python\n>>> from fastweights.catalogue import TASKS\n>>> task = TASKS.load("{name}")()\n\n```',
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts_of_files(kind: Any, docstring: str) -> list[str]:
+    return [
+        f"**Files.** {marked(docstring, 'Files:')}",
+        f"**Inputs.** {INPUTS[kind.input_kind]}.",
+        f"**Chance.** {inspect.getdoc(kind.chance)}",
+    ]
+
+
+def _facts(task: Any) -> list[str]:
+    if task.training_size is None:
+        sizes = f"{task.evaluation_size:,} for validation, as many for the test; for training always new ones"
+    else:
+        sizes = "{:,} for training, {:,} for validation, {:,} for the test".format(*(len(s.targets) for s in task.sets))
+    chance = ", ".join(f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in task.chance.items())
+    inputs = INPUTS[task.input_kind].format(f"{task.input_size:,}")
+    return [
+        f"**Sequences.** {sizes}. They are drawn from seeds: there are no files.",
+        f"**Inputs.** {inputs}. **Outputs.** One of {task.output_size:,} classes.",
+        f"**Chance.** {chance.capitalize()}.",
+    ]
+
+
+def _options(kind: Any, docstring: str) -> list[str]:
+    """A table of name, default and meaning; nothing if there are no options."""
+    words = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", docstring.partition("\nArgs:\n")[2], re.MULTILINE))
+    rows = [f"| `{f.name}` | `{f.default!r}` | {' '.join(words[f.name].split())} |" for f in fields(kind)]
+    # Inside a table even code needs its bars escaped.
+    escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
+    return ["\n".join(["| option | default | |", "|---|---|---|", *escaped])] if rows else []
+
+
+def _experiments(name: str) -> list[str]:
+    """The commands that train on it."""
+    found = [experiment for experiment in EXPERIMENTS.names() if name in _tasks_of(EXPERIMENTS.load(experiment))]
+    return ["\n".join(f"    fastweights reproduce {experiment}" for experiment in found)] if found else []
+
+
+def _tasks_of(experiment: Any) -> set[str]:
+    preset = experiment.presets["cpu"]
+    return {experiment.trial(m, c, "cpu").task for m in preset.models for c in preset.columns}
