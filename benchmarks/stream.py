@@ -27,7 +27,7 @@ def stream(name: str, steps: int) -> str:
     layer = make_layer(name, D_MODEL, HEADS).eval()
     state, sizes = None, []
     start = time.perf_counter()
-    with torch.no_grad():
+    with torch.inference_mode():
         for t in range(steps):
             _, state = layer(torch.randn(1, 1, D_MODEL), state)
             if t in (steps // 100, steps // 10, steps - 1):

@@ -66,9 +66,13 @@ def scan(
     """
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset)
+    run = MODULES[_choose(problem, backend)].run
+    device = problem.inputs[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return run(problem)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
-    with torch.autocast(problem.inputs[0].device.type, enabled=False):
-        return MODULES[_choose(problem, backend)].run(problem)
+    with torch.autocast(device, enabled=False):
+        return run(problem)
 
 
 def explain(

@@ -16,7 +16,7 @@ from fastweights.signature import Slot, learn_sizes
 class Problem:
     """Inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, all in the dtype of the computation.
 
-    `initial` is the state that a reset goes back to; `dtype` is the dtype of the output.
+    `initial` is the state that a reset goes back to, None without resets; `dtype` is the dtype of the output.
     """
 
     cell: Cell
@@ -42,19 +42,55 @@ class Problem:
 
 def pose(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Problem:
     """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
+    sizes, dtype = _agree(cell, inputs, state, params, reset)
+    compute = torch.promote_types(dtype, torch.float32)
+    inputs, state, params = (_cast(record, compute) for record in (inputs, state, params))
+    initial = None
+    if state is None or reset is not None:
+        initial = initial_state(cell, sizes, tuple(inputs[0].shape[:3:2]), inputs[0])
+    state = initial if state is None else state
+    return Problem(cell, inputs, state, None if reset is None else initial, params, reset, sizes, dtype)
+
+
+Agreement = tuple[dict[str, int], torch.dtype]
+
+_AGREED: dict[Any, Agreement] = {}
+
+MOST = 1000
+"""How many kinds of calls are remembered."""
+
+
+def _agree(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
+    """The sizes and the dtype of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
+    kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(None if reset is None else (reset,))
+    if torch.compiler.is_compiling() or None in kinds:
+        return _check(cell, inputs, state, params, reset)
+    if (cell.key, kinds) not in _AGREED:
+        if len(_AGREED) > MOST:
+            _AGREED.clear()
+        _AGREED[cell.key, kinds] = _check(cell, inputs, state, params, reset)
+    return _AGREED[cell.key, kinds]
+
+
+def _kinds(record: Any) -> Any:
+    """What there is to check of a record of tensors; None for anything that is not one."""
+    if record is None:
+        return ()
+    if not isinstance(record, tuple) or not all(isinstance(x, Tensor) for x in record):
+        return None
+    return (getattr(record, "_fields", None), *[(x.shape, x.dtype, x.device) for x in record])
+
+
+def _check(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
     _check_record("inputs", inputs, cell.Inputs)
     sizes: dict[str, int] = {}
-    leading = _leading(inputs)
-    _check_fields(inputs, cell.slots["Inputs"], dict(zip("BTH", leading, strict=True)), sizes)
-    dtype = _promote(inputs)
-    compute = torch.promote_types(dtype, torch.float32)
-    inputs = _cast(inputs, cell.Inputs, compute)
-    B, T, H = leading
-    params = _pose_params(cell, params, H, sizes, compute)
-    initial = initial_state(cell, sizes, (B, H), inputs[0])
-    state = initial if state is None else _pose_state(cell, state, B, H, sizes, inputs[0])
+    B, T, H = _leading(inputs)
+    _check_fields(inputs, cell.slots["Inputs"], {"B": B, "T": T, "H": H}, sizes)
+    _check_params(cell, params, H, sizes)
+    if state is not None:
+        _check_state(cell, state, B, H, sizes, inputs[0].device)
     _check_reset(reset, B, T, inputs[0].device)
-    return Problem(cell, inputs, state, initial, params, reset, sizes, dtype)
+    return sizes, _promote(inputs)
 
 
 def _check_record(parameter: str, value: Any, record: Any) -> None:
@@ -111,24 +147,24 @@ def _promote(record: Any) -> torch.dtype:
     return dtype
 
 
-def _cast(record: Any, kind: Any, dtype: torch.dtype) -> Any:
-    return kind(*(value.to(dtype) for value in record))
+def _cast(record: Any, dtype: torch.dtype) -> Any:
+    if record is None or all(value.dtype == dtype for value in record):
+        return record
+    return type(record)(*(value.to(dtype) for value in record))
 
 
-def _pose_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int], dtype: torch.dtype) -> Any:
+def _check_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int]) -> None:
     if cell.Params is None:
         require(params is None, "params", f"None, since {cell.name} has no slow weights of its own", type(params))
-        return None
+        return
     _check_record("params", params, cell.Params)
     _check_fields(params, cell.slots["Params"], {"H": heads}, sizes)
-    return _cast(params, cell.Params, dtype)
 
 
-def _pose_state(cell: Cell, state: Any, B: int, H: int, sizes: dict[str, int], like: Tensor) -> Any:
+def _check_state(cell: Cell, state: Any, B: int, H: int, sizes: dict[str, int], device: torch.device) -> None:
     _check_record("state", state, cell.State)
     _check_fields(state, cell.slots["State"], {"B": B, "H": H}, sizes)
-    require(state[0].device == like.device, "state", f"on {like.device} like the inputs", state[0].device)
-    return _cast(state, cell.State, like.dtype)
+    require(state[0].device == device, "state", f"on {device} like the inputs", state[0].device)
 
 
 def _check_reset(reset: Tensor | None, B: int, T: int, device: torch.device) -> None:

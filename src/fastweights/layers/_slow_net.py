@@ -70,6 +70,7 @@ class SlowNet(nn.Module):
         self.sizes = {**sizes, "K": keys.output_size}
         raw = {**sizes, "K": keys.input_size}
         self.slots = {name: slot for name, slot in cell.slots["Inputs"].items() if slot.role != "control"}
+        self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
         self.widths = [prod(slot.shape(raw if slot.role == "key" else self.sizes)) for slot in self.slots.values()]
         self.projection = nn.Linear(d_model, heads * sum(self.widths), bias=False)
         if any(slot.role == "decay" for slot in self.slots.values()):
@@ -93,9 +94,8 @@ class SlowNet(nn.Module):
         return {name: part.flatten(-2) for name, part in zip(keys, mapped, strict=True)}
 
     def _finish(self, name: str, value: Tensor) -> Tensor:
-        slot = self.slots[name]
-        value = value.reshape(*value.shape[:-1], *slot.shape(self.sizes))
-        match slot.role:
+        value = value.reshape(*value.shape[:-1], *self.shapes[name])
+        match self.slots[name].role:
             case "rate":
                 squashed: Tensor = self.squash(value)
                 return squashed
