@@ -4,6 +4,7 @@ import contextlib
 import html
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -21,7 +22,7 @@ from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
 from fastweights.experiment import Published, Summary
 from fastweights.models.retrieval_model import RetrievalModel
-from fastweights.recipes._reproduce import make_plan, status, table_of
+from fastweights.recipes._reproduce import Worker, make_plan, status, table_of
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect
@@ -225,6 +226,15 @@ def test_several_jobs_share_the_runs(tmp_path):
     output, error = process.communicate(timeout=300)
     assert process.returncode == 0, output + error
     assert len(collect(tmp_path).groups[0].records) == 3
+
+
+def test_a_process_whose_time_is_up_is_started_again(tmp_path):
+    """Else submitit raises in the middle of a step, and the run would count as failed."""
+    pytest.importorskip("submitit")
+    worker = Worker(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"], None), threads=1)
+    again = pickle.loads(pickle.dumps(worker)).checkpoint()
+    again.result()
+    assert run_of(tmp_path).result() is not None
 
 
 def test_jobs_without_submitit_name_the_remedy(tmp_path, monkeypatch, capsys):

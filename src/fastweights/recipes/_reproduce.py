@@ -106,6 +106,23 @@ def work(plan: Plan, threads: int) -> None:
             time.sleep(PATIENCE)
 
 
+@dataclass(frozen=True)
+class Worker:
+    """`work`, as submitit takes it: a process whose time is up goes on in a new one, from the last checkpoints."""
+
+    plan: Plan
+    threads: int
+
+    def __call__(self) -> None:
+        work(self.plan, self.threads)
+
+    def checkpoint(self) -> Any:
+        """What submitit is to start again."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
 def _is_over(job: Job, plan: Plan, began: float) -> bool:
     return status(job, plan, began).state in ("finished", "failed")
 
@@ -129,7 +146,7 @@ def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) 
     threads = max(len(os.sched_getaffinity(0)) // processes, 1) if cluster == "local" else 0
     # Processes that begin deaf to Ctrl-C hear of it from here: submitit's own way would kill them after a second.
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    workers = [executor.submit(partial(work, plan, threads)) for _ in range(min(processes, len(plan.jobs)))]
+    workers = [executor.submit(Worker(plan, threads)) for _ in range(min(processes, len(plan.jobs)))]
     signal.signal(signal.SIGINT, heard)
     with stop_on_signal() as stop:
         while not stop.requested and not all(worker.done() for worker in workers):
@@ -164,7 +181,8 @@ def _executor(plan: Plan, processes: int, cluster: str) -> Any:
         executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
     except RuntimeError as error:
         raise InputError(f"cluster must be one that can be reached from here, got '{cluster}': {error}.") from None
-    executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=24 * 60)
+    hours = 24 if cluster == "slurm" else 24 * 365
+    executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=hours * 60)
     return executor
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from lightning.fabric import Fabric
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 
@@ -28,7 +29,9 @@ class Hardware(Protocol):
 def make_fabric(settings: Hardware) -> Fabric:
     """Device and precision; `InputError` if the device is not here."""
     try:
-        return Fabric(accelerator=settings.device, devices=1, precision=settings.precision)
+        # Every process trains alone, whatever started it: without the plugin, SLURM and MPI would be looked for.
+        alone = LightningEnvironment()
+        return Fabric(accelerator=settings.device, devices=1, precision=settings.precision, plugins=alone)
     except (RuntimeError, ValueError, MisconfigurationException) as error:
         raise InputError(f"device must be one that is here, got '{settings.device}': {error}") from None
 
