@@ -2,7 +2,9 @@
 
     python benchmarks/tasks.py --json tasks.json
 
-One thread, as in a trainer that draws its batches between two steps. A task whose data is not there is left out.
+Then times training with them: a step of every experiment's models in the first and the last column of preset cpu, and
+how much of it is drawing the batch (medians). One thread, as in a trainer that draws its batches between two steps. A
+task whose data is not there is left out.
 """
 
 import argparse
@@ -11,13 +13,17 @@ import platform
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
-from fastweights.catalogue import TASKS
+from fastweights.catalogue import EXPERIMENTS, TASKS
+from fastweights.recipes._trial import build
 from fastweights.tasks import Batch, MissingFile, Task
+from fastweights.training.loop import make_fabric
+from fastweights.training.supervised import adam, update
 
 RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
     "retrieval, S = 20": ("retrieval", {}, 32),
@@ -64,11 +70,29 @@ def measure(name: str) -> dict[str, Any]:
     return {"task": name, "batch": batch_size, "seconds_to_make": made, "sequences_a_second": rate}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+def measure_training(name: str, model: str, column: str, warm: int = 5, budget: float = 2.0) -> dict[str, Any]:
+    """A row of the second table."""
+    trial = EXPERIMENTS.load(name).trial(model, column, "cpu")
+    settings, task = trial.training, TASKS.load(trial.task)(**trial.task_options)
+    fabric, network = make_fabric(settings), build(trial, task)
+    network, optimiser = fabric.setup(network, adam(network, settings))
+    batches = task.train_batches(settings.batch_size, settings.seed)
+    laps = []
+    while len(laps) < 2 * warm or sum(map(sum, laps)) < budget:
+        start = time.perf_counter()
+        batch = next(batches)
+        drawn = time.perf_counter()
+        update(fabric, network, optimiser, task, batch, settings.clip)
+        laps.append((drawn - start, time.perf_counter() - drawn))
+    data, step = map(median, zip(*laps[warm:], strict=True))
+    rate = settings.batch_size / (data + step)
+    share = data / (data + step)
+    names = {"experiment": name, "column": column, "model": model}
+    return {**names, "seconds": data + step, "data": share, "sequences_a_second": rate}
+
+
+def print_data() -> list[dict[str, Any]]:
+    """The first table."""
     rows = []
     print("| task | batch | fixed sets, s | training, sequences/s | a batch, ms |\n|---|---:|---:|---:|---:|")
     for name in RUNS:
@@ -83,9 +107,39 @@ def main() -> None:
         print(
             f"| {name} | {row['batch']} | {row['seconds_to_make']:.2f} | {rate:,.0f} | {milliseconds:.2f} |", flush=True
         )
+    return rows
+
+
+def print_training() -> list[dict[str, Any]]:
+    """The second table."""
+    rows = []
+    header = ["experiment", "column", "model", "a step, ms", "of it data, %", "sequences/s"]
+    print(f"\n| {' | '.join(header)} |\n|---|---|---|---:|---:|---:|")
+    presets = {name: EXPERIMENTS.load(name).preset("cpu") for name in EXPERIMENTS.names()}
+    ends = [(name, column, p) for name, p in presets.items() for column in dict.fromkeys((p.columns[0], p.columns[-1]))]
+    for name, column, preset in ends:
+        for model in preset.models:
+            try:
+                row = measure_training(name, model, column)
+            except MissingFile as missing:
+                print(f"| {name}: {missing} |")
+                continue
+            rows.append(row)
+            numbers = f"{1e3 * row['seconds']:.1f} | {100 * row['data']:.1f} | {row['sequences_a_second']:,.0f}"
+            print(f"| {name} | {column} | {model} | {numbers} |", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    data, training = print_data(), print_training()
     if options.json:
         environment = {"torch": torch.__version__, "numpy": np.__version__, "machine": platform.platform()}
-        options.json.write_text(json.dumps({"environment": environment, "rows": rows}, indent=2))
+        content = {"environment": environment, "data": data, "training": training}
+        options.json.write_text(json.dumps(content, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The fast-weight RNN of Ba et al.: a recurrent network that attends to its recent past."""
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from torch import Tensor
@@ -33,11 +34,11 @@ class FastWeightRNNParams(NamedTuple):
     eta: Annotated[Tensor, Slot("", "constant")]
 
 
-def settle(A: Tensor, boundary: Tensor, gains: Tensor, biases: Tensor) -> Tensor:
-    """h <- relu(LN(boundary + A h)) for S steps, from relu(boundary); gains and biases `[S, R]`."""
+def settle(apply_A: Callable[[Tensor], Tensor], boundary: Tensor, gains: Tensor, biases: Tensor) -> Tensor:
+    """h <- relu(LN(boundary + A h)) for S steps, from relu(boundary); gains and biases `[S, ..., R]`."""
     h = boundary.relu()
     for gain, bias in zip(gains, biases, strict=True):
-        h = (standardise(boundary + A @ h) * gain + bias).relu()
+        h = (standardise(boundary + apply_A(h)) * gain + bias).relu()
     return h
 
 
@@ -54,5 +55,5 @@ def fast_weight_rnn(
     Can: fade, recur.
     """
     A = hebbian(state.A, state.h, state.h, params.decay, params.eta)
-    h = settle(A, params.W @ state.h + x.x, params.gain, params.bias)
+    h = settle(A.mv, params.W @ state.h + x.x, params.gain, params.bias)
     return FastWeightRNNState(A, h), h

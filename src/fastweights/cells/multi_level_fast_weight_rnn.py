@@ -43,5 +43,5 @@ def multi_level_fast_weight_rnn(
     A = state.A + x.store * (hebbian(state.A, state.h, state.h, params.decay, params.eta) - state.A)
     h = state.h - x.store * state.h
     W = params.W + x.integrate * (params.W_integrate - params.W)
-    h = settle(A, W @ h + x.x, params.gain, params.bias)
+    h = settle(A.mv, W @ h + x.x, params.gain, params.bias)
     return FastWeightRNNState(A, h), h

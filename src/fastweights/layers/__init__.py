@@ -10,7 +10,7 @@ from torch import nn
 from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
-from fastweights.layers._convolved import Convolved
+from fastweights.layers._convolved import Convolved, behind_convolution
 from fastweights.layers._fast_weight import FastWeight, takes_keys
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
@@ -20,6 +20,7 @@ __all__ = [
     "FastWeight",
     "FastWeightProgrammer",
     "ResetEvery",
+    "behind_convolution",
     "layer_names",
     "layer_options",
     "make_layer",

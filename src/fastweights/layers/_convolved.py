@@ -50,3 +50,8 @@ class Convolved(nn.Module):
         """The layer's, and zeros."""
         tail = self.weight.new_zeros(batch_size, len(self.weight) - 1, self.weight.shape[1])
         return ConvolvedState(self.layer.initial_state(batch_size), tail)  # type: ignore[operator]
+
+
+def behind_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
+    """The layer behind a convolution of this width; the layer itself if it is 0."""
+    return Convolved(layer, d_model, width) if width else layer

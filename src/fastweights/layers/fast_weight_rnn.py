@@ -1,13 +1,13 @@
 """The fast-weight RNN of Ba et al. as a layer, with its two ways to compute the same."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.cells._layer_norm import standardise
-from fastweights.cells.fast_weight_rnn import FastWeightRNNState
+from fastweights.cells.fast_weight_rnn import FastWeightRNNState, settle
 from fastweights.errors import require, require_name
 from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight import FastWeight
@@ -91,20 +91,22 @@ def attend(x: Tensor, state: FastWeightRNNState, params: Any, reset: Tensor | No
         decay = params.decay[:, None]
         age, weights = age * decay, [*(weight * decay for weight in weights), params.eta[:, None].expand_as(age)]
         stored.append(h)
-        h = _settle(A, age, torch.stack(stored, -2), torch.cat(weights, -1), _apply(params.W, h) + x_t, params)
+        read = _reader(A, age, torch.stack(stored, -2), torch.cat(weights, -1))
+        h = settle(read, _apply(params.W, h) + x_t, params.gain.transpose(0, 1), params.bias.transpose(0, 1))
         outputs.append(h)
     keys, written = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)
     left = _only_where(age.unsqueeze(-1), A)
     return torch.stack(outputs, 1), FastWeightRNNState(left + (written * keys).mT @ keys, h)
 
 
-def _settle(A: Tensor, age: Tensor, stored: Tensor, weights: Tensor, boundary: Tensor, params: Any) -> Tensor:
-    h = boundary.relu()
-    for gain, bias in zip(params.gain.unbind(1), params.bias.unbind(1), strict=True):
+def _reader(A: Tensor, age: Tensor, stored: Tensor, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """h -> A h, where A is what is left of a matrix, plus states stored since, with their weights."""
+
+    def apply_A(h: Tensor) -> Tensor:
         scores = weights * _apply(stored, h)
-        read = _only_where(age, _apply(A, h)) + (scores.unsqueeze(-2) @ stored).squeeze(-2)
-        h = (standardise(boundary + read) * gain + bias).relu()
-    return h
+        return _only_where(age, _apply(A, h)) + (scores.unsqueeze(-2) @ stored).squeeze(-2)
+
+    return apply_A
 
 
 def _only_where(age: Tensor, x: Tensor) -> Tensor:

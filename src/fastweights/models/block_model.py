@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers import Convolved, make_layer
+from fastweights.layers import behind_convolution, make_layer
 from fastweights.models._reader import make_reader
 from fastweights.models.block import Block
 
@@ -46,7 +46,7 @@ class BlockModel(nn.Module):
         require(depth >= 1, "depth", "at least 1", depth)
         self.reader = make_reader(kind, input_size, d_model)
         layers = [make_layer(layer, d_model, heads, **(options or {})) for _ in range(depth)]
-        memories = [Convolved(memory, d_model, convolution) if convolution else memory for memory in layers]
+        memories = [behind_convolution(memory, d_model, convolution) for memory in layers]
         self.blocks = nn.ModuleList(Block(memory, d_model, d_ff, dropout) for memory in memories)
         self.head = nn.Linear(d_model, output_size)
 

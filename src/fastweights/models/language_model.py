@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers import Convolved, make_layer
+from fastweights.layers import behind_convolution, make_layer
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.block import Block
 from fastweights.state import with_methods
@@ -56,12 +56,13 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(
-            Block(
-                _layer(layer, d_model, heads, convolution, options or {}), d_model, d_ff or 4 * d_model, dropout, norm
-            )
-            for _ in range(depth)
-        )
+
+        def block() -> Block:
+            memory = make_layer(layer, d_model, heads, **(options or {}))
+            memory = behind_convolution(memory, d_model, convolution)
+            return Block(memory, d_model, d_ff or 4 * d_model, dropout, norm)
+
+        self.blocks = nn.ModuleList(block() for _ in range(depth))
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
 
@@ -106,11 +107,6 @@ class LanguageModel(nn.Module):
         """What `stream` yields, as int `[B, length]`."""
         tokens = list(self.stream(prompt, length, temperature, seed))
         return torch.cat([prompt[:, :0], *tokens], dim=1)
-
-
-def _layer(name: str, d_model: int, heads: int, convolution: int, options: dict[str, Any]) -> nn.Module:
-    layer = make_layer(name, d_model, heads, **options)
-    return Convolved(layer, d_model, convolution) if convolution else layer
 
 
 def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:

@@ -56,15 +56,19 @@ class GlimpseTask(FixedTask):
         return grid.flatten(4, 6).flatten(1, 3)
 
     def _finish(self, batch: Batch) -> Batch:
-        # Divided last: sums of whole numbers are exact, and so the same on every platform.
-        return Batch(cut_glimpses(batch.inputs.float(), self.patch).div_(255), batch.targets.long())
+        # Divided last: quarters are whole numbers, and so glimpses are the same on every platform.
+        return Batch(batch.inputs.float().div_(4 * 255), batch.targets.long())
 
 
 def cut_glimpses(images: Tensor, patch: int) -> Tensor:
-    """Images `[B, 4 patch, 4 patch]` as glimpses `[B, 24, patch * patch]`."""
+    """Images of bytes `[B, 4 patch, 4 patch]` as glimpses int16 `[B, 24, patch * patch]`, in quarters of a grey level.
+
+    A task keeps its images so: to cut every batch anew took a tenth of the time of a training step.
+    """
+    images = images.short()
     halves = images.unflatten(2, (2, 2, patch)).unflatten(1, (2, 2, patch))
-    details = halves.permute(0, 1, 4, 2, 5, 3, 6).reshape(-1, 4, 4, patch**2)
+    details = 4 * halves.permute(0, 1, 4, 2, 5, 3, 6).reshape(-1, 4, 4, patch**2)
     rows = images[:, ::2] + images[:, 1::2]
-    means = (rows[:, :, ::2] + rows[:, :, 1::2]) / 4
-    coarse = means.unflatten(2, (2, patch)).unflatten(1, (2, patch)).transpose(2, 3).reshape(-1, 4, 1, patch**2)
+    sums = rows[:, :, ::2] + rows[:, :, 1::2]
+    coarse = sums.unflatten(2, (2, patch)).unflatten(1, (2, patch)).transpose(2, 3).reshape(-1, 4, 1, patch**2)
     return torch.cat([coarse, details, coarse], dim=2).flatten(1, 2)

@@ -14,7 +14,7 @@ import torch
 
 from fastweights.errors import InputError, require
 from fastweights.tasks._files import gunzip, read_file, require_found
-from fastweights.tasks._glimpses import GlimpseTask
+from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks._images import Bytes, read_image, scale_by_area
 from fastweights.tasks._task import ORDER, Batch, Sets, random_stream
 
@@ -138,7 +138,8 @@ class FaceGlimpses(GlimpseTask):
     def _of(self, people: tuple[str, ...]) -> Batch:
         faces = [face for face in self.faces if face.person in people]
         targets = [[self.labels.index(face.label)] for face in faces]
-        return Batch(torch.from_numpy(np.stack([face.image for face in faces])), torch.tensor(targets))
+        images = torch.from_numpy(np.stack([face.image for face in faces]))
+        return Batch(cut_glimpses(images, self.patch), torch.tensor(targets))
 
 
 def _folder_files(folder: Path, expression: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights.tasks._files import DataFile
-from fastweights.tasks._glimpses import GlimpseTask
+from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks._images import read_idx
 from fastweights.tasks._task import Batch, Sets
 
@@ -67,10 +67,13 @@ class MnistGlimpses(GlimpseTask):
         return {"loss": self._uniform_loss, "accuracy": 0.1135}
 
     def _make_sets(self) -> Sets:
-        images, labels = _read(TRAINING_IMAGES, 3), _read(TRAINING_LABELS, 1).unsqueeze(1)
+        images, labels = self._read(TRAINING_IMAGES, TRAINING_LABELS)
         cut = len(labels) - VALIDATION_SIZE
-        test = Batch(_read(TEST_IMAGES, 3), _read(TEST_LABELS, 1).unsqueeze(1))
+        test = self._read(TEST_IMAGES, TEST_LABELS)
         return Sets(Batch(images[:cut], labels[:cut]), Batch(images[cut:], labels[cut:]), test)
+
+    def _read(self, images: DataFile, labels: DataFile) -> Batch:
+        return Batch(cut_glimpses(_read(images, 3), self.patch), _read(labels, 1).unsqueeze(1))
 
 
 def _read(file: DataFile, axes: int) -> Tensor:

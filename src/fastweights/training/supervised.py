@@ -75,14 +75,13 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
     `last.safetensors` to go on from, `best.safetensors` with the weights that validate best (by the task's main metric,
     then by the loss) and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
-    adam = torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon)
-    model, optimiser = fabric.setup(model, adam)
+    model, optimiser = fabric.setup(model, adam(model, settings))
     place = _resume(run, model, optimiser)
     clock = Clock(run, place.step)
     batches = task.train_batches(settings.batch_size, settings.seed, place.step)
     with stop_on_signal() as stop:
         while not place.stopped:
-            place.count(_update(fabric, model, optimiser, task, next(batches), settings.clip))
+            place.count(update(fabric, model, optimiser, task, next(batches), settings.clip))
             due = place.step % settings.evaluate_every == 0 or place.step == settings.steps
             if due:
                 _evaluate(fabric, model, task, settings, run, place, clock)
@@ -92,6 +91,11 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
                 run.show_progress(place.step, clock.seconds())
             if stop.requested:
                 raise Interrupted(f"Stopped after step {place.step} of {settings.steps}.")
+
+
+def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
+    """The optimiser of a run."""
+    return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon)
 
 
 def finish(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, run: Run) -> None:
@@ -125,9 +129,10 @@ def measure(fabric: Fabric, model: nn.Module, task: Task, batches: Iterator[Batc
     return {name: mean.value for name, mean in combine(parts).items()}
 
 
-def _update(
+def update(
     fabric: Fabric, model: nn.Module, optimiser: torch.optim.Optimizer, task: Task, batch: Batch, clip: float
 ) -> float:
+    """One step on a batch; returns its loss."""
     inputs, targets = (fabric.to_device(part) for part in batch)
     loss = task.loss(model(inputs, targets.shape[1]), targets)
     optimiser.zero_grad()

@@ -1,8 +1,9 @@
 """What the two experiments with key-value retrieval have in common: models, training and stopping."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastweights.experiment import Trial
+from fastweights.experiment import Published, Trial
 from fastweights.training.settings import Supervised
 
 TRAINING: dict[str, dict[str, Any]] = {
@@ -25,3 +26,11 @@ def trial(setting: str, memory: dict[str, Any], column: str, preset: str, **exce
 def columns(last: int) -> dict[str, str]:
     """S = 20, 40, ..., last."""
     return {str(symbols): f"S = {symbols}" for symbols in range(20, last + 1, 20)}
+
+
+def published(
+    learnt: Mapping[str, Iterable[int]], losses: Mapping[str, Mapping[int, float]]
+) -> dict[tuple[str, str], Published]:
+    """The paper's numbers by model: the S of which nothing is known but that 1e-3 was reached, and losses by S."""
+    reached = {(m, str(s)): Published(0.001, at_most=True) for m, sizes in learnt.items() for s in sizes}
+    return reached | {(m, str(s)): Published(loss) for m, found in losses.items() for s, loss in found.items()}

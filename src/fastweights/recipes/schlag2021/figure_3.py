@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Metric, Preset, Published, Trial
-from fastweights.recipes.schlag2021._retrieval import SOLVED, columns
+from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial
+from fastweights.recipes.schlag2021._retrieval import SOLVED, columns, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -53,18 +53,13 @@ def trial(model: str, column: str, preset: str) -> Trial:
     return retrieval("updates", MEMORIES[model], column, preset, **exceptions)
 
 
-def _published() -> dict[tuple[str, str], Published]:
-    reached = {(m, str(s)): Published(0.001, at_most=True) for m, sizes in LEARNT.items() for s in sizes}
-    return reached | {(m, str(s)): Published(loss) for m, losses in LOSSES.items() for s, loss in losses.items()}
-
-
 EXPERIMENT = Experiment(
     title="Retrieval of the last of several values: updates",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.1.2, Figures 3 and 5",
     metric=Metric("plain", "test loss"),
     models=MODELS,
     columns=COLUMNS,
-    published=_published(),
+    published=published(LEARNT, LOSSES),
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
         "cpu": Preset(("20", "60", "100"), ("delta-dpfp-1", "delta-linear", "sum-dpfp-1", "fwm-dpfp-1", "fwm-tanh")),
