@@ -366,7 +366,7 @@ def test_report_has_all_that_it_should(finished):
     reader = Reader()
     reader.feed(page)
     assert not reader.open
-    assert len(reader.loads) == 2
+    assert len(reader.loads) == 3, "an axis, and a learning curve over updates and over minutes"
     assert all(load.startswith("data:image/svg+xml;base64,") for load in reader.loads), "it loads nothing"
     assert "width=device-width" in page
     values = [run_of(finished, "softmax", seed).result()["test"]["loss"] for seed in (1, 2)]

@@ -248,7 +248,11 @@ def _add_reproduce(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("name", metavar="NAME", help="one of the experiments below")
-    command.add_argument("--preset", default="cpu", help="smoke (seconds), cpu (default), paper (its own settings)")
+    command.add_argument(
+        "--preset",
+        default="cpu",
+        help="smoke (seconds), cpu (default), paper (its own settings), or another of the experiment's",
+    )
     command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
     command.add_argument("--seeds", type=int, metavar="N", help="number of seeds; the preset's if left out")
     command.add_argument(

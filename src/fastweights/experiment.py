@@ -17,12 +17,24 @@ Form = Literal["error", "percent", "plain"]
 class Metric(NamedTuple):
     """What a table reports: the task's main metric as it is, in per cent, or as the error in per cent.
 
+    On test data, or on validation data where an experiment is there to choose something.
+
     >>> Metric("error", "test error, %").value(0.75)
     25.0
     """
 
     form: Form
     label: str
+    data: Literal["test", "validation"] = "test"
+
+    @property
+    def smaller_is_better(self) -> bool:
+        """True for errors and for what stands as it is, which are losses."""
+        return self.form != "percent"
+
+    def of(self, result: Mapping[str, Any]) -> float:
+        """The number of a finished run; `KeyError`, `TypeError` or `ValueError` for a damaged result."""
+        return self.value(float(result[self.data][result["main_metric"]]))
 
     def value(self, measured: float) -> float:
         """The number that stands in the table."""

@@ -192,15 +192,15 @@ class Status(NamedTuple):
     state: str  # "finished", "failed", "running" or "waiting"
     step: int = 0
     seconds: float = 0.0
-    value: float | None = None  # of the metric: on test data when finished, before that on validation data
+    value: float | None = None  # as in the table when finished, before that on validation data
     failure: str = ""
 
 
 def status(job: Job, plan: Plan, began: float) -> Status:
     """Reads how a run stands; one that failed before `began` is waiting for another attempt."""
     run, metric = job.run(plan.folder), plan.experiment.metric
-    if (found := outcome(run)) is not None:
-        return Status("finished", found.steps, found.seconds, metric.value(found.value))
+    if (found := outcome(run, metric)) is not None:
+        return Status("finished", found.steps, found.seconds, found.value)
     with suppress(OSError):
         failure = run.path / FAILURE
         if failure.stat().st_mtime >= began:

@@ -11,7 +11,7 @@ from torch import nn
 
 from fastweights.catalogue import MODELS, TASKS
 from fastweights.errors import require
-from fastweights.experiment import Experiment, Trial
+from fastweights.experiment import Experiment, Metric, Trial
 from fastweights.tasks import Task
 from fastweights.training.loop import make_fabric
 from fastweights.training.run import FAILURE, Run
@@ -39,22 +39,18 @@ class Job:
 
 
 class Outcome(NamedTuple):
-    """What a run came to: updates, seconds, and the task's main metric on test data."""
+    """What a run came to: updates, seconds, and the number for the table."""
 
     steps: int
     seconds: float
     value: float
 
 
-def outcome(run: Run) -> Outcome | None:
+def outcome(run: Run, metric: Metric) -> Outcome | None:
     """None if the run has not come to its end, or its result is damaged: then it is made again."""
     result = run.result()
     try:
-        return (
-            None
-            if result is None
-            else Outcome(result["steps"], result["seconds"], float(result["test"][result["main_metric"]]))
-        )
+        return None if result is None else Outcome(result["steps"], result["seconds"], metric.of(result))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -68,7 +64,7 @@ def carry_out(job: Job, experiment: Experiment, folder: Path) -> None:
     """
     run, trial = job.run(folder), job.trial(experiment)
     with run.lock():
-        if outcome(run) is not None:
+        if outcome(run, experiment.metric) is not None:
             return
         (run.path / FAILURE).unlink(missing_ok=True)
         _begin(run, job, trial)

@@ -1,20 +1,21 @@
 """Runs as a page: our numbers beside the paper's, what agrees, curves, settings, hardware and time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from fastweights.experiment import Published, Summary
+from fastweights.experiment import Experiment, Metric, Published, Summary
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.plots import learning_curves, over_axis
-from fastweights.report.runs import Collection, Group, collect
+from fastweights.report.runs import Collection, Group, Record, collect
 from fastweights.training.files import write_atomically
 
 FIGURES = "figures"
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
+    "long": "These are not the paper's settings: training went on until validation no longer improved.",
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
 }
 TITLE = "Experiments with fast weights, beside the papers' numbers"
@@ -51,11 +52,15 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
     if group.preset in CAUTION:
         yield Paragraph(CAUTION[group.preset])
-    yield Heading(3, f"{experiment.metric.label}: ours beside the paper's")
+    beside = ": ours beside the paper's" if experiment.published else ""
+    yield Heading(3, f"{experiment.metric.label}{beside}")
     yield _numbers(group)
+    data = experiment.metric.data
     yield Paragraph(
-        "Mean ± standard deviation (number of seeds), on test data, of the weights best on validation data."
+        f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
+    yield Heading(3, "At equal time")
+    yield _equal_time(group)
     yield Heading(3, "What agrees and what does not")
     yield Bullets([*_claims(group), *_orders(group)] or ["Nothing was compared."])
     if experiment.notes:
@@ -72,23 +77,48 @@ def _experiment(group: Group) -> Iterator[Block]:
 
 def _numbers(group: Group) -> Grid:
     experiment, results = group.experiment, group.results
-    ran = {column for _, column in results}
-    columns = [column for column in experiment.columns if column in ran]
+    columns = _ran(group)
+    if not experiment.published:
+        cells = {m: [_ours(results.get((m, c))) for c in columns] for m in experiment.models}
+        return Grid(["", *(experiment.columns[c] for c in columns)], _rows(experiment, cells))
     header = [f"{experiment.columns[c]}, {who}" for c in columns for who in ("ours", "paper")]
-    rows = []
-    for model, label in experiment.models.items():
-        cells = [
-            text
-            for c in columns
-            for text in (_ours(results.get((model, c))), _theirs(experiment.published.get((model, c))))
-        ]
-        rows.append([label, *cells])
-    return Grid(["", *header], rows)
+    cells = {
+        m: [text for c in columns for text in (_ours(results.get((m, c))), _theirs(experiment.published.get((m, c))))]
+        for m in experiment.models
+    }
+    return Grid(["", *header], _rows(experiment, cells))
 
 
-def _ours(summary: Summary | None) -> str:
+def _ran(group: Group) -> list[str]:
+    return [column for column in group.experiment.columns if any(r.key[3] == column for r in group.records)]
+
+
+def _rows(experiment: Experiment, cells: Mapping[str, list[str]]) -> list[list[str]]:
+    return [[label, *cells[model]] for model, label in experiment.models.items()]
+
+
+def _equal_time(group: Group) -> Grid:
+    """The best validation so far, at the moment when the first run of a column had come to its end."""
+    experiment = group.experiment
+    ends = {c: min(r.result["seconds"] for r in group.records if r.key[3] == c) for c in _ran(group)}
+    header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
+    cells = {
+        m: [_ours(_until(group.of(m, c), end, experiment.metric), "none yet") for c, end in ends.items()]
+        for m in experiment.models
+    }
+    return Grid(["validation", *header], _rows(experiment, cells))
+
+
+def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
+    """None without runs, or if one of them had not been evaluated by then."""
+    lines = [[metric.value(line["validation"]) for line in r.metrics if line["seconds"] <= end] for r in records]
+    best = min if metric.smaller_is_better else max
+    return Summary(tuple(map(best, lines))) if lines and all(lines) else None
+
+
+def _ours(summary: Summary | None, missing: str = "not run") -> str:
     if summary is None:
-        return "not run"
+        return missing
     spread = "" if summary.deviation is None else f" ± {_number(summary.deviation)}"
     return f"{_number(summary.mean)}{spread} ({len(summary.values)})"
 

@@ -1,6 +1,7 @@
 """Learning curves and plots over the paper's axis, as SVG."""
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from fastweights.report.document import Figure
@@ -12,10 +13,17 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 """Told apart by most who see few colours; black and grey for what there are too many of."""
 
 
+AXES: dict[str, Callable[[dict[str, Any]], float]] = {
+    "updates": lambda line: line["step"],
+    "minutes": lambda line: line["seconds"] / 60,
+}
+"""What a learning curve can be drawn over."""
+
+
 def learning_curves(group: Group) -> list[Figure]:
-    """A picture a column: the metric on validation data over updates, a line a seed."""
+    """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
     columns = [column for column in group.experiment.columns if any(r.key[3] == column for r in group.records)]
-    return [_learning_curve(group, column) for column in columns]
+    return [_learning_curve(group, column, axis) for column in columns for axis in AXES]
 
 
 def over_axis(group: Group) -> list[Figure]:
@@ -35,22 +43,23 @@ def over_axis(group: Group) -> list[Figure]:
     return [_finish(figure, axes, f"{_slug(group)}-axis", caption)]
 
 
-def _learning_curve(group: Group, column: str) -> Figure:
+def _learning_curve(group: Group, column: str, axis: str) -> Figure:
     experiment = group.experiment
     figure, axes = _axes()
     for (model, label), colour in zip(experiment.models.items(), _colours(), strict=False):
         for n, record in enumerate(group.of(model, column)):
-            line, name = _curve(record, group), None if n else label
+            line, name = _curve(record, group, axis), None if n else label
             # One point makes no line.
             axes.plot(*_line(line), color=colour, linewidth=1.2, marker="o" if len(line) == 1 else None, label=name)
     title = experiment.columns[column]
-    axes.set(xlabel="updates", ylabel=f"validation {experiment.metric.label.removeprefix('test ')}", title=title)
-    return _finish(figure, axes, f"{_slug(group)}-{column}", f"Learning curves, {title}: a line a seed")
+    metric = experiment.metric.label.removeprefix(f"{experiment.metric.data} ")
+    axes.set(xlabel=axis, ylabel=f"validation {metric}", title=title)
+    return _finish(figure, axes, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed")
 
 
-def _curve(record: Record, group: Group) -> dict[float, float]:
+def _curve(record: Record, group: Group, axis: str) -> dict[float, float]:
     metric = group.experiment.metric
-    return {line["step"]: metric.value(line["validation"]) for line in record.metrics}
+    return {AXES[axis](line): metric.value(line["validation"]) for line in record.metrics}
 
 
 def _line(points: dict[float, float]) -> tuple[list[float], list[float]]:

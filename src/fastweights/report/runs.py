@@ -21,7 +21,7 @@ class Record(NamedTuple):
     environment: dict[str, Any]
     result: dict[str, Any]
     metrics: list[dict[str, Any]]
-    value: float  # on test data, in the units of the table
+    value: float  # in the units of the table
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
@@ -116,7 +116,7 @@ def _record(run: Run) -> Record | Skipped:
     experiment = EXPERIMENTS.load(config["experiment"])
     known = config["model"] in experiment.models and config["column"] in experiment.columns
     require(known, "run", "of a model and a column that there are", json.dumps(config)[:80])
-    value = experiment.metric.value(float(result["test"][result["main_metric"]]))
+    value = experiment.metric.of(result)
     record = Record(run.path, config, content["environment"], result, run.metrics(), value)
     require(isinstance(record.key[4], int), "seed", "a whole number", record.key[4])
     _require_readable(record)

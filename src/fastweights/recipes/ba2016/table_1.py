@@ -7,17 +7,21 @@ from fastweights.training.settings import Supervised
 
 MODELS = {"irnn": "IRNN", "lstm": "LSTM", "associative-lstm": "A-LSTM", "fast-weight-rnn": "Fast weights"}
 UNITS = ("20", "50", "100")
+RATES = {"irnn": 3e-4, "lstm": 1e-3, "associative-lstm": 1e-3, "fast-weight-rnn": 3e-4}
+"""Adam's learning rates, the best on validation data in `ba2016/rates`."""
+
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 20, "evaluate_every": 10},
     "cpu": {"steps": 20_000, "evaluate_every": 500},
+    "long": {"steps": 200_000, "evaluate_every": 1_000, "patience": 30},
     "paper": {"steps": 750_000, "evaluate_every": 5_000},
 }
 SIZES: dict[str, dict[str, Any]] = {"smoke": {"sizes": (2_000, 200, 200)}}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """R units; Adam 1e-3 and a clip of 5 for all models alike."""
-    training = Supervised(batch_size=128, learning_rate=1e-3, clip=5.0, **TRAINING[preset])
+    """R units, batches of 128 and a clip of 5 for all models alike."""
+    training = Supervised(batch_size=128, learning_rate=RATES[model], clip=5.0, **TRAINING[preset])
     options = {"layer": model, "units": int(column), "embedding": 50, "projection": 100, "hidden": 100}
     return Trial("associative-retrieval", SIZES.get(preset, {}), "recurrent-model", options, training)
 
@@ -39,7 +43,8 @@ EXPERIMENT = Experiment(
     ),
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
-        "cpu": Preset(("20", "50"), tuple(MODELS)),
+        "cpu": Preset(("20", "50"), tuple(MODELS), seeds=3),
+        "long": Preset(("20",), tuple(MODELS)),
         "paper": Preset(UNITS, tuple(MODELS), seeds=3),
     },
     trial=trial,
@@ -55,8 +60,12 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         "The paper states neither the number of pairs nor the learning rate nor the number of updates: 4 pairs as in "
-        "its examples, Adam 1e-3 and a clip of 5 are ours, the same for all models. The axis of its figure ends near "
-        "750,000 updates, which is what the preset paper takes.",
+        "its examples and a clip of 5 are ours; the learning rates are the best on validation data of 3e-4, 1e-3, 3e-3 "
+        "and 1e-2, by ba2016/rates. The axis of its figure ends near 750,000 updates, which the preset paper takes.",
+        "A network that sees which digits occur but not which belongs to which letter, and answers the most frequent "
+        "one, errs in 61.65 %. That is where the paper's other networks with 20 units ended, and where all networks "
+        "stay for a while.",
+        "Preset cpu compares at equal updates, preset long once 30,000 updates have brought nothing better.",
         "One inner step (S = 1), as in all re-implementations; the paper does not state S.",
     ),
 )
