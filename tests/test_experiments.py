@@ -109,7 +109,7 @@ def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_data_of_an_experiment_fit_together(name):
     experiment = EXPERIMENTS.load(name)
-    assert set(experiment.presets) in ({"smoke", "cpu"}, {"smoke", "cpu", "paper"})
+    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper"}
     for key, preset in experiment.presets.items():
         for model in preset.models:
             assert model in experiment.models
@@ -405,7 +405,7 @@ def test_report_fits_a_telephone_and_a_desk(finished, tmp_path):
     found = json.loads(re.findall(r"\[\[[\d,\[\]]+\]\]", dom)[-1])
     for width, (client, scroll, images, tables, images_inside, tables_inside) in zip((390, 1280), found, strict=True):
         assert (client, scroll) == (width, width), "the page is wider than the screen"
-        assert images_inside == images == 2
+        assert images_inside == images >= 2
         assert tables_inside == tables >= 4
 
 

@@ -86,6 +86,7 @@ def _finish(figure: Any, axes: Any, name: str, caption: str) -> Figure:
     import matplotlib
 
     axes.grid(alpha=0.3)
+    axes.locator_params(axis="x", nbins=6)
     if axes.get_legend_handles_labels()[0]:
         figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     picture = io.BytesIO()
