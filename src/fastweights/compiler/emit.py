@@ -11,6 +11,8 @@ from fastweights.compiler.plan import Plan
 from fastweights.compiler.schedule import Buffer, Program
 
 RUNTIME = Path(__file__).with_name("runtime.h")
+AHEAD = 4
+"""How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
 ON_STACK = 1 << 14
 """Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
 
@@ -102,7 +104,7 @@ class Source:
             out.add(f"to += {volume(b.shape)};")
         out.close()
         self._reset(out, "")
-        self._inputs_at(out)
+        self._inputs_at(out, 1)
         out.add(f"real* const y = all_y + ((b * T + t) * H + h) * {volume(plan.y.shape)};")
         self._call(
             out, "forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y]
@@ -163,7 +165,7 @@ class Source:
             out.add(f"real* const new_{b.name} = {b.name} + {self._slot_size()};")
         self._keeps(out, "")
         self._reset(out, "")
-        self._inputs_at(out)
+        self._inputs_at(out, 1)
         self._call(
             out, "again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept]
         )
@@ -175,11 +177,13 @@ class Source:
         for b, offset in self._slots():
             out.add(f"const real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
         self._keeps(out, "const ")
-        self._inputs_at(out)
+        self._inputs_at(out, -1)
         out.add("const std::int64_t at = (b * T + t) * H + h;")
         for b in plan.d_inputs:
             out.add(f"real* const {b.name} = all_{b.name} + at * {volume(b.shape)};")
-        out.add(f"const real* const d_y = all_d_y + at * {volume(plan.y.shape)};")
+        size = volume(plan.y.shape)
+        out.add(f"const real* const d_y = all_d_y + at * {size};")
+        out.add(f"fw::prefetch<{size}>(d_y - {AHEAD * size} * H);")
         self._call(out, "backward_step", plan.backward, self._backward_given(), self._backward_made())
         for b in plan.d_state:
             if b.name not in plan.backward.in_place:
@@ -243,10 +247,12 @@ class Source:
             out.add(f"into_{b.name}({b.name}, initial_{b.name} + m * {volume(b.shape)});")
         out.close()
 
-    def _inputs_at(self, out: Writer) -> None:
+    def _inputs_at(self, out: Writer, way: int) -> None:
+        """The inputs of step t; those of a later step on the `way` (1 forward, -1 back) are asked for meanwhile."""
         for n, b in enumerate(self.plan.inputs):
             place = f"b * strides[{3 * n}] + t * strides[{3 * n + 1}] + h * strides[{3 * n + 2}]"
             out.add(f"const real* const {b.name} = all_{b.name} + {place};")
+            out.add(f"fw::prefetch<{volume(b.shape)}>({b.name} + {way * AHEAD} * strides[{3 * n + 1}]);")
 
     def _keeps(self, out: Writer, const: str) -> None:
         offset = 0
