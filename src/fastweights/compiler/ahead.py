@@ -1,4 +1,4 @@
-"""What a step reads off a matrix first, read by the step before it while that stores the matrix: one pass instead of two.
+"""What a step reads off a matrix first, read by the step before while it stores the matrix: one pass instead of two.
 
 `W[t-1] k[t]` needs nothing of step t but its inputs. So step t is given the sums that it would begin with, and makes
 those of step t + 1 where it has every element of the new W in a register.
@@ -103,4 +103,3 @@ class Later:
         if isinstance(old, Apply):
             return Apply(old.function, tuple(self._expression(a) for a in old.arguments))
         return old
-

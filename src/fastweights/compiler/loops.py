@@ -90,7 +90,8 @@ class NestEmitter:
         self.outer = [a for a in others if a != self.row]
         self.vectors = list(pieces(nest.shape[axis], lanes)) if axis >= 0 else []
         self.count = sum((stop - start) // width for width, start, stop in self.vectors)
-        self.down = [s for s in reductions if s.axis == self.row and s not in self.across and (self.count <= HELD or not self.across)]
+        held = not self.across or self.count <= HELD
+        self.down = [s for s in reductions if held and s.axis == self.row and s not in self.across]
         self.apart = self.beside = 1
         self.memory = [s for s in reductions if s not in self.across and s not in self.down]
 
@@ -201,9 +202,7 @@ class NestEmitter:
     def _finish_across(self, width: int, rows: int) -> None:
         """One number a row, from vectors of a width."""
         for statement, name in self._named(self.across):
-            sums = [
-                _combined(statement, [f"{name}w{width}_{r}_{v}" for v in range(self.beside)]) for r in range(rows)
-            ]
+            sums = [_combined(statement, [f"{name}w{width}_{r}_{v}" for v in range(self.beside)]) for r in range(rows)]
             if statement.reduction == "sum" and 1 < rows <= width:
                 self.out.add(f"fw::vec<{width}> {name}w{width}_all[{rows}] = {{{', '.join(sums)}}};")
                 self.out.add(f"const fw::vec<{rows}> {name}w{width} = fw::totals<{rows}>({name}w{width}_all);")

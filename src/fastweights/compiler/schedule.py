@@ -143,9 +143,7 @@ def schedule(
 class Scheduler:
     """Makes one `Program`."""
 
-    def __init__(
-        self, given: dict[Definition, Buffer], targets: Sequence[Target], first: Iterable[Definition]
-    ) -> None:
+    def __init__(self, given: dict[Definition, Buffer], targets: Sequence[Target], first: Iterable[Definition]) -> None:
         self.given = given
         self.targets = targets
         self.buffers = dict(given)
