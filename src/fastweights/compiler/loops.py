@@ -129,6 +129,8 @@ class NestEmitter:
         for width, start, stop in self.vectors:
             count = (stop - start) // width
             most = max(1, ACCUMULATORS // max(1, len(self.down))) if self.down else 4
+            # Two vectors of a row where the row is stored too: with four, stores wait for each other.
+            most = min(most, 2) if self.down and len(self.down) < len(self.nest.statements) else most
             side = next(n for n in (4, 3, 2, 1) if n <= most and count % n == 0)
             self._loop(self.axis, start, stop, width * side)
             self._down_the_rows(width, side)
@@ -222,14 +224,15 @@ class NestEmitter:
 
     def _block(self, width: int, rows: list[int], sides: list[int]) -> None:
         block = Block(self, width, rows, sides)
-        for r, v in product(rows, sides):
+        for v, r in product(sides, rows):
             for statement in self.nest.statements:
                 block.statement(statement, r, v)
+            block.write()
         block.flush()
 
 
 class Block:
-    """The straight code inside the loops, for some rows and vectors: every load once, every store at the end."""
+    """The straight code inside the loops, for some rows and vectors: every load once, every store after its element."""
 
     def __init__(self, emitter: NestEmitter, width: int, rows: list[int], sides: list[int], axis: int = -2) -> None:
         self.emitter, self.width, self.rows, self.sides = emitter, width, rows, sides
@@ -284,8 +287,13 @@ class Block:
         for name, address, stride, combine in self.partial.values():
             old = self._load(address, stride)
             self._store(address, stride, Result(combine.format(old.code, name), True))
+        self.write()
+
+    def write(self) -> None:
+        """Stores what is done: no other element of a block reads it."""
         for line in self.stores:
             self.out.add(line)
+        self.stores.clear()
 
     def _address(self, statement: Statement, r: int, v: int) -> tuple[str, int]:
         return self._pointer(statement.definition, statement.place, r, v)
