@@ -31,9 +31,9 @@ template <int N> inline vec<N> load(const real* p) {
 }
 template <int N> inline void store(real* p, vec<N> x) { std::memcpy(p, &x, sizeof x); }
 
-// Asks the memory for N numbers that will be read soon. They may lie outside of any tensor: no address is an error.
-template <int N> inline void prefetch(const real* p) {
-    for (int n = 0; n < N; n += 64 / sizeof(real)) __builtin_prefetch(p + n);
+// Asks the memory for N numbers that will soon be read or written. Any address will do, also outside of the tensor.
+template <int N, int write = 0> inline void prefetch(const real* p) {
+    for (int n = 0; n < N; n += 64 / sizeof(real)) __builtin_prefetch(p + n, write);
 }
 
 template <int N> inline vec<N> gather(const real* p, std::int64_t stride) {
