@@ -323,16 +323,11 @@ def _table(name: str, definition: Definition) -> str:
 
 
 def _copies(buffer: Buffer) -> str:
-    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout."""
-    size, name = volume(buffer.shape), buffer.name
-    plain = f"std::memcpy(to, from, sizeof(real) * {size});"
-    if buffer.layout.order == tuple(range(len(buffer.shape))):
-        into = back = plain
-    else:
-        loops = "".join(f"for (int i{a} = 0; i{a} < {n}; ++i{a}) " for a, n in enumerate(buffer.shape))
-        axes = range(len(buffer.shape))
-        outside = " + ".join(f"{volume(buffer.shape[a + 1 :])} * i{a}" for a in axes)
-        inside = " + ".join(f"{stride} * i{a}" for a, stride in zip(axes, buffer.strides, strict=True))
-        into, back = f"{loops}to[{inside}] = from[{outside}];", f"{loops}to[{outside}] = from[{inside}];"
+    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap the last two."""
+    size, shape = volume(buffer.shape), buffer.shape
+    into = back = f"std::memcpy(to, from, sizeof(real) * {size});"
+    if buffer.layout.order != tuple(range(len(shape))):
+        loop = f"for (int n = 0; n < {size}; n += {volume(shape[-2:])})"
+        into, back = (f"{loop} fw::transpose<{r}, {c}>(to + n, from + n);" for r, c in (shape[-2:], shape[:-3:-1]))
     head = "static void {}_{}(real* __restrict__ to, const real* __restrict__ from) {{ {} }}"
-    return "\n".join([head.format("into", name, into), head.format("from", name, back)])
+    return "\n".join([head.format("into", buffer.name, into), head.format("from", buffer.name, back)])

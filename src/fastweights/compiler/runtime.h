@@ -194,6 +194,30 @@ template <int R, int G = 1, class V> inline vec<R * G> totals(V* x) {
     }
 }
 
+template <class V, std::size_t... I> inline V interleave(V x, V y, bool upper, std::index_sequence<I...>) {
+    constexpr int N = lanes<V>;
+    return upper ? __builtin_shufflevector(x, y, int(I % 2 * N + N / 2 + I / 2)...)
+                 : __builtin_shufflevector(x, y, int(I % 2 * N + I / 2)...);
+}
+// N rows of N numbers, which are C apart, as rows that are R apart: a perfect shuffle of all numbers, log2 N times.
+template <int N> inline void transpose_tile(real* to, int R, const real* from, int C) {
+    vec<N> x[N], y[N];
+    for (int r = 0; r < N; ++r) x[r] = load<N>(from + r * C);
+    for (int stage = 1; stage < N; stage *= 2) {
+        for (int r = 0; r < N; ++r) y[r] = interleave(x[r / 2], x[r / 2 + N / 2], r % 2, std::make_index_sequence<N>{});
+        std::memcpy(x, y, sizeof x);
+    }
+    for (int r = 0; r < N; ++r) store<N>(to + r * R, x[r]);
+}
+// R rows of C numbers as C rows of R.
+template <int R, int C> inline void transpose(real* __restrict__ to, const real* __restrict__ from) {
+    constexpr int N = 8, rows = R / N * N, columns = C / N * N;
+    for (int r = 0; r < rows; r += N)
+        for (int c = 0; c < columns; c += N) transpose_tile<N>(to + c * R + r, R, from + r * C + c, C);
+    for (int r = 0; r < R; ++r)
+        for (int c = r < rows ? columns : 0; c < C; ++c) to[c * R + r] = from[r * C + c];
+}
+
 struct Arena {
     explicit Arena(std::int64_t count)
         : start(static_cast<real*>(std::aligned_alloc(64, ((count * sizeof(real) + 127) / 64) * 64))) {}
