@@ -146,7 +146,7 @@ def _compile(code: Path, library: Path) -> None:
         named = os.environ.get("CXX")
         raise Unbuilt(f"there is no C++ compiler{f' {named}, which $CXX names' if named else ''}. {REMEDY}")
     complaint = _attempt([*command, THREADS], code, library)
-    if "openmp" in complaint.lower() or "gomp" in complaint or "omp.h" in complaint:
+    if any(word in complaint.lower() for word in ("openmp", "gomp", "-lomp", "omp.h")):
         complaint = _attempt(command, code, library)  # then without threads
     if complaint:
         lines = [line for line in complaint.splitlines() if "error" in line] or complaint.splitlines()
