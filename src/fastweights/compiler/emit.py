@@ -323,7 +323,7 @@ def _table(name: str, definition: Definition) -> str:
 
 
 def _copies(buffer: Buffer) -> str:
-    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap the last two."""
+    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap two."""
     size, shape = volume(buffer.shape), buffer.shape
     into = back = f"std::memcpy(to, from, sizeof(real) * {size});"
     if buffer.layout.order != tuple(range(len(shape))):

@@ -17,7 +17,7 @@ from fastweights.compiler.plan import plan
 from fastweights.compiler.trace import trace
 
 CHUNK = 1 << 20
-"""Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order, so that it may well lie in L3."""
+"""Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""
 STEPS = 64
 """Steps of a chunk, at most. Half as many keep twice the memory, which is what the way forward waits for."""
 
