@@ -140,31 +140,19 @@ template <class V> inline V tanh(V x) {
     return z < fill<V>(real(0.390625)) ? small : large;
 }
 
-template <class V> inline real total(V x) {
+// All lanes as one number, by halves: a loop over lanes would branch on every maximum.
+template <class V, class F> inline real across(V x, F combine) {
     if constexpr (lanes<V> == 1) return x;
     else {
         vec<lanes<V> / 2> a, b;
         std::memcpy(&a, &x, sizeof a);
         std::memcpy(&b, reinterpret_cast<const char*>(&x) + sizeof a, sizeof b);
-        return total(decltype(a)(a + b));
+        return across(decltype(a)(combine(a, b)), combine);
     }
 }
-template <class V> inline real highest(V x) {
-    if constexpr (lanes<V> == 1) return x;
-    else {
-        real m = x[0];
-        for (int n = 1; n < lanes<V>; ++n) m = maximum<real>(m, x[n]);
-        return m;
-    }
-}
-template <class V> inline real lowest(V x) {
-    if constexpr (lanes<V> == 1) return x;
-    else {
-        real m = x[0];
-        for (int n = 1; n < lanes<V>; ++n) m = minimum<real>(m, x[n]);
-        return m;
-    }
-}
+template <class V> inline real total(V x) { return across(x, [](auto a, auto b) { return a + b; }); }
+template <class V> inline real highest(V x) { return across(x, [](auto a, auto b) { return maximum(a, b); }); }
+template <class V> inline real lowest(V x) { return across(x, [](auto a, auto b) { return minimum(a, b); }); }
 
 // The sums of R vectors, as one vector of R numbers: halves are added pairwise, so that R sums cost as much as a few.
 template <int G, class V, std::size_t... I> inline V merge(V x, V y, std::index_sequence<I...>) {
