@@ -6,8 +6,9 @@ For the delta rule at every shape, forward and forward + backward: the eager loo
 hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T), also
 with its step under `torch.compile`; the backends; `lax.scan` under jit if JAX is installed, and a loop in numba
 (forward) if that is; for scale, causal softmax attention (SDPA) and the rate of a large matrix product. Also the bytes
-that autograd keeps for the backward pass. Then every cell of the library on every backend that can run it, and what a
-call of one step costs. Times are medians, in milliseconds.
+that autograd keeps for the backward pass. Then every cell of the library on every backend that can run it, beside the
+loop over time that one would write by hand (benchmarks/eager.py), and what a call of one step costs. Times are medians,
+in milliseconds.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+import eager
 from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
@@ -41,12 +43,14 @@ SHAPES = [
     Shape(8, 256, 8, 128, 128),
 ]
 CELL_SHAPES = [Shape(8, 256, 8, 16, 16), Shape(32, 50, 4, 32, 32)]
+RULE_SHAPES = [Shape(16, 456, 16, 16, 16), Shape(4, 1024, 8, 64, 64)]
+RULES = ["sum", "delta", "gated-delta"]
 STEP = Shape(1, 1, 8, 16, 16)
 DELTA = Cell.named("delta")
 Run = Callable[..., Tensor]
 
 
-def eager(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
+def eager_indexed(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     """The loop as users write it: one index a step."""
     q, k, v, beta = (_heads_in_batch(x) for x in (q, k, v, beta.unsqueeze(-1)))
     steps = ((q[:, t], k[:, t], v[:, t], beta[:, t]) for t in range(q.shape[1]))
@@ -96,7 +100,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 
 
 RUNS: dict[str, Run] = {
-    "eager loop": eager,
+    "eager loop": eager_indexed,
     "eager loop, unbound": eager_unbound,
     "eager loop, torch.compile": eager_compiled,
     "reference": backend("reference"),
@@ -248,22 +252,33 @@ def rows_of(shape: Shape) -> list[dict[str, Any]]:
 
 
 def cells() -> list[dict[str, Any]]:
-    """Every cell on every backend."""
+    """Every cell on every backend, after the loop that one would write by hand."""
     rows = []
-    print("\n| B, T, H, K | cell | backend | forward ms | forward + backward ms | auto takes |")
-    print("|---|---|---|---:|---:|---|")
-    for shape, name in product(CELL_SHAPES, Cell.names()):
+    print("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
+    print("|---|---|---|---:|---:|---:|---|")
+    for shape, name in [*product(CELL_SHAPES, Cell.names()), *product(RULE_SHAPES, RULES)]:
         cell = Cell.named(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
         x = [leaf.requires_grad_() for leaf in inputs]
-        chosen = explain(cell, cell.Inputs(*x), params=params).chosen
-        for way in backends_of(cell):
-            run: Run = lambda *x, c=cell, w=way, p=params: scan(c, c.Inputs(*x), params=p, backend=w)[0]  # noqa: E731
+        chosen, base = explain(cell, cell.Inputs(*x), params=params).chosen, float("nan")
+        for way in [*(["eager loop"] if name in eager.STEPS else []), *backends_of(cell)]:
+            run = cell_run(cell, params, way)
             times = milliseconds(partial(forward, run, x), 1.0), milliseconds(partial(forward_backward, run, x), 1.0)
-            rows.append({**shape._asdict(), "cell": name, "backend": way, "forward": times[0], "both": times[1]})
-            sizes = f"{shape.B}, {shape.T}, {shape.H}, {shape.K}"
-            print(f"| {sizes} | {name} | {way} | {times[0]:.2f} | {times[1]:.2f} | {chosen} |", flush=True)
+            base = times[1] if way == "eager loop" else base
+            rows.append({**shape._asdict(), "cell": name, "run": way, "forward": times[0], "both": times[1]})
+            print(
+                f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {way} | {times[0]:.2f} | {times[1]:.2f} "
+                f"| {base / times[1]:.1f} | {chosen} |",
+                flush=True,
+            )
     return rows
+
+
+def cell_run(cell: Cell, params: Any, way: str) -> Run:
+    """A cell on a backend, or as the eager loop."""
+    if way == "eager loop":
+        return lambda *x: eager.loop(cell, cell.Inputs(*x), params)
+    return lambda *x: scan(cell, cell.Inputs(*x), params=params, backend=way)[0]
 
 
 def one_step() -> dict[str, float]:
@@ -294,6 +309,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    eager.check()
     print(
         "| B, T, H, K | run | forward ms | forward + backward ms | times as fast as the eager loop | kept MB | states |"
     )

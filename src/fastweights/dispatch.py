@@ -16,6 +16,10 @@ from fastweights.problem import Problem, pose
 
 PREFERENCE = ("compiled", "chunkwise", "reference")
 """The order in which `auto` tries the backends."""
+SHORT = 64
+"""Up to so many steps, training with large matrices is faster chunkwise: it then computes nothing twice."""
+LARGE = {"sums": 10_000, "other": 1 << 16}
+"""Numbers in the state of a head from which that is so: of memories that only add up, and of others (measured)."""
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
@@ -93,7 +97,7 @@ def explain(
       reference  could run
     """
     problem = pose(Cell.of(cell), inputs, state, params, reset)
-    refusals = {name: _refusal(name, problem) for name in PREFERENCE}
+    refusals = {name: _refusal(name, problem) for name in _order(problem)}
     chosen = next(name for name, refusal in refusals.items() if not refusal)
     reasons = {name: f"cannot: {refusal}" if refusal else "could run" for name, refusal in refusals.items()}
     return Explanation(str(problem), chosen, {**reasons, chosen: "runs"})
@@ -109,13 +113,29 @@ def _choose(problem: Problem, backend: str) -> str:
 
 
 def _choose_fastest(problem: Problem) -> str:
-    for name in PREFERENCE:
+    for name in _order(problem):
         refusal = _refusal(name, problem)
         if not refusal:
             return name
         if not torch.compiler.is_compiling():
             _log_once(f"{name} is passed over: {refusal}")
     raise AssertionError("the reference refuses nothing")
+
+
+def _order(problem: Problem) -> tuple[str, ...]:
+    """The backends in the order in which `auto` tries them for a problem."""
+    return ("chunkwise", "compiled", "reference") if _suits_chunks(problem) else PREFERENCE
+
+
+def _suits_chunks(problem: Problem) -> bool:
+    size = sum(leaf[0, 0].numel() for leaf in problem.state)
+    form = problem.cell.affine
+    if form is None or problem.leading[1] > SHORT or problem.leading[1] == 1 or size < LARGE["sums"]:
+        return False
+    scalars = form.program(problem.inputs).scalars
+    sums = not isinstance(scalars.decay, Tensor) and not isinstance(scalars.erase, Tensor)
+    trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
+    return trains and size >= LARGE["sums" if sums else "other"]
 
 
 @cache

@@ -7,10 +7,12 @@ import torch
 
 from fastweights.compiler.ir import Definition, volume
 from fastweights.compiler.loops import Writer, _number, emit_nest
-from fastweights.compiler.plan import Plan
+from fastweights.compiler.plan import Phase, Plan
 from fastweights.compiler.schedule import Buffer, Program
 
 RUNTIME = Path(__file__).with_name("runtime.h")
+AHEAD = 4
+"""How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
 ON_STACK = 1 << 14
 """Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
 
@@ -20,43 +22,39 @@ class Source:
 
     def __init__(self, plan: Plan, title: str, dtype: torch.dtype, lanes: int) -> None:
         self.plan, self.title, self.dtype, self.lanes = plan, title, dtype, lanes
-        self.tables: dict[Definition, str] = {}
+        self.state = plan.forward.state
+        self.scratch = 0
 
     def text(self) -> str:
         """All of it."""
         plan = self.plan
-        steps = [
-            self._step(
-                "forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y]
-            ),
-            self._step(
-                "again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept]
-            ),
-            self._step("backward_step", plan.backward, self._backward_given(), self._backward_made()),
-        ]
+        phases = {"forward": plan.forward, "again": plan.again, "backward": plan.backward}
+        steps = [function for name, phase in phases.items() for function in self._functions(name, phase)]
         head = f"// {self.title}\n#define FASTWEIGHTS_DOUBLE {int(self.dtype == torch.float64)}\n"
         parts = [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;", *self._tables(), *steps]
         return "\n".join([*parts, *self._layouts(), self._forward(), self._backward(), ""])
 
-    def _backward_given(self) -> list[Buffer]:
-        plan = self.plan
-        d_y = Buffer("d_y", plan.y.shape)
-        return [*plan.state, *plan.inputs, *plan.params, *plan.kept, d_y, *plan.d_state]
-
-    def _backward_made(self) -> list[Buffer]:
-        return [*_new(self.plan.d_state), *self.plan.d_inputs, *self.plan.d_params]
-
     def _tables(self) -> list[str]:
-        programs = (self.plan.forward, self.plan.again, self.plan.backward)
+        programs = (self.plan.forward.step, self.plan.again.step, self.plan.backward.step)
         return [_table(b.name, d) for d, b in _tables_of(programs).items()]
 
-    def _step(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
+    def _functions(self, name: str, phase: Phase) -> list[str]:
+        step = self._function(f"{name}_step", phase.step, *self._of_step(phase))
+        return [self._function(f"{name}_begin", phase.begin, *self._of_begin(phase)), step] if phase.ahead else [step]
+
+    def _of_step(self, phase: Phase) -> tuple[list[Buffer], list[Buffer]]:
+        """What a step is given, and what it makes."""
+        ahead = [*phase.ahead, *_named("next", phase.moving)] if phase.ahead else []
+        given = [*phase.state, *phase.moving, *self.plan.params, *ahead]
+        return given, [*_named("new", phase.state), *phase.made, *_named("next", phase.ahead)]
+
+    def _of_begin(self, phase: Phase) -> tuple[list[Buffer], list[Buffer]]:
+        return [*phase.state, *phase.moving, *self.plan.params], phase.ahead
+
+    def _function(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
         out = Writer()
-        arguments = [f"const real* __restrict__ {b.name}" for b in given if b.name not in program.in_place]
-        arguments += [f"real* __restrict__ {b.name}" for b in given if b.name in program.in_place]
-        arguments += [
-            f"real* __restrict__ {b.name}" for b in made if b.name.removeprefix("new_") not in program.in_place
-        ]
+        constant, changed = _arguments(program, given, made)
+        arguments = [f"const real* __restrict__ {b}" for b in constant] + [f"real* __restrict__ {b}" for b in changed]
         self._temporaries(program, out)
         for nest in program.nests:
             emit_nest(program, nest, self.lanes, out)
@@ -74,11 +72,11 @@ class Source:
             else:
                 out.add(f"real* const {buffer.name} = scratch + {offset};")
                 offset += _padded(size)
-        self.scratch = max(getattr(self, "scratch", 0), offset)
+        self.scratch = max(self.scratch, offset)
 
     def _layouts(self) -> list[str]:
         """Functions that copy a tensor into the order in which the kernels keep it, and back."""
-        buffers = {b.name: b for b in [*self.plan.state, *self.plan.d_state, *self.plan.params]}
+        buffers = {b.name: b for b in [*self.state, *self.plan.backward.state, *self.plan.params]}
         return [_copies(b) for b in buffers.values()]
 
     def _forward(self) -> str:
@@ -87,31 +85,29 @@ class Source:
         self._sizes(out)
         self._pointers(out, ["in", "state", "param", "initial"], self._names())
         out.add("real* const all_y = (real*)*p++;")
-        for b in plan.state:
+        for b in self.state:
             out.add(f"real* const last_{b.name} = (real*)*p++;")
         out.add("real* const checkpoints = (real*)*p++;")
-        self._open_heads(out, [*_twice(plan.state), *plan.params])
+        out.add("const std::int64_t start = 0, stop = T;")
+        self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
         self._load_params(out)
-        for b in plan.state:
+        for b in self.state:
             out.add(f"into_{b.name}({b.name}, first_{b.name} + m * {volume(b.shape)});")
-        out.open("for (std::int64_t t = 0; t < T; ++t)")
+        out.open("for (std::int64_t t = start; t < stop; ++t)")
         out.open("if (checkpoints && t % C == 0)")
         out.add(f"real* to = checkpoints + (m * ((T + C - 1) / C) + t / C) * {self._state_size()};")
-        for b in plan.state:
+        for b in self.state:
             out.add(f"std::memcpy(to, {b.name}, sizeof(real) * {volume(b.shape)});")
             out.add(f"to += {volume(b.shape)};")
         out.close()
-        self._reset(out, "")
-        self._inputs_at(out)
-        out.add(f"real* const y = all_y + ((b * T + t) * H + h) * {volume(plan.y.shape)};")
-        self._call(
-            out, "forward_step", plan.forward, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), plan.y]
-        )
-        for b in plan.state:
-            if b.name not in plan.forward.in_place:
-                out.add(f"std::swap({b.name}, new_{b.name});")
+        self._reset(out)
+        size = volume(plan.y.shape)
+        out.add(f"real* const y = all_y + ((b * T + t) * H + h) * {size};")
+        out.add(f"fw::prefetch<{size}, 1>(y + {AHEAD * size} * H);")
+        self._run(out, "forward", plan.forward, 1)
+        self._swap(out, plan.forward)
         out.close()
-        for b in plan.state:
+        for b in self.state:
             out.add(f"from_{b.name}(last_{b.name} + m * {volume(b.shape)}, {b.name});")
         out.close(3)
         return "\n".join(out.lines)
@@ -123,18 +119,18 @@ class Source:
         self._pointers(out, ["in", "param", "initial"], self._names())
         out.add("const real* const checkpoints = (const real*)*p++;")
         out.add("const real* const all_d_y = (const real*)*p++;")
-        for b in plan.d_state:
+        d_state = plan.backward.state
+        for b in d_state:
             out.add(f"const real* const last_{b.name} = (const real*)*p++;")
-        for b in plan.d_inputs:
+        for b in [*plan.d_inputs, *d_state, *plan.d_params]:
             out.add(f"real* const all_{b.name} = (real*)*p++;")
-        for b in [*plan.d_state, *plan.d_params]:
-            out.add(f"real* const all_{b.name} = (real*)*p++;")
-        slots = [Buffer("slots", (1,)), Buffer("keeps", (1,))]
-        self._open_heads(out, [*_twice(plan.d_state), *plan.params, *plan.d_params], slots)
+        ahead = [*plan.again.ahead, *plan.backward.ahead]
+        buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params]
+        self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
         self._load_params(out)
         for b in plan.d_params:
             out.add(f"std::memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
-        for b in plan.d_state:
+        for b in d_state:
             size = volume(b.shape)
             out.add(f"if (last_{b.name}) into_{b.name}({b.name}, last_{b.name} + m * {size});")
             out.add(f"else std::memset({b.name}, 0, sizeof(real) * {size});")
@@ -143,7 +139,7 @@ class Source:
         self._recompute(out)
         self._way_back(out)
         out.close()
-        for b in plan.d_state:
+        for b in d_state:
             out.add(f"from_{b.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
         for b in plan.d_params:
             name = b.name.removeprefix("d_")
@@ -161,41 +157,74 @@ class Source:
         for b, offset in self._slots():
             out.add(f"real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
             out.add(f"real* const new_{b.name} = {b.name} + {self._slot_size()};")
-        self._keeps(out, "")
-        self._reset(out, "")
-        self._inputs_at(out)
-        self._call(
-            out, "again_step", plan.again, [*plan.state, *plan.inputs, *plan.params], [*_new(plan.state), *plan.kept]
-        )
+        for b in plan.kept:
+            out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
+        self._reset(out)
+        self._run(out, "again", plan.again, 1)
+        self._swap(out, plan.again)
         out.close()
 
     def _way_back(self, out: Writer) -> None:
         plan = self.plan
         out.open("for (std::int64_t t = stop - 1; t >= start; --t)")
-        for b, offset in self._slots():
-            out.add(f"const real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
-        self._keeps(out, "const ")
-        self._inputs_at(out)
         out.add("const std::int64_t at = (b * T + t) * H + h;")
         for b in plan.d_inputs:
-            out.add(f"real* const {b.name} = all_{b.name} + at * {volume(b.shape)};")
-        out.add(f"const real* const d_y = all_d_y + at * {volume(plan.y.shape)};")
-        self._call(out, "backward_step", plan.backward, self._backward_given(), self._backward_made())
-        for b in plan.d_state:
-            if b.name not in plan.backward.in_place:
-                out.add(f"std::swap({b.name}, new_{b.name});")
+            size = volume(b.shape)
+            out.add(f"real* const {b.name} = all_{b.name} + at * {size};")
+            out.add(f"fw::prefetch<{size}, 1>({b.name} - {AHEAD * size} * H);")
+        self._run(out, "backward", plan.backward, -1)
+        self._swap(out, plan.backward)
         out.open("if (reset && reset[b * T + t])")
-        for b in plan.d_state:
+        for b in plan.backward.state:
             out.add(f"std::memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
         out.close(2)
 
+    def _run(self, out: Writer, name: str, phase: Phase, way: int) -> None:
+        """A step, with all that moves with the steps; before the first, and after a reset, what it is given ahead."""
+        places, far = self._places(), [b.name for b in [*self.plan.inputs, self.plan.d_y]]
+        for b in phase.moving:
+            out.add(f"const real* const {b.name} = {places[b.name].format(t='t')};")
+            if b.name in far:
+                out.add(f"fw::prefetch<{volume(b.shape)}>({places[b.name].format(t=f'(t + {way * AHEAD})')});")
+        if phase.ahead:
+            out.add(f"const std::int64_t then = {'t + 1 < stop ? t + 1 : t' if way > 0 else 't > start ? t - 1 : t'};")
+            for b in phase.moving:
+                out.add(f"const real* const next_{b.name} = {places[b.name].format(t='then')};")
+            first, before = ("start", "t") if way > 0 else ("stop - 1", "t + 1")
+            out.open(f"if (t == {first} || (reset && reset[b * T + {before}]))")
+            self._call(out, f"{name}_begin", phase.begin, *self._of_begin(phase))
+            out.close()
+        self._call(out, f"{name}_step", phase.step, *self._of_step(phase))
+
+    def _swap(self, out: Writer, phase: Phase) -> None:
+        """What was made by this step is given to the next one."""
+        for b in phase.ahead:
+            out.add(f"std::swap({b.name}, next_{b.name});")
+        for b in phase.state if phase is not self.plan.again else []:
+            if b.name not in phase.step.in_place:
+                out.add(f"std::swap({b.name}, new_{b.name});")
+
+    def _places(self) -> dict[str, str]:
+        """Where everything lies that moves with the steps, by the step `{t}`."""
+        head = "((b * T + {t}) * H + h)"
+        places = {self.plan.d_y.name: f"all_d_y + {head} * {volume(self.plan.d_y.shape)}"}
+        for n, b in enumerate(self.plan.inputs):
+            strides = f"b * strides[{3 * n}] + {{t}} * strides[{3 * n + 1}] + h * strides[{3 * n + 2}]"
+            places[b.name] = f"all_{b.name} + {strides}"
+        for b, offset in self._slots():
+            places[b.name] = f"slots + ({{t}} - start) * {self._slot_size()} + {offset}"
+        offset = 0
+        for b in self.plan.kept:
+            places[b.name] = f"keeps + ({{t}} - start) * {self._keep_size()} + {offset}"
+            offset += volume(b.shape)
+        return places
+
     def _names(self) -> dict[str, list[str]]:
-        plan = self.plan
         return {
-            "in": [f"all_{b.name}" for b in plan.inputs],
-            "state": [f"first_{b.name}" for b in plan.state],
-            "param": [f"all_{b.name}" for b in plan.params],
-            "initial": [f"initial_{b.name}" for b in plan.state],
+            "in": [f"all_{b.name}" for b in self.plan.inputs],
+            "state": [f"first_{b.name}" for b in self.state],
+            "param": [f"all_{b.name}" for b in self.plan.params],
+            "initial": [f"initial_{b.name}" for b in self.state],
         }
 
     def _sizes(self, out: Writer) -> None:
@@ -237,42 +266,29 @@ class Source:
         for b in self.plan.params:
             out.add(f"into_{b.name}({b.name}, all_{b.name} + h * {volume(b.shape)});")
 
-    def _reset(self, out: Writer, prefix: str) -> None:
+    def _reset(self, out: Writer) -> None:
         out.open("if (reset && reset[b * T + t])")
-        for b in self.plan.state:
+        for b in self.state:
             out.add(f"into_{b.name}({b.name}, initial_{b.name} + m * {volume(b.shape)});")
         out.close()
 
-    def _inputs_at(self, out: Writer) -> None:
-        for n, b in enumerate(self.plan.inputs):
-            place = f"b * strides[{3 * n}] + t * strides[{3 * n + 1}] + h * strides[{3 * n + 2}]"
-            out.add(f"const real* const {b.name} = all_{b.name} + {place};")
-
-    def _keeps(self, out: Writer, const: str) -> None:
-        offset = 0
-        for b in self.plan.kept:
-            out.add(f"{const}real* const {b.name} = keeps + (t - start) * {self._keep_size()} + {offset};")
-            offset += volume(b.shape)
-
     def _call(self, out: Writer, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> None:
-        names = [b.name for b in given if b.name not in program.in_place]
-        names += [b.name for b in given if b.name in program.in_place]
-        names += [b.name for b in made if b.name.removeprefix("new_") not in program.in_place]
-        out.add(f"{name}({', '.join([*names, 'scratch'])});")
+        constant, changed = _arguments(program, given, made)
+        out.add(f"{name}({', '.join([*constant, *changed, 'scratch'])});")
 
     def _state_size(self) -> int:
-        return sum(volume(b.shape) for b in self.plan.state)
+        return sum(volume(b.shape) for b in self.state)
 
     def _slots(self) -> list[tuple[Buffer, int]]:
         """Every state and where it lies in the slot of a step."""
         offsets, offset = [], 0
-        for b in self.plan.state:
+        for b in self.state:
             offsets.append((b, offset))
             offset += _padded(volume(b.shape))
         return offsets
 
     def _slot_size(self) -> int:
-        return sum(_padded(volume(b.shape)) for b in self.plan.state)
+        return sum(_padded(volume(b.shape)) for b in self.state)
 
     def _keep_size(self) -> int:
         return _padded(sum(volume(b.shape) for b in self.plan.kept))
@@ -282,12 +298,19 @@ def _padded(size: int) -> int:
     return (size + 15) // 16 * 16
 
 
-def _new(buffers: Sequence[Buffer]) -> list[Buffer]:
-    return [Buffer(f"new_{b.name}", b.shape, b.layout) for b in buffers]
+def _named(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [b.named(f"{prefix}_{b.name}") for b in buffers]
 
 
-def _twice(buffers: Sequence[Buffer]) -> list[Buffer]:
-    return [*buffers, *_new(buffers)]
+def _twice(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [*buffers, *_named(prefix, buffers)]
+
+
+def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> tuple[list[str], list[str]]:
+    """The names of what a kernel reads, and of what it changes."""
+    constant = [b.name for b in given if b.name not in program.in_place]
+    in_place = [b.name for b in given if b.name in program.in_place]
+    return constant, in_place + [b.name for b in made if b.name.removeprefix("new_") not in program.in_place]
 
 
 def _tables_of(programs: Sequence[Program]) -> dict[Definition, Buffer]:
@@ -300,16 +323,11 @@ def _table(name: str, definition: Definition) -> str:
 
 
 def _copies(buffer: Buffer) -> str:
-    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout."""
-    size, name = volume(buffer.shape), buffer.name
-    plain = f"std::memcpy(to, from, sizeof(real) * {size});"
-    if buffer.layout.order == tuple(range(len(buffer.shape))):
-        into = back = plain
-    else:
-        loops = "".join(f"for (int i{a} = 0; i{a} < {n}; ++i{a}) " for a, n in enumerate(buffer.shape))
-        axes = range(len(buffer.shape))
-        outside = " + ".join(f"{volume(buffer.shape[a + 1 :])} * i{a}" for a in axes)
-        inside = " + ".join(f"{stride} * i{a}" for a, stride in zip(axes, buffer.strides, strict=True))
-        into, back = f"{loops}to[{inside}] = from[{outside}];", f"{loops}to[{outside}] = from[{inside}];"
+    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap two."""
+    size, shape = volume(buffer.shape), buffer.shape
+    into = back = f"std::memcpy(to, from, sizeof(real) * {size});"
+    if buffer.layout.order != tuple(range(len(shape))):
+        loop = f"for (int n = 0; n < {size}; n += {volume(shape[-2:])})"
+        into, back = (f"{loop} fw::transpose<{r}, {c}>(to + n, from + n);" for r, c in (shape[-2:], shape[:-3:-1]))
     head = "static void {}_{}(real* __restrict__ to, const real* __restrict__ from) {{ {} }}"
-    return "\n".join([head.format("into", name, into), head.format("from", name, back)])
+    return "\n".join([head.format("into", buffer.name, into), head.format("from", buffer.name, back)])

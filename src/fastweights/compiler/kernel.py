@@ -16,8 +16,10 @@ from fastweights.compiler.lower import lower
 from fastweights.compiler.plan import plan
 from fastweights.compiler.trace import trace
 
-CHUNK = 1 << 17
-"""Numbers in the states of a chunk, at most: half a megabyte in float32, so that a chunk is computed again in L2."""
+CHUNK = 1 << 20
+"""Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""
+STEPS = 64
+"""Steps of a chunk, at most. Half as many keep twice the memory, which is what the way forward waits for."""
 
 
 class Kernel:
@@ -98,8 +100,7 @@ class Kernel:
 
 def chunk(size: int, T: int) -> int:
     """Steps from one kept state to the next, for states of `size` numbers a head."""
-    most = max(4, min(32, CHUNK // max(size, 1)))
-    return min(T, most)
+    return min(T, max(4, min(STEPS, CHUNK // max(size, 1))))
 
 
 def _volume(shape: Sequence[int]) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 
 from fastweights.compiler.ir import Apply, Constant, Expression, Index, Load, loads
 from fastweights.compiler.layout import stride_along, vector_axis
@@ -17,6 +18,8 @@ ACCUMULATORS = 12
 """How many vectors of partial sums a loop keeps in registers."""
 ROWS = 8
 """How many rows are summed side by side where the vector runs along the sum."""
+HELD = 8
+"""How many vectors a row may have for sums down the rows to stay in registers beside sums along them."""
 
 
 @dataclass
@@ -71,8 +74,9 @@ def pieces(size: int, lanes: int) -> Iterator[tuple[int, int, int]]:
 class NestEmitter:
     """Writes the loops of a nest around `Block`s.
 
-    If a reduction runs along the vector axis, rows go outside and are blocked, so that several sums run side by side;
-    otherwise vectors go outside, and reductions along the rows stay in registers.
+    If a reduction runs along the vector axis, rows go outside and are blocked, so that several sums run side by side,
+    and a short row is one block, so that sums down the rows stay in registers too; otherwise vectors go outside, and
+    reductions down the rows stay in registers.
     """
 
     def __init__(self, program: Program, nest: Nest, axis: int, lanes: int, out: Writer) -> None:
@@ -84,7 +88,11 @@ class NestEmitter:
         by_use = sorted(others, key=lambda a: (along.count(a) if not self.across else 0, nest.shape[a]))
         self.row = by_use[-1] if by_use else -1
         self.outer = [a for a in others if a != self.row]
-        self.down = [s for s in reductions if s.axis == self.row and not self.across]
+        self.vectors = list(pieces(nest.shape[axis], lanes)) if axis >= 0 else []
+        self.count = sum((stop - start) // width for width, start, stop in self.vectors)
+        held = not self.across or self.count <= HELD
+        self.down = [s for s in reductions if held and s.axis == self.row and s not in self.across]
+        self.apart = self.beside = 1
         self.memory = [s for s in reductions if s not in self.across and s not in self.down]
 
     def run(self) -> None:
@@ -118,9 +126,11 @@ class NestEmitter:
             self.out.add(f"constexpr int {name} = {start};")
 
     def _vectors_outside(self) -> None:
-        for width, start, stop in pieces(self.nest.shape[self.axis], self.lanes):
+        for width, start, stop in self.vectors:
             count = (stop - start) // width
             most = max(1, ACCUMULATORS // max(1, len(self.down))) if self.down else 4
+            # Two vectors of a row where the row is stored too: with four, stores wait for each other.
+            most = min(most, 2) if self.down and len(self.down) < len(self.nest.statements) else most
             side = next(n for n in (4, 3, 2, 1) if n <= most and count % n == 0)
             self._loop(self.axis, start, stop, width * side)
             self._down_the_rows(width, side)
@@ -132,12 +142,9 @@ class NestEmitter:
             return
         size = self.nest.shape[self.row]
         most = ACCUMULATORS // (side * len(self.down)) if self.down else 2
-        apart = next(n for n in (4, 2, 1) if n <= max(1, min(most, size)))
-        for statement, name in self._named(self.down):
-            for r in range(apart):
-                for v in range(side):
-                    start = START[statement.reduction]
-                    self.out.add(f"fw::vec<{width}> {name}_{r}_{v} = fw::splat<{width}>({start});")
+        self.apart = apart = next(n for n in (4, 2, 1) if n <= max(1, min(most, size)))
+        self.beside = side
+        self._start(self.down, width, apart, side)
         full = size // apart * apart
         self._loop(self.row, 0, full, apart)
         self._block(width, list(range(apart)), list(range(side)))
@@ -147,56 +154,57 @@ class NestEmitter:
             self.out.add(f"constexpr int i{self.row} = {row};")
             self._block(width, [0], list(range(side)))
             self.out.close()
-        self._finish_down(width, side, apart)
+        self._finish_down(width, side)
 
-    def _finish_down(self, width: int, side: int, apart: int) -> None:
+    def _finish_down(self, width: int, side: int) -> None:
         for statement, name in self._named(self.down):
             for v in range(side):
-                total = f"{name}_0_{v}"
-                for r in range(1, apart):
-                    total = "(" + COMBINE[statement.reduction].format(total, f"{name}_{r}_{v}") + ")"
+                total = _combined(statement, [f"{name}w{width}_{r}_{v}" for r in range(self.apart)])
                 block = Block(self, width, [0], [v])
                 block.put(statement, Result(total, True), 0, v)
                 block.flush()
 
     def _rows_outside(self) -> None:
         size = self.nest.shape[self.row] if self.row >= 0 else 1
-        most = max(1, ROWS // (1 if len(self.across) < 3 else 2))
+        most = max(1, ROWS // (1 if len(self.across) < 3 and not self.down else 2))
+        self.apart = max(1, 4 // self.count)
+        for width, start, stop in self.vectors:
+            self._start(self.down, width, self.apart, (stop - start) // width)
         for rows, start, stop in pieces(size, most):
             if self.row >= 0:
                 self._loop(self.row, start, stop, rows)
             self._across_the_row(rows)
             if self.row >= 0:
                 self.out.close()
+        for width, start, stop in self.vectors if self.down else []:
+            self.out.open("")
+            self.out.add(f"constexpr int i{self.axis} = {start};")
+            self._finish_down(width, (stop - start) // width)
+            self.out.close()
 
     def _across_the_row(self, rows: int) -> None:
-        plan = list(pieces(self.nest.shape[self.axis], self.lanes))
-        for width, start, stop in plan:
+        for width, start, stop in self.vectors:
             count = (stop - start) // width
             side = next(n for n in (4, 2, 1) if rows * n <= 4 and count % n == 0) if rows < 4 else 1
-            self._start_across(width, rows, side)
+            self.beside, side = side, count if self.down else side
+            self._start(self.across, width, rows, self.beside)
             self._loop(self.axis, start, stop, width * side)
             self._block(width, list(range(rows)), list(range(side)))
             self.out.close()
-            self._finish_across(width, rows, side)
-        self._store_across([width for width, _, _ in plan], rows)
+            self._finish_across(width, rows)
+        self._store_across([width for width, _, _ in self.vectors], rows)
 
-    def _start_across(self, width: int, rows: int, side: int) -> None:
-        for statement, name in self._named(self.across):
-            for r in range(rows):
-                for v in range(side):
-                    start = START[statement.reduction]
-                    self.out.add(f"fw::vec<{width}> {name}w{width}_{r}_{v} = fw::splat<{width}>({start});")
+    def _start(self, statements: list[Statement], width: int, rows: int, sides: int) -> None:
+        """Accumulators of a reduction, side by side."""
+        for statement, name in self._named(statements):
+            start = f"fw::splat<{width}>({START[statement.reduction]})"
+            for r, v in product(range(rows), range(sides)):
+                self.out.add(f"fw::vec<{width}> {name}w{width}_{r}_{v} = {start};")
 
-    def _finish_across(self, width: int, rows: int, side: int) -> None:
+    def _finish_across(self, width: int, rows: int) -> None:
         """One number a row, from vectors of a width."""
         for statement, name in self._named(self.across):
-            sums = []
-            for r in range(rows):
-                total = f"{name}w{width}_{r}_0"
-                for v in range(1, side):
-                    total = "(" + COMBINE[statement.reduction].format(total, f"{name}w{width}_{r}_{v}") + ")"
-                sums.append(total)
+            sums = [_combined(statement, [f"{name}w{width}_{r}_{v}" for v in range(self.beside)]) for r in range(rows)]
             if statement.reduction == "sum" and 1 < rows <= width:
                 self.out.add(f"fw::vec<{width}> {name}w{width}_all[{rows}] = {{{', '.join(sums)}}};")
                 self.out.add(f"const fw::vec<{rows}> {name}w{width} = fw::totals<{rows}>({name}w{width}_all);")
@@ -206,9 +214,7 @@ class NestEmitter:
 
     def _store_across(self, widths: list[int], rows: int) -> None:
         for statement, name in self._named(self.across):
-            total = f"{name}w{widths[0]}"
-            for width in widths[1:]:
-                total = "(" + COMBINE[statement.reduction].format(total, f"{name}w{width}") + ")"
+            total = _combined(statement, [f"{name}w{width}" for width in widths])
             block = Block(self, rows, [0], [0], axis=self.row)
             block.put(statement, Result(total, True), 0, 0)
             block.flush()
@@ -218,15 +224,15 @@ class NestEmitter:
 
     def _block(self, width: int, rows: list[int], sides: list[int]) -> None:
         block = Block(self, width, rows, sides)
-        for statement in self.nest.statements:
-            for r in rows:
-                for v in sides:
-                    block.statement(statement, r, v)
+        for v, r in product(sides, rows):
+            for statement in self.nest.statements:
+                block.statement(statement, r, v)
+            block.write()
         block.flush()
 
 
 class Block:
-    """The straight code inside the loops, for some rows and vectors: every load once, every store at the end."""
+    """The straight code inside the loops, for some rows and vectors: every load once, every store after its element."""
 
     def __init__(self, emitter: NestEmitter, width: int, rows: list[int], sides: list[int], axis: int = -2) -> None:
         self.emitter, self.width, self.rows, self.sides = emitter, width, rows, sides
@@ -241,10 +247,10 @@ class Block:
         value = self.value(statement.expression, r, v)
         name = self._accumulator(statement)
         combine = COMBINE.get(statement.reduction, "")
-        if statement in self.emitter.down:
-            self.out.add(f"{name}_{r}_{v} = {combine.format(f'{name}_{r}_{v}', self._vector(value, combine))};")
-        elif statement in self.emitter.across:
-            name = f"{name}w{self.width}_{r}_{v}"
+        if statement in self.emitter.down or statement in self.emitter.across:
+            is_down = statement in self.emitter.down
+            name = f"{name}w{self.width}_{r % self.emitter.apart if is_down else r}"
+            name = f"{name}_{v if is_down else v % self.emitter.beside}"
             self.out.add(f"{name} = {combine.format(name, self._vector(value, combine))};")
         elif statement in self.emitter.memory:
             self._accumulate(statement, value, r, v, combine)
@@ -281,8 +287,13 @@ class Block:
         for name, address, stride, combine in self.partial.values():
             old = self._load(address, stride)
             self._store(address, stride, Result(combine.format(old.code, name), True))
+        self.write()
+
+    def write(self) -> None:
+        """Stores what is done: no other element of a block reads it."""
         for line in self.stores:
             self.out.add(line)
+        self.stores.clear()
 
     def _address(self, statement: Statement, r: int, v: int) -> tuple[str, int]:
         return self._pointer(statement.definition, statement.place, r, v)
@@ -382,6 +393,13 @@ class Block:
 
     def _vector(self, value: Result, combine: str) -> str:
         return value.code if "+" in combine else self._splat(value)
+
+
+def _combined(statement: Statement, parts: list[str]) -> str:
+    total = parts[0]
+    for part in parts[1:]:
+        total = "(" + COMBINE[statement.reduction].format(total, part) + ")"
+    return total
 
 
 def _number(value: float) -> str:

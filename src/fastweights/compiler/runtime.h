@@ -31,6 +31,11 @@ template <int N> inline vec<N> load(const real* p) {
 }
 template <int N> inline void store(real* p, vec<N> x) { std::memcpy(p, &x, sizeof x); }
 
+// Asks the memory for N numbers that will soon be read or written. Any address will do, also outside of the tensor.
+template <int N, int write = 0> inline void prefetch(const real* p) {
+    for (int n = 0; n < N; n += 64 / sizeof(real)) __builtin_prefetch(p + n, write);
+}
+
 template <int N> inline vec<N> gather(const real* p, std::int64_t stride) {
     if constexpr (N == 1) return *p;
     else {
@@ -135,31 +140,19 @@ template <class V> inline V tanh(V x) {
     return z < fill<V>(real(0.390625)) ? small : large;
 }
 
-template <class V> inline real total(V x) {
+// All lanes as one number, by halves: a loop over lanes would branch on every maximum.
+template <class V, class F> inline real across(V x, F combine) {
     if constexpr (lanes<V> == 1) return x;
     else {
         vec<lanes<V> / 2> a, b;
         std::memcpy(&a, &x, sizeof a);
         std::memcpy(&b, reinterpret_cast<const char*>(&x) + sizeof a, sizeof b);
-        return total(decltype(a)(a + b));
+        return across(decltype(a)(combine(a, b)), combine);
     }
 }
-template <class V> inline real highest(V x) {
-    if constexpr (lanes<V> == 1) return x;
-    else {
-        real m = x[0];
-        for (int n = 1; n < lanes<V>; ++n) m = maximum<real>(m, x[n]);
-        return m;
-    }
-}
-template <class V> inline real lowest(V x) {
-    if constexpr (lanes<V> == 1) return x;
-    else {
-        real m = x[0];
-        for (int n = 1; n < lanes<V>; ++n) m = minimum<real>(m, x[n]);
-        return m;
-    }
-}
+template <class V> inline real total(V x) { return across(x, [](auto a, auto b) { return a + b; }); }
+template <class V> inline real highest(V x) { return across(x, [](auto a, auto b) { return maximum(a, b); }); }
+template <class V> inline real lowest(V x) { return across(x, [](auto a, auto b) { return minimum(a, b); }); }
 
 // The sums of R vectors, as one vector of R numbers: halves are added pairwise, so that R sums cost as much as a few.
 template <int G, class V, std::size_t... I> inline V merge(V x, V y, std::index_sequence<I...>) {
@@ -187,6 +180,30 @@ template <int R, int G = 1, class V> inline vec<R * G> totals(V* x) {
         for (int r = 0; r < R / 2; ++r) x[r] = merge<G>(x[2 * r], x[2 * r + 1], std::make_index_sequence<lanes<V>>{});
         return totals<R / 2, 2 * G>(x);
     }
+}
+
+template <class V, std::size_t... I> inline V interleave(V x, V y, bool upper, std::index_sequence<I...>) {
+    constexpr int N = lanes<V>;
+    return upper ? __builtin_shufflevector(x, y, int(I % 2 * N + N / 2 + I / 2)...)
+                 : __builtin_shufflevector(x, y, int(I % 2 * N + I / 2)...);
+}
+// N rows of N numbers, which are C apart, as rows that are R apart: a perfect shuffle of all numbers, log2 N times.
+template <int N> inline void transpose_tile(real* to, int R, const real* from, int C) {
+    vec<N> x[N], y[N];
+    for (int r = 0; r < N; ++r) x[r] = load<N>(from + r * C);
+    for (int stage = 1; stage < N; stage *= 2) {
+        for (int r = 0; r < N; ++r) y[r] = interleave(x[r / 2], x[r / 2 + N / 2], r % 2, std::make_index_sequence<N>{});
+        std::memcpy(x, y, sizeof x);
+    }
+    for (int r = 0; r < N; ++r) store<N>(to + r * R, x[r]);
+}
+// R rows of C numbers as C rows of R.
+template <int R, int C> inline void transpose(real* __restrict__ to, const real* __restrict__ from) {
+    constexpr int N = 8, rows = R / N * N, columns = C / N * N;
+    for (int r = 0; r < rows; r += N)
+        for (int c = 0; c < columns; c += N) transpose_tile<N>(to + c * R + r, R, from + r * C + c, C);
+    for (int r = 0; r < R; ++r)
+        for (int c = r < rows ? columns : 0; c < C; ++c) to[c * R + r] = from[r * C + c];
 }
 
 struct Arena {

@@ -60,6 +60,10 @@ class Buffer:
     def __post_init__(self) -> None:
         self.layout = self.layout or Layout(tuple(range(len(self.shape))), fixed=True)
 
+    def named(self, name: str) -> "Buffer":
+        """One that lies in the same way under another name."""
+        return Buffer(name, self.shape, self.layout)
+
     @property
     def strides(self) -> tuple[int, ...]:
         """Of every axis, in numbers."""
@@ -125,21 +129,27 @@ class Program:
         return self.buffers[definition]
 
 
-def schedule(given: dict[Definition, Buffer], targets: Sequence[Target], pairs: Iterable[tuple[str, str]]) -> Program:
-    """Orders the computation of `targets` from `given`; `pairs` names the buffers (old, new) of every state."""
-    return Scheduler(given, targets).run(dict(pairs))
+def schedule(
+    given: dict[Definition, Buffer],
+    targets: Sequence[Target],
+    pairs: Iterable[tuple[str, str]],
+    first: Iterable[Definition] = (),
+) -> Program:
+    """Orders the computation of `targets` from `given`, with what is in `first` before the rest; `pairs` names the
+    buffers (old, new) of every state."""
+    return Scheduler(given, targets, first).run(dict(pairs))
 
 
 class Scheduler:
     """Makes one `Program`."""
 
-    def __init__(self, given: dict[Definition, Buffer], targets: Sequence[Target]) -> None:
+    def __init__(self, given: dict[Definition, Buffer], targets: Sequence[Target], first: Iterable[Definition]) -> None:
         self.given = given
         self.targets = targets
         self.buffers = dict(given)
         self.add: set[Definition] = set()
         self.roots = [self._root(target) for target in targets]
-        self.order = list(_topological(self.roots, given))
+        self.order = list(_topological([*first, *self.roots], given))
         self.inlined: dict[Definition, Expression] = {}
         self.ready: dict[Definition, int] = {}
         self.nests: list[Nest] = []
