@@ -1,6 +1,7 @@
 """Times `scan` beside what else one would use, in one run on one machine.
 
-    python benchmarks/scan.py --json scan.json
+    python benchmarks/scan.py                           # prints the tables
+    python benchmarks/scan.py --into docs/performance.md --json scan.json
 
 For the delta rule at every shape, forward and forward + backward: the eager loop over time, batched over B and H by
 hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T), also
@@ -13,7 +14,6 @@ in milliseconds.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -30,6 +30,7 @@ import eager
 from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from fastweights.training.run import environment
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),
@@ -48,6 +49,16 @@ RULES = ["sum", "delta", "gated-delta"]
 STEP = Shape(1, 1, 8, 16, 16)
 DELTA = Cell.named("delta")
 Run = Callable[..., Tensor]
+
+
+LINES: list[str] = []
+BEGIN, END = "<!-- benchmarks/scan.py writes from here -->\n", "<!-- to here -->\n"
+
+
+def say(line: str) -> None:
+    """A line for who waits, and for the page."""
+    LINES.append(line)
+    print(line, flush=True)
 
 
 def eager_indexed(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
@@ -209,6 +220,11 @@ def gemm_rate() -> float:
     return 2 * 1024**3 / milliseconds(lambda: (a @ b).numel() and None) / 1e6
 
 
+def rate(row: dict[str, Any]) -> float:
+    """GFLOP/s of a forward pass of the delta rule: W k, the update, W q."""
+    return 6 * row["B"] * row["T"] * row["H"] * row["K"] * row["V"] / row["forward"] / 1e6
+
+
 def measure(shape: Shape, name: str, run: Run) -> dict[str, Any]:
     """One row of the table."""
     x = [leaf.requires_grad_() for leaf in sample_inputs(DELTA, shape, torch.float32)]
@@ -242,11 +258,10 @@ def rows_of(shape: Shape) -> list[dict[str, Any]]:
     for row in chain((measure(shape, name, run) for name, run in runs.items()), others(shape)):
         rows.append(row)
         base = rows[0]["forward_backward"] / row["forward_backward"] if rows[0]["run"] == "eager loop" else float("nan")
-        print(
+        say(
             f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {row['run']} | {row['forward']:.2f} "
             f"| {row['forward_backward']:.2f} | {base:.1f} | {row['saved_megabytes']:.1f} "
-            f"| {row['saved_megabytes'] / state:.0f} |",
-            flush=True,
+            f"| {row['saved_megabytes'] / state:.0f} |"
         )
     return rows
 
@@ -254,8 +269,8 @@ def rows_of(shape: Shape) -> list[dict[str, Any]]:
 def cells() -> list[dict[str, Any]]:
     """Every cell on every backend, after the loop that one would write by hand."""
     rows = []
-    print("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
-    print("|---|---|---|---:|---:|---:|---|")
+    say("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
+    say("|---|---|---|---:|---:|---:|---|")
     for shape, name in [*product(CELL_SHAPES, Cell.names()), *product(RULE_SHAPES, RULES)]:
         cell = Cell.named(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
@@ -266,10 +281,9 @@ def cells() -> list[dict[str, Any]]:
             times = milliseconds(partial(forward, run, x), 1.0), milliseconds(partial(forward_backward, run, x), 1.0)
             base = times[1] if way == "eager loop" else base
             rows.append({**shape._asdict(), "cell": name, "run": way, "forward": times[0], "both": times[1]})
-            print(
+            say(
                 f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {way} | {times[0]:.2f} | {times[1]:.2f} "
-                f"| {base / times[1]:.1f} | {chosen} |",
-                flush=True,
+                f"| {base / times[1]:.1f} | {chosen} |"
             )
     return rows
 
@@ -292,9 +306,10 @@ def one_step() -> dict[str, float]:
         name: partial(scan, DELTA, x, state, backend=name) for name in backends_of(DELTA)
     }
     calls["eager step, no checks"] = lambda: _step(W, q, k, v, beta)
-    with torch.no_grad():
+    with torch.inference_mode():
         times = {name: 1e3 * milliseconds(partial(_repeat, call), 1.0) / 100 for name, call in calls.items()}
-    print("\none step of 8 heads, K = 16, microseconds a call:", ", ".join(f"{n} {t:.0f}" for n, t in times.items()))
+    listed = ", ".join(f"{name} {time:.0f}" for name, time in times.items())
+    say(f"\nOne step of 8 heads, K = 16, in inference mode, microseconds a call: {listed}.")
     return times
 
 
@@ -306,21 +321,32 @@ def _repeat(call: Callable[[], Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into this page, between its marks")
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     eager.check()
-    print(
+    machine = environment()
+    say(f"float32, medians, {options.threads} threads of {machine['processor']}, torch {torch.__version__}.\n")
+    say(
         "| B, T, H, K | run | forward ms | forward + backward ms | times as fast as the eager loop | kept MB | states |"
     )
-    print("|---|---|---:|---:|---:|---:|---:|")
+    say("|---|---|---:|---:|---:|---:|---:|")
     rows = [row for shape in SHAPES for row in rows_of(shape)]
     every_cell, steps = cells(), one_step()
     gemm = gemm_rate()
-    print(f"\nfloat32 matrix product: {gemm:.0f} GFLOP/s; torch {torch.__version__}, {options.threads} threads")
+    shares = "; ".join(
+        f"{row['B']}, {row['T']}, {row['H']}, {row['K']}: {rate(row) / gemm:.2f}"
+        for row in rows
+        if row["run"] == "compiled"
+    )
+    say(f"\nA 1024 x 1024 matrix product runs at {gemm:.0f} GFLOP/s. The compiled forward pass of the delta rule")
+    say(f"reaches this share of it, counting 6 K V operations a step and head: {shares}.")
+    if options.into:
+        before, rest = options.into.read_text().split(BEGIN)
+        options.into.write_text(f"{before}{BEGIN}\n{chr(10).join(LINES)}\n\n{END}{rest.split(END)[1]}")
     if options.json:
-        environment = {"torch": torch.__version__, "threads": options.threads, "machine": platform.platform()}
-        content = {"environment": environment, "gemm_gflops": gemm, "rows": rows, "cells": every_cell, "step_us": steps}
+        content = {"environment": machine, "gemm_gflops": gemm, "rows": rows, "cells": every_cell, "step_us": steps}
         options.json.write_text(json.dumps(content, indent=2))
 
 

@@ -128,9 +128,11 @@ def _order(problem: Problem) -> tuple[str, ...]:
 
 
 def _suits_chunks(problem: Problem) -> bool:
+    form, T = problem.cell.affine, problem.leading[1]
+    if form is None or T == 1 or T > SHORT:
+        return False
     size = sum(leaf[0, 0].numel() for leaf in problem.state)
-    form = problem.cell.affine
-    if form is None or problem.leading[1] > SHORT or problem.leading[1] == 1 or size < LARGE["sums"]:
+    if size < LARGE["sums"]:
         return False
     scalars = form.program(problem.inputs).scalars
     sums = not isinstance(scalars.decay, Tensor) and not isinstance(scalars.erase, Tensor)

@@ -86,7 +86,7 @@ class LanguageModel(nn.Module):
         states = (block.initial_state(batch_size) for block in self.blocks)  # type: ignore[operator]
         return LanguageModelState(tuple(states))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def stream(
         self, prompt: Tensor, length: int, temperature: float = 1.0, seed: int | None = None
     ) -> Iterator[Tensor]:

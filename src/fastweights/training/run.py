@@ -45,7 +45,7 @@ class Run:
         """Writes what is going to be run; `InputError` if the folder holds a run already."""
         remedy = "Go on with it by adding --resume, or name another folder."
         require(not self.exists(), "run", "a new folder", f"{self.path}, which holds a run", remedy)
-        content = {"recipe": recipe, "config": config, "task": task, "environment": _environment()}
+        content = {"recipe": recipe, "config": config, "task": task, "environment": environment()}
         write_atomically(self.path / CONFIG, json.dumps(content, indent=2, ensure_ascii=False).encode())
 
     @staticmethod
@@ -139,7 +139,8 @@ class Run:
         write_atomically(self.path / METRICS, "".join(kept).encode())
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
+    """The machine and the software that a measurement was made with."""
     import platform
 
     import numpy
