@@ -17,8 +17,9 @@ from torch import Tensor
 class Slot(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
 
-    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory"; parameters "weight" (a map from
-    its last axis), "gain", "bias" or "constant", after "shared" if all heads have the same or "fixed" if none learns.
+    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory", or "output" for one that is kept;
+    parameters "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads have the
+    same or "fixed" if none learns.
     """
 
     axes: str
@@ -43,7 +44,7 @@ def size(axis: str, sizes: Mapping[str, int]) -> int:
 Matrix = Annotated[Tensor, Slot("V K", "memory")]
 Accumulator = Annotated[Tensor, Slot("K", "memory")]
 RecurrentMatrix = Annotated[Tensor, Slot("V V", "memory")]
-Output = Annotated[Tensor, Slot("V", "memory")]
+Output = Annotated[Tensor, Slot("V", "output")]
 """An output that a state keeps for the next step."""
 Key = Annotated[Tensor, Slot("K", "key")]
 """What a memory is addressed with, for writing and for reading (a query is a key): feature map, then normaliser."""

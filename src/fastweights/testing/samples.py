@@ -75,7 +75,8 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     "weight": lambda x: x / x.shape[-1] ** 0.5,
     "gain": lambda x: 1 + x / 10,
     "constant": torch.sigmoid,
-    # Positive: an accumulator of keys is a denominator. Scaled like weights: a softmax of sums in the hundreds would
-    # multiply their rounding.
-    "memory": lambda x: x.abs() / x.shape[-1] ** 0.5,
+    # Positive: an accumulator of keys is a denominator.
+    "memory": torch.abs,
+    # As short as outputs are: a softmax of sums in the hundreds would multiply their rounding.
+    "output": lambda x: x / x.shape[-1] ** 0.5,
 }
