@@ -37,7 +37,7 @@ def make_update(layer: str, options: dict[str, Any], size: dict[str, Any], token
     """What trains a freshly initialised model by one step."""
     torch.manual_seed(1)
     model = LanguageModel(VOCABULARY, layer, convolution=DEMO.convolution, options=options, **size)
-    optimiser = torch.optim.AdamW(model.parameters(), DEMO.learning_rate)
+    optimiser = torch.optim.AdamW(model.parameters(), DEMO.learning_rate, fused=True)
 
     def update() -> None:
         logits, _ = model(tokens)

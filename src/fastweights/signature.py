@@ -17,9 +17,9 @@ from torch import Tensor
 class Slot(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
 
-    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory", or "output" for one that is kept;
-    parameters "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads have the
-    same or "fixed" if none learns.
+    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory", or "output" for one that is
+    kept; parameters "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads have
+    the same or "fixed" if none learns.
     """
 
     axes: str

@@ -110,7 +110,7 @@ def _optimiser(model: nn.Module, settings: LanguageModelling) -> torch.optim.Opt
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95))
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
 
 
 def _set_learning_rate(optimiser: torch.optim.Optimizer, settings: LanguageModelling, step: int) -> None:

@@ -95,7 +95,8 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
 
 def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
     """The optimiser of a run."""
-    return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon)
+    # Fused: the steps of small tensors one by one are a tenth of an update of a small model.
+    return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon, fused=True)
 
 
 def finish(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, run: Run) -> None:

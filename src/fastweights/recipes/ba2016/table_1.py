@@ -12,7 +12,7 @@ RATES = {"irnn": 3e-4, "lstm": 1e-3, "associative-lstm": 1e-3, "fast-weight-rnn"
 
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 20, "evaluate_every": 10},
-    "cpu": {"steps": 20_000, "evaluate_every": 500},
+    "cpu": {"steps": 40_000, "evaluate_every": 1_000},
     "long": {"steps": 200_000, "evaluate_every": 1_000, "patience": 30},
     "paper": {"steps": 750_000, "evaluate_every": 5_000},
 }
