@@ -1,9 +1,9 @@
-"""Cells as loops that one would write by hand: batched over `[B, H, ...]`, the sequences cut into steps once.
+"""Cells as loops that one would write by hand: batched over `[B, H, ...]`.
 
 They are what the compiled cells are compared with; `check` holds them to the library in float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -102,13 +102,25 @@ STEPS: dict[str, Step] = {
 
 
 def loop(cell: Cell, inputs: Any, params: Any) -> Tensor:
-    """y of every step, `[B, T, H, ...]`."""
+    """y of every step, `[B, T, H, ...]`, as users write it: an index `x[:, t]` of every input at every step."""
+    return _run(cell, inputs, params, (cell.Inputs(*(x[:, t] for x in inputs)) for t in range(inputs[0].shape[1])))
+
+
+def unbound(cell: Cell, inputs: Any, params: Any) -> Tensor:
+    """The same, with the inputs cut into steps once."""
+    return _run(cell, inputs, params, map(cell.Inputs, *(x.unbind(1) for x in inputs)))
+
+
+def _run(cell: Cell, inputs: Any, params: Any, steps: Iterable[Any]) -> Tensor:
     state = pose(cell, inputs, None, params, None).state
     outputs = []
-    for x in zip(*(leaf.unbind(1) for leaf in inputs), strict=True):
-        state, y = STEPS[cell.name](state, cell.Inputs(*x), params)
+    for x in steps:
+        state, y = STEPS[cell.name](state, x, params)
         outputs.append(y)
     return torch.stack(outputs, dim=1)
+
+
+LOOPS = {"eager loop": loop, "eager loop, unbound": unbound}
 
 
 def check() -> None:
@@ -117,4 +129,5 @@ def check() -> None:
         cell, shape = Cell.named(name), Shape(2, 5, 3, 4, 4)
         inputs, params = sample_inputs(cell, shape), sample_params(cell, shape)
         want, _ = scan(cell, inputs, params=params, backend="reference")
-        torch.testing.assert_close(loop(cell, inputs, params), want)
+        for run in LOOPS.values():
+            torch.testing.assert_close(run(cell, inputs, params), want)

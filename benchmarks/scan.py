@@ -276,7 +276,7 @@ def cells() -> list[dict[str, Any]]:
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
         x = [leaf.requires_grad_() for leaf in inputs]
         chosen, base = explain(cell, cell.Inputs(*x), params=params).chosen, float("nan")
-        for way in [*(["eager loop"] if name in eager.STEPS else []), *backends_of(cell)]:
+        for way in [*(eager.LOOPS if name in eager.STEPS else []), *backends_of(cell)]:
             run = cell_run(cell, params, way)
             times = milliseconds(partial(forward, run, x), 1.0), milliseconds(partial(forward_backward, run, x), 1.0)
             base = times[1] if way == "eager loop" else base
@@ -289,9 +289,9 @@ def cells() -> list[dict[str, Any]]:
 
 
 def cell_run(cell: Cell, params: Any, way: str) -> Run:
-    """A cell on a backend, or as the eager loop."""
-    if way == "eager loop":
-        return lambda *x: eager.loop(cell, cell.Inputs(*x), params)
+    """A cell on a backend, or as an eager loop."""
+    if way in eager.LOOPS:
+        return lambda *x: eager.LOOPS[way](cell, cell.Inputs(*x), params)
     return lambda *x: scan(cell, cell.Inputs(*x), params=params, backend=way)[0]
 
 
