@@ -244,7 +244,13 @@ def others(shape: Shape) -> list[dict[str, Any]]:
     x = sample_inputs(DELTA, shape, torch.float32)
     timed = {"JAX lax.scan, jit": jax_scan(list(x)), "numba": numba_loop(list(x))}
     return [
-        {**shape._asdict(), "run": name, "forward": times[0], "forward_backward": times[1], "saved_megabytes": float("nan")}
+        {
+            **shape._asdict(),
+            "run": name,
+            "forward": times[0],
+            "forward_backward": times[1],
+            "saved_megabytes": float("nan"),
+        }
         for name, times in timed.items()
         if times is not None
     ]
