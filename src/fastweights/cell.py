@@ -158,6 +158,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:
-    """The state before the first step: zeros with `leading` axes (`[B, H]`), dtype and device of `like`."""
+    """The state before the first step: zeros with `leading` axes (`[B, H]`) on the device of `like`.
+
+    They have its dtype, but at least float32: a memory that adds up is not kept in half precision.
+    """
+    dtype = torch.promote_types(like.dtype, torch.float32)
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
-    return cell.State(*(torch.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes))
+    return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell, initial_state
@@ -55,9 +54,8 @@ class Programmed(nn.Module):
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step, batch first in every leaf."""
-        like = self.output.weight
-        like = like.to(torch.promote_types(like.dtype, torch.float32))
-        return initial_state(self.cell, self.slow_net.sizes, (batch_size, self.slow_net.heads), like)
+        leading = (batch_size, self.slow_net.heads)
+        return initial_state(self.cell, self.slow_net.sizes, leading, self.output.weight)
 
 
 def require_heads(d_model: int, heads: int) -> None:

@@ -10,7 +10,6 @@ from fastweights.cell import Cell, initial_state
 from fastweights.cells.associative_lstm import AssociativeLSTMInputs, AssociativeLSTMParams
 from fastweights.dispatch import scan
 from fastweights.errors import require
-from fastweights.layers._begin import begin
 from fastweights.layers._programmed import check_layer_input
 
 
@@ -48,7 +47,6 @@ class AssociativeLSTM(nn.Module):
     def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
         check_layer_input(x, self.input.in_features)
-        state = begin(x, state, self.initial_state(len(x)), reset)
         W = self.recurrent.weight
         P = one_hot(self.permutations, self.sizes["V"]).to(W.dtype)
         inputs = AssociativeLSTMInputs(self.input(x).unsqueeze(2))
@@ -58,9 +56,7 @@ class AssociativeLSTM(nn.Module):
 
     def initial_state(self, batch_size: int) -> Any:
         """Zeros."""
-        like = self.recurrent.weight
-        like = like.to(torch.promote_types(like.dtype, torch.float32))
-        return initial_state(self.cell, self.sizes, (batch_size, 1), like)
+        return initial_state(self.cell, self.sizes, (batch_size, 1), self.recurrent.weight)
 
 
 def _draw_permutations(copies: int, units: int) -> Tensor:
