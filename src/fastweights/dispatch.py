@@ -129,15 +129,15 @@ def _order(problem: Problem) -> tuple[str, ...]:
 
 def _suits_chunks(problem: Problem) -> bool:
     form, T = problem.cell.affine, problem.leading[1]
-    if form is None or T == 1 or T > SHORT:
+    trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
+    if form is None or not trains or T == 1 or T > SHORT:
         return False
     size = sum(leaf[0, 0].numel() for leaf in problem.state)
     if size < LARGE["sums"]:
         return False
     scalars = form.program(problem.inputs).scalars
     sums = not isinstance(scalars.decay, Tensor) and not isinstance(scalars.erase, Tensor)
-    trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
-    return trains and size >= LARGE["sums" if sums else "other"]
+    return size >= LARGE["sums" if sums else "other"]
 
 
 @cache
