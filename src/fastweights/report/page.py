@@ -77,16 +77,15 @@ def _experiment(group: Group) -> Iterator[Block]:
 
 def _numbers(group: Group) -> Grid:
     experiment, results = group.experiment, group.results
+    whose = (", ours", ", paper") if experiment.published else ("",)
+
+    def numbers(model: str, column: str) -> list[str]:
+        place = model, column
+        return [_ours(results.get(place)), _theirs(experiment.published.get(place))][: len(whose)]
+
     columns = _ran(group)
-    if not experiment.published:
-        cells = {m: [_ours(results.get((m, c))) for c in columns] for m in experiment.models}
-        return Grid(["", *(experiment.columns[c] for c in columns)], _rows(experiment, cells))
-    header = [f"{experiment.columns[c]}, {who}" for c in columns for who in ("ours", "paper")]
-    cells = {
-        m: [text for c in columns for text in (_ours(results.get((m, c))), _theirs(experiment.published.get((m, c))))]
-        for m in experiment.models
-    }
-    return Grid(["", *header], _rows(experiment, cells))
+    cells = {m: [number for c in columns for number in numbers(m, c)] for m in experiment.models}
+    return Grid(["", *(experiment.columns[c] + who for c in columns for who in whose)], _rows(experiment, cells))
 
 
 def _ran(group: Group) -> list[str]:
