@@ -18,7 +18,7 @@ KNOWS = {
     "squashings": BASE,
     "tasks": BASE,
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
-    "compiler": BASE | {"cell"},
+    "compiler": BASE | {"cell", "remember"},
     "backends": BASE | {"problem", "compiler"},
     "layers": BASE | {"catalogue", "cell", "cells", "dispatch", "backends"},
     "models": BASE | {"layers", "cell", "dispatch"},

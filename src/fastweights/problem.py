@@ -1,6 +1,6 @@
 """A checked call of `scan`: what every backend is given."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
+from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
 
 
@@ -54,10 +55,7 @@ def pose(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None)
 
 Agreement = tuple[dict[str, int], torch.dtype]
 
-_AGREED: dict[Any, Agreement] = {}
-
-MOST = 1000
-"""How many kinds of calls are remembered."""
+_AGREED: dict[Hashable, Agreement] = {}
 
 
 def _agree(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
@@ -65,11 +63,7 @@ def _agree(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | Non
     kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(None if reset is None else (reset,))
     if torch.compiler.is_compiling() or None in kinds:
         return _check(cell, inputs, state, params, reset)
-    if (cell.key, kinds) not in _AGREED:
-        if len(_AGREED) > MOST:
-            _AGREED.clear()
-        _AGREED[cell.key, kinds] = _check(cell, inputs, state, params, reset)
-    return _AGREED[cell.key, kinds]
+    return remember(_AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset))
 
 
 def _kinds(record: Any) -> Any:

@@ -3,7 +3,7 @@
 Tensors are passed as the inputs, the state and the params of the cell, one after the other; the cell by its key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from fastweights.cell import Cell
 from fastweights.compiler.kernel import Kernel, chunk, kernel
 from fastweights.errors import require
+from fastweights.remember import remember
 from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
@@ -20,10 +21,6 @@ LIBRARY.define(
     "scan_backward(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor checkpoints, Tensor d_y, "
     "Tensor?[] d_last) -> Tensor[]"
 )
-
-
-MOST = 1000
-"""How many combinations of shapes are remembered."""
 
 
 def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
@@ -36,18 +33,17 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
     return sizes
 
 
-_SEEN: dict[Any, Kernel] = {}
+_SEEN: dict[Hashable, Kernel] = {}
 
 
 def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
     """The kernel for some tensors; looked up by all their shapes, which is faster than to work out the sizes."""
     seen = (key, tensors[0].dtype, *[x.shape for x in tensors])
-    if seen not in _SEEN:
-        cell = Cell.of_key(key)
-        if len(_SEEN) > MOST:
-            _SEEN.clear()
-        _SEEN[seen] = kernel(cell, sizes_of(cell, tensors), tensors[0].dtype)
-    return _SEEN[seen]
+    return remember(_SEEN, seen, lambda: _make_kernel(Cell.of_key(key), tensors))
+
+
+def _make_kernel(cell: Cell, tensors: Sequence[Tensor]) -> Kernel:
+    return kernel(cell, sizes_of(cell, tensors), tensors[0].dtype)
 
 
 @torch.library.impl(LIBRARY, "scan", "CPU")
