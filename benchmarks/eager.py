@@ -1,4 +1,4 @@
-"""Cells as loops that one would write by hand: batched over `[B, H, ...]`.
+"""Cells as loops that one would write by hand: `[N, ...]` with the N = H B members of all heads, head by head.
 
 They are what the compiled cells are compared with; `check` holds them to the library in float64.
 """
@@ -14,17 +14,23 @@ from fastweights import Cell, scan
 from fastweights.problem import pose
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
-Step = Callable[[Any, Any, Any], tuple[Any, Tensor]]
+Step = Callable[[Any, Any, Any, Any], tuple[Any, Tensor]]
+"""Of a state, inputs, the slow weights of the heads `[H, ...]` and the same for every member `[N, ...]`."""
 
 
 def mv(W: Tensor, x: Tensor) -> Tensor:
-    """`W x` for every member and head."""
-    return (W @ x.unsqueeze(-1)).squeeze(-1)
+    """`W x` of every member."""
+    return torch.bmm(W, x.unsqueeze(-1)).squeeze(-1)
+
+
+def shared(R: Tensor, x: Tensor) -> Tensor:
+    """`R x` with one matrix a head, `[H, ., .]`: a product of matrices, since its members stand together."""
+    return torch.bmm(x.unflatten(0, (len(R), -1)), R.mT).flatten(0, 1)
 
 
 def add_outer(W: Tensor, v: Tensor, k: Tensor) -> Tensor:
     """`W + v k^T`."""
-    return torch.addcmul(W, v.unsqueeze(-1), k.unsqueeze(-2))
+    return torch.baddbmm(W, v.unsqueeze(-1), k.unsqueeze(1))
 
 
 def write(W: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
@@ -32,59 +38,62 @@ def write(W: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     return add_outer(W, beta.unsqueeze(-1) * (v - mv(W, k)), k)
 
 
-def sum_(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
+def sum_(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = add_outer(state.W, x.v, x.k)
     return type(state)(W), mv(W, x.q)
 
 
-def delta(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
+def delta(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = write(state.W, x.k, x.v, x.beta)
     return type(state)(W), mv(W, x.q)
 
 
-def gated_delta(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
-    W = write(x.decay[..., None, None] * state.W, x.k, x.v, x.beta)
+def gated_delta(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
+    W = write(x.decay[:, None, None] * state.W, x.k, x.v, x.beta)
     return type(state)(W), mv(W, x.q)
 
 
-def delta_rnn(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
+def delta_rnn(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = write(state.W, x.k, x.v, x.beta)
     R = write(state.R, x.recurrent_k.softmax(-1), x.recurrent_v, x.recurrent_beta)
     y = mv(W, x.q) + mv(R, state.y.softmax(-1))
     return type(state)(W, R, y), y
 
 
-def recurrent_delta_net(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
+def recurrent_delta_net(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     r = state.y.tanh()
-    q, k = (x.q + mv(params.R_q, r)).softmax(-1), (x.k + mv(params.R_k, r)).softmax(-1)
-    beta = (x.beta + (params.r_beta * r).sum(-1)).sigmoid()
-    W = write(state.W, k, x.v + mv(params.R_v, r), beta)
+    q, k = (x.q + shared(heads.R_q, r)).softmax(-1), (x.k + shared(heads.R_k, r)).softmax(-1)
+    beta = (x.beta + (members.r_beta * r).sum(-1)).sigmoid()
+    W = write(state.W, k, x.v + shared(heads.R_v, r), beta)
     y = mv(W, q)
     return type(state)(W, y), y
 
 
-def srwm(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
-    W_y, W_q, W_k, W_beta = matrices = [start + shift for start, shift in zip(params, state, strict=True)]
-    q, k, rates = mv(W_q, x.x).softmax(-1), mv(W_k, x.x).softmax(-1), mv(W_beta, x.x).sigmoid().split(1, -1)
-    written = [add_outer(s, rate * mv(A, q - k), k) for s, A, rate in zip(state, matrices, rates, strict=True)]
-    return type(state)(*written), mv(W_y, x.x)
+def srwm(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
+    y, q, k, rates = (mv(W, x.x) for W in state)
+    q, k, rates = q.softmax(-1), k.softmax(-1), rates.sigmoid().split(1, -1)
+    written = [add_outer(W, rate * mv(W, q - k), k) for W, rate in zip(state, rates, strict=True)]
+    return type(state)(*written), y
 
 
-def delta_lstm(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
-    W = write(state.W, x.k, x.v, x.beta)
-    R = write(state.R, x.recurrent_k.softmax(-1), x.recurrent_v, x.recurrent_beta)
-    i, u, o = (mv(W, x.q) + mv(R, state.h.softmax(-1).unsqueeze(-2))).unbind(-2)
+def delta_lstm(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
+    q, k, v, beta, *recurrent = (leaf.flatten(0, 1) for leaf in x)
+    W = write(state.W.flatten(0, -3), k, v, beta)
+    recurrent_k, recurrent_v, recurrent_beta = recurrent
+    R = write(state.R.flatten(0, -3), recurrent_k.softmax(-1), recurrent_v, recurrent_beta)
+    read = mv(R.view(len(state.h), -1, R.shape[-1]), state.h.softmax(-1))
+    i, u, o = (mv(W, q).view_as(read) + read).chunk(3, -1)
     i = i.sigmoid()
     c = i * u + (1 - i) * state.c
     h = o.sigmoid() * c
     return type(state)(W, R, h, c), h
 
 
-def fast_weight_rnn(state: Any, x: Any, params: Any) -> tuple[Any, Tensor]:
-    A = add_outer(params.decay[:, None, None] * state.A, params.eta[:, None] * state.h, state.h)
-    boundary = mv(params.W, state.h) + x.x
+def fast_weight_rnn(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
+    A = add_outer(members.decay[:, None, None] * state.A, members.eta[:, None] * state.h, state.h)
+    boundary = shared(heads.W, state.h) + x.x
     h = boundary.relu()
-    for gain, bias in zip(params.gain.unbind(1), params.bias.unbind(1), strict=True):
+    for gain, bias in zip(members.gain.unbind(1), members.bias.unbind(1), strict=True):
         h = (layer_norm(boundary + mv(A, h), h.shape[-1:]) * gain + bias).relu()
     return type(state)(A, h), h
 
@@ -101,26 +110,40 @@ STEPS: dict[str, Step] = {
 }
 
 
-def loop(cell: Cell, inputs: Any, params: Any) -> Tensor:
-    """y of every step, `[B, T, H, ...]`, as users write it: an index `x[:, t]` of every input at every step."""
-    return _run(cell, inputs, params, (cell.Inputs(*(x[:, t] for x in inputs)) for t in range(inputs[0].shape[1])))
+def indexed(inputs: Any) -> Iterable[Any]:
+    """Every step of the inputs by an index `x[:, t]`, as users write it."""
+    return (type(inputs)(*(x[:, t] for x in inputs)) for t in range(inputs[0].shape[1]))
 
 
-def unbound(cell: Cell, inputs: Any, params: Any) -> Tensor:
-    """The same, with the inputs cut into steps once."""
-    return _run(cell, inputs, params, map(cell.Inputs, *(x.unbind(1) for x in inputs)))
+def unbound(inputs: Any) -> Iterable[Any]:
+    """Every step of the inputs, which are cut once."""
+    return map(type(inputs), *(x.unbind(1) for x in inputs))
 
 
-def _run(cell: Cell, inputs: Any, params: Any, steps: Iterable[Any]) -> Tensor:
+def loop(cell: Cell, inputs: Any, params: Any, steps: Callable[[Any], Iterable[Any]], step: Step) -> Tensor:
+    """y of every step, `[B, T, H, ...]`."""
+    B, _, H = inputs[0].shape[:3]
     state = pose(cell, inputs, None, params, None).state
+    state = type(state)(*(x.flatten(0, 1) for x in state))
+    members = params and type(params)(*(x.repeat_interleave(B, 0) for x in params))
+    # A matrix that rewrites itself begins as the slow weights.
+    state = type(state)(*members) if cell.name == "srwm" else state
     outputs = []
-    for x in steps:
-        state, y = STEPS[cell.name](state, x, params)
+    for x in steps(type(inputs)(*(x.movedim(2, 0).flatten(0, 1) for x in inputs))):
+        state, y = step(state, x, params, members)
         outputs.append(y)
-    return torch.stack(outputs, dim=1)
+    return torch.stack(outputs, dim=1).unflatten(0, (H, B)).movedim(0, 2)
 
 
-LOOPS = {"eager loop": loop, "eager loop, unbound": unbound}
+LOOPS: dict[str, Callable[[Cell, Any, Any], Tensor]] = {
+    "eager loop": lambda cell, inputs, params: loop(cell, inputs, params, indexed, STEPS[cell.name]),
+    "eager loop, unbound": lambda cell, inputs, params: loop(cell, inputs, params, unbound, STEPS[cell.name]),
+}
+
+
+def with_compiled_step(cell: Cell, inputs: Any, params: Any) -> Tensor:
+    """The unbound loop with its step under `torch.compile`: the whole loop as one graph would compile for minutes."""
+    return loop(cell, inputs, params, unbound, torch.compile(STEPS[cell.name], dynamic=True))
 
 
 def check() -> None:

@@ -62,43 +62,9 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def eager_indexed(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """The loop as users write it: one index a step."""
-    q, k, v, beta = (_heads_in_batch(x) for x in (q, k, v, beta.unsqueeze(-1)))
-    steps = ((q[:, t], k[:, t], v[:, t], beta[:, t]) for t in range(q.shape[1]))
-    return _loop(steps, q.new_zeros(len(q), v.shape[-1], k.shape[-1]))
-
-
-def eager_unbound(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """The loop with every sequence cut into steps once."""
-    q, k, v, beta = (_heads_in_batch(x) for x in (q, k, v, beta.unsqueeze(-1)))
-    steps = zip(*(x.unbind(1) for x in (q, k, v, beta)), strict=True)
-    return _loop(steps, q.new_zeros(len(q), v.shape[-1], k.shape[-1]))
-
-
-def _heads_in_batch(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(0, 1)
-
-
-def _loop(steps: Any, W: Tensor, step: Callable[..., tuple[Tensor, Tensor]] | None = None) -> Tensor:
-    step, outputs = step or _step, []
-    for x in steps:
-        W, y = step(W, *x)
-        outputs.append(y)
-    return torch.stack(outputs, dim=1)
-
-
-def eager_compiled(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """The unbound loop with its step under `torch.compile`: the whole loop as one graph would compile for minutes."""
-    q, k, v, beta = (_heads_in_batch(x) for x in (q, k, v, beta.unsqueeze(-1)))
-    steps = zip(*(x.unbind(1) for x in (q, k, v, beta)), strict=True)
-    return _loop(steps, q.new_zeros(len(q), v.shape[-1], k.shape[-1]), torch.compile(_step, dynamic=True))
-
-
-def _step(W: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    error = v - torch.bmm(W, k.unsqueeze(-1)).squeeze(-1)
-    W = torch.baddbmm(W, (beta * error).unsqueeze(-1), k.unsqueeze(1))
-    return W, torch.bmm(W, q.unsqueeze(-1)).squeeze(-1)
+def by_hand(loop: Callable[[Cell, Any, Any], Tensor]) -> Run:
+    """The delta rule as a loop of benchmarks/eager.py."""
+    return lambda *x: loop(DELTA, DELTA.Inputs(*x), None)
 
 
 def backend(name: str) -> Run:
@@ -112,9 +78,8 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 
 
 RUNS: dict[str, Run] = {
-    "eager loop": eager_indexed,
-    "eager loop, unbound": eager_unbound,
-    "eager loop, torch.compile": eager_compiled,
+    **{name: by_hand(loop) for name, loop in eager.LOOPS.items()},
+    "eager loop, torch.compile": by_hand(eager.with_compiled_step),
     "reference": backend("reference"),
     "chunkwise": backend("chunkwise"),
     "compiled": backend("compiled"),
@@ -305,14 +270,12 @@ def cell_run(cell: Cell, params: Any, way: str) -> Run:
 def one_step() -> dict[str, float]:
     """Microseconds of a call of one step without gradients, as in streaming and acting."""
     x = sample_inputs(DELTA, STEP, torch.float32)
-    W = torch.zeros(STEP.B * STEP.H, STEP.V, STEP.K)
     state = scan(DELTA, x)[1]
-    q, k, v = (leaf[0, 0] for leaf in x[:3])
-    beta = x[3][0, 0].unsqueeze(-1)
+    flat = DELTA.State(state.W[0]), DELTA.Inputs(*(leaf[0, 0] for leaf in x))
     calls: dict[str, Callable[[], Any]] = {
         name: partial(scan, DELTA, x, state, backend=name) for name in backends_of(DELTA)
     }
-    calls["eager step, no checks"] = lambda: _step(W, q, k, v, beta)
+    calls["eager step, no checks"] = partial(eager.delta, *flat, None, None)
     with torch.inference_mode():
         times = {name: 1e3 * milliseconds(partial(_repeat, call), 1.0) / 100 for name, call in calls.items()}
     listed = ", ".join(f"{name} {time:.0f}" for name, time in times.items())
