@@ -233,11 +233,15 @@ def test_auto_falls_back_and_says_so_once(caplog):
         ("sum", 100, 64, True, "chunkwise"),
         ("sum", 100, 64, False, "compiled"),
         ("sum", 100, 65, True, "compiled"),
+        ("sum", 256, 65, True, "chunkwise"),
+        ("sum", 256, 65, False, "compiled"),
         ("delta", 100, 64, True, "compiled"),
         ("delta", 256, 64, True, "chunkwise"),
+        ("delta", 256, 65, True, "compiled"),
+        ("delta", 363, 65, True, "chunkwise"),
     ],
 )
-def test_auto_trains_large_matrices_on_few_steps_chunkwise(name, size, T, trains, chosen):
+def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):
     cell = Cell.named(name)
     inputs = [x.requires_grad_(trains) for x in sample_inputs(cell, Shape(1, T, 1, size, size), torch.float32)]
     assert explain(cell, cell.Inputs(*inputs)).chosen == chosen

@@ -17,9 +17,10 @@ from fastweights.problem import Problem, pose
 PREFERENCE = ("compiled", "chunkwise", "reference")
 """The order in which `auto` tries the backends."""
 SHORT = 64
-"""Up to so many steps, training with large matrices is faster chunkwise: it then computes nothing twice."""
-LARGE = {"sums": 10_000, "other": 1 << 16}
-"""Numbers in the state of a head from which that is so: of memories that only add up, and of others (measured)."""
+"""Up to so many steps, the chunkwise backend computes nothing twice."""
+LARGE = {"sums": {"short": 10_000, "long": 1 << 16}, "other": {"short": 1 << 16, "long": 1 << 17}}
+"""Numbers in the state of a head from which training is faster chunkwise, since a chunk's states of the compiled kernel
+leave the cache: of memories that only add up, and of others (measured)."""
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
@@ -130,14 +131,15 @@ def _order(problem: Problem) -> tuple[str, ...]:
 def _suits_chunks(problem: Problem) -> bool:
     form, T = problem.cell.affine, problem.leading[1]
     trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
-    if form is None or not trains or T == 1 or T > SHORT:
+    if form is None or not trains or T == 1:
         return False
     size = sum(leaf[0, 0].numel() for leaf in problem.state)
-    if size < LARGE["sums"]:
+    length = "short" if T <= SHORT else "long"
+    if size < LARGE["sums"][length]:
         return False
     scalars = form.program(problem.inputs).scalars
     sums = not isinstance(scalars.decay, Tensor) and not isinstance(scalars.erase, Tensor)
-    return size >= LARGE["sums" if sums else "other"]
+    return size >= LARGE["sums" if sums else "other"][length]
 
 
 @cache
