@@ -118,7 +118,7 @@ def print_training() -> list[dict[str, Any]]:
     presets = {name: EXPERIMENTS.load(name).preset("cpu") for name in EXPERIMENTS.names()}
     ends = [(name, column, p) for name, p in presets.items() for column in dict.fromkeys((p.columns[0], p.columns[-1]))]
     for name, column, preset in ends:
-        for model in preset.models:
+        for model in (m for m, c in preset.places if c == column):
             try:
                 row = measure_training(name, model, column)
             except MissingFile as missing:

@@ -74,5 +74,4 @@ def _experiments(name: str) -> list[str]:
 
 
 def _tasks_of(experiment: Any) -> set[str]:
-    preset = experiment.presets["cpu"]
-    return {experiment.trial(m, c, "cpu").task for m in preset.models for c in preset.columns}
+    return {experiment.trial(m, c, "cpu").task for m, c in experiment.presets["cpu"].places}

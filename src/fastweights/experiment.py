@@ -65,11 +65,17 @@ class Trial(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Which part of an experiment to run, and over how many seeds."""
+    """Which part of an experiment to run, and over how many seeds; `skip` are pairs of a model and a column."""
 
     columns: tuple[str, ...]
     models: tuple[str, ...]
     seeds: int = 1
+    skip: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Models and columns of the table that are run, column by column."""
+        return [(m, c) for c in self.columns for m in self.models if (m, c) not in self.skip]
 
 
 class Summary(NamedTuple):

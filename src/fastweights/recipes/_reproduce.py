@@ -58,9 +58,8 @@ class Plan:
     @property
     def jobs(self) -> list[Job]:
         """All models with the first seed, then with the next: the table fills evenly."""
-        columns = self.experiment.preset(self.preset).columns
-        seeds = range(1, self.seeds + 1)
-        return [Job(self.name, self.preset, m, c, seed) for seed in seeds for c in columns for m in self.models]
+        places = [(m, c) for m, c in self.experiment.preset(self.preset).places if m in self.models]
+        return [Job(self.name, self.preset, m, c, seed) for seed in range(1, self.seeds + 1) for m, c in places]
 
 
 def make_plan(name: str, preset: str, folder: Path, models: list[str] | None, seeds: int | None) -> Plan:

@@ -1,5 +1,6 @@
 """Key-value retrieval, setting 1: how many associations a memory holds, by feature map."""
 
+from itertools import product
 from typing import Any
 
 from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial
@@ -57,13 +58,15 @@ EXPERIMENT = Experiment(
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
         "cpu": Preset(
-            ("20", "60", "100", "140", "200"), ("softmax", "linear", "dpfp-1", "dpfp-2", "dpfp-3", "favor-64")
+            ("20", "60", "100", "140", "200", "300", "400"),
+            ("softmax", "linear", "dpfp-1", "dpfp-2", "dpfp-3", "favor-64"),
+            skip=frozenset({*product(("linear", "dpfp-1", "favor-64"), ("300", "400")), ("dpfp-2", "400")}),
         ),
         "paper": Preset(tuple(COLUMNS), tuple(MODELS)),
     },
     trial=trial,
     claims=(
-        Claim("Softmax attention learns 200 associations.", lambda mean: mean("softmax", "200") < SOLVED),
+        Claim("Softmax attention learns 400 associations.", lambda mean: mean("softmax", "400") < SOLVED),
         Claim(
             "Linear attention, of capacity 64, learns 20 and fails at 100.",
             lambda mean: mean("linear", "20") < SOLVED < mean("linear", "100"),
@@ -72,13 +75,13 @@ EXPERIMENT = Experiment(
             "DPFP-1, of capacity 128, learns 100 and fails at 200.",
             lambda mean: mean("dpfp-1", "100") < SOLVED < mean("dpfp-1", "200"),
         ),
-        Claim("DPFP-2, of capacity 256, learns 200.", lambda mean: mean("dpfp-2", "200") < SOLVED),
         Claim(
-            "DPFP-2 learns 200 and fails at 300.", lambda mean: mean("dpfp-2", "200") < SOLVED < mean("dpfp-2", "300")
+            "DPFP-2, of capacity 256, learns 200 and fails at 300.",
+            lambda mean: mean("dpfp-2", "200") < SOLVED < mean("dpfp-2", "300"),
         ),
         Claim(
-            "DPFP-3, of capacity 384, learns 340 and fails at 500.",
-            lambda mean: mean("dpfp-3", "340") < SOLVED < mean("dpfp-3", "500"),
+            "DPFP-3, of capacity 384, learns 300 and fails at 400.",
+            lambda mean: mean("dpfp-3", "300") < SOLVED < mean("dpfp-3", "400"),
         ),
         Claim("FAVOR+ does not learn even 20.", lambda mean: mean("favor-64", "20") > SOLVED),
     ),
@@ -86,7 +89,7 @@ EXPERIMENT = Experiment(
         "The paper's numbers are the best losses in the authors' published logs, where a run stops once it is at 1e-3: "
         "≤ 0.001 means that it got there. Ours are on a test set of the same form, with the weights that were best on "
         "validation data. A loss of 0.5 is that of answering 0.",
-        "One seed, as in the paper.",
+        "One seed, as in the paper. Preset cpu leaves out what has failed with fewer keys already.",
     ),
     axis="S, number of keys",
 )
