@@ -43,7 +43,7 @@ EXPERIMENT = Experiment(
     ),
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
-        "cpu": Preset(("20", "50"), tuple(MODELS), seeds=3),
+        "cpu": Preset(("20",), tuple(MODELS), seeds=3),
         "long": Preset(("20",), tuple(MODELS)),
         "paper": Preset(UNITS, tuple(MODELS), seeds=3),
     },
