@@ -161,10 +161,11 @@ def programs(task):
 
 @pytest.mark.parametrize("rule", ["published", "corrected"])
 @pytest.mark.parametrize("variables", [3, 5])
-def test_programs_print_what_an_interpreter_prints(variables, rule):
-    for words, outputs in programs(CodeExecution(variables, rule, sizes=(300, 1, 1))):
+@pytest.mark.parametrize("statements", [2, 100])
+def test_programs_print_what_an_interpreter_prints(statements, variables, rule):
+    for words, outputs in programs(CodeExecution(variables, rule, statements, sizes=(300, 1, 1))):
         assert list(interpret(words, rule)) == outputs
-        assert words.count(";") == 100
+        assert words.count(";") == statements
         assert words[1] == "="
         assert words[-3] == "print"
 

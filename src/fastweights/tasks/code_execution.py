@@ -27,7 +27,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NAMES = "xyzab"
-STATEMENTS = 100
 LOWEST, HIGHEST = -8, 16
 """What `++` and `--` keep the values in."""
 
@@ -50,10 +49,10 @@ ABSENT = 255
 class CodeExecution(FixedTask):
     """`x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: at the `;` of a print that runs, what it prints.
 
-    A program has 100 statements, each one of four kinds with equal probability (the first is an assignment, the last a
-    print): `v = n ;` for any variable and n of 0 to 9; `v ++ ;` or `v -- ;`, where one that would leave -8 to 16 is
-    turned into the other; `print v ;`; and `if v < n :` or `if v > n :` before one of the other three. All but
-    assignments name variables that are defined. A statement whose condition fails has no effect, and its print no
+    A program is a sequence of statements, each one of four kinds with equal probability (the first is an assignment,
+    the last a print): `v = n ;` for any variable and n of 0 to 9; `v ++ ;` or `v -- ;`, where one that would leave
+    -8 to 16 is turned into the other; `print v ;`; and `if v < n :` or `if v > n :` before one of the other three. All
+    but assignments name variables that are defined. A statement whose condition fails has no effect, and its print no
     output.
 
     Args:
@@ -61,6 +60,7 @@ class CodeExecution(FixedTask):
         rule: What an assignment under a condition that holds does. "published": nothing if the variable is defined
             already, as in the generator of the published data, where that holds for about nine in ten of them.
             "corrected": it assigns.
+        statements: Of a program; 100 are published.
         sizes: Programs for training, validation and test. The published files lack the last of each.
         data_seed: What they are drawn from.
 
@@ -69,6 +69,7 @@ class CodeExecution(FixedTask):
 
     variables: int = 3
     rule: Rule = "published"
+    statements: int = 100
     sizes: tuple[int, int, int] = (10_000, 1_000, 1_000)
     data_seed: int = 0
 
@@ -77,6 +78,7 @@ class CodeExecution(FixedTask):
     def __post_init__(self) -> None:
         require(self.variables in (3, 5), "variables", "3 or 5", self.variables)
         require_name("rule", self.rule, get_args(Rule))
+        require(self.statements >= 2, "statements", "at least 2: an assignment and a print", self.statements)
         require_sizes(self.sizes)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
 
@@ -101,7 +103,7 @@ class CodeExecution(FixedTask):
 
     @property
     def chance(self) -> dict[str, float]:
-        """Of printing a 5 everywhere: its share of the prints was counted in 100,000 programs of every variant."""
+        """Of printing a 5 everywhere: its share of the prints was counted in 100,000 programs of 100 statements."""
         return {"loss": self._uniform_loss, "sequence_accuracy": 0.0, "print_accuracy": 0.0998}
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
@@ -115,8 +117,9 @@ class CodeExecution(FixedTask):
         }
 
     def _make_sets(self) -> Sets:
-        programs = _Programs.begin(random_stream(self.data_seed, TRAINING), sum(self.sizes), self.variables, self.rule)
-        for statement in range(STATEMENTS):
+        random, shape = random_stream(self.data_seed, TRAINING), (sum(self.sizes), self.statements, COLUMNS)
+        programs = _Programs.begin(random, shape, self.variables, self.rule)
+        for statement in range(self.statements):
             programs.write(statement)
         return split_sets(programs.packed(), self.sizes)
 
@@ -141,10 +144,10 @@ class _Programs:
     targets: NDArray[np.int8]  # [n, statements, columns]
 
     @staticmethod
-    def begin(random: np.random.Generator, n: int, variables: int, rule: Rule) -> "_Programs":
-        tokens = np.full((n, STATEMENTS, COLUMNS), ABSENT, np.uint8)
-        targets = np.full(tokens.shape, NO_OUTPUT, np.int8)
-        return _Programs(random, rule, np.zeros((n, variables), int), np.zeros((n, variables), bool), tokens, targets)
+    def begin(random: np.random.Generator, shape: tuple[int, int, int], variables: int, rule: Rule) -> "_Programs":
+        values = np.zeros((shape[0], variables), int)
+        tokens, targets = np.full(shape, ABSENT, np.uint8), np.full(shape, NO_OUTPUT, np.int8)
+        return _Programs(random, rule, values, np.zeros(values.shape, bool), tokens, targets)
 
     @property
     def rows(self) -> Ints:
@@ -163,7 +166,7 @@ class _Programs:
         self.tokens[:, statement, -1] = SEMICOLON
 
     def _kinds(self, statement: int) -> Ints:
-        fixed = {0: ASSIGN, STATEMENTS - 1: PRINT}
+        fixed = {0: ASSIGN, self.tokens.shape[1] - 1: PRINT}
         drawn = self._integers(CONDITIONAL + 1)
         return np.full_like(drawn, fixed[statement]) if statement in fixed else drawn
 
