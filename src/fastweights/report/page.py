@@ -1,12 +1,12 @@
 """Runs as a page: our numbers beside the paper's, what agrees, curves, settings, hardware and time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import combinations
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from fastweights.experiment import Experiment, Metric, Published, Summary
+from fastweights.experiment import Metric, Published, Summary
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
@@ -59,8 +59,9 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Paragraph(
         f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
-    yield Heading(3, "At equal time")
-    yield _equal_time(group)
+    if not experiment.axis:
+        yield Heading(3, "At equal time")
+        yield _equal_time(group)
     yield Heading(3, "What agrees and what does not")
     yield Bullets([*_claims(group), *_orders(group)] or ["Nothing was compared."])
     if experiment.notes:
@@ -84,16 +85,21 @@ def _numbers(group: Group) -> Grid:
         return [_ours(results.get(place)), _theirs(experiment.published.get(place))][: len(whose)]
 
     columns = _ran(group)
-    cells = {m: [number for c in columns for number in numbers(m, c)] for m in experiment.models}
-    return Grid(["", *(experiment.columns[c] + who for c in columns for who in whose)], _rows(experiment, cells))
+    rows = [[label, *(number for c in columns for number in numbers(m, c))] for m, label in _models(group).items()]
+    return Grid(["", *(experiment.columns[c] + who for c in columns for who in whose)], rows)
 
 
 def _ran(group: Group) -> list[str]:
     return [column for column in group.experiment.columns if any(r.key[3] == column for r in group.records)]
 
 
-def _rows(experiment: Experiment, cells: Mapping[str, list[str]]) -> list[list[str]]:
-    return [[label, *cells[model]] for model, label in experiment.models.items()]
+def _models(group: Group) -> dict[str, str]:
+    """The labels of those that ran in any column."""
+    return {
+        model: label
+        for model, label in group.experiment.models.items()
+        if any(r.key[2] == model for r in group.records)
+    }
 
 
 def _equal_time(group: Group) -> Grid:
@@ -101,11 +107,11 @@ def _equal_time(group: Group) -> Grid:
     experiment = group.experiment
     ends = {c: min(r.result["seconds"] for r in group.records if r.key[3] == c) for c in _ran(group)}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
-    cells = {
-        m: [_ours(_until(group.of(m, c), end, experiment.metric), "none yet") for c, end in ends.items()]
-        for m in experiment.models
-    }
-    return Grid(["validation", *header], _rows(experiment, cells))
+    rows = [
+        [label, *(_ours(_until(group.of(m, c), end, experiment.metric), "none yet") for c, end in ends.items())]
+        for m, label in _models(group).items()
+    ]
+    return Grid(["validation", *header], rows)
 
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
@@ -160,11 +166,11 @@ def _settings(group: Group) -> Iterator[Block]:
     seen = {record.key[2:4]: _flat(record.config["trial"]) for record in group.records}
     names = sorted({name for settings in seen.values() for name in settings})
     common = {name: _values(seen, name) for name in names}
-    yield Grid(["setting", "value"], [[name, ", ".join(sorted(values))] for name, values in common.items()], words=True)
+    yield Grid(["setting", "value"], [[name, _listed(values)] for name, values in common.items()], words=True)
     if group.preset != "paper" and "paper" in group.experiment.presets:
         paper = {cell: _flat(group.experiment.trial(*cell, "paper").facts()) for cell in seen}
         rows = [
-            [name, ", ".join(sorted(_values(seen, name))), ", ".join(sorted(_values(paper, name))) or "the default"]
+            [name, _listed(_values(seen, name)), _listed(_values(paper, name)) or "the default"]
             for name in names
             if any(seen[cell].get(name) != paper[cell].get(name) for cell in seen)
         ]
@@ -173,6 +179,11 @@ def _settings(group: Group) -> Iterator[Block]:
 
 def _values(settings: dict[Any, dict[str, str]], name: str) -> set[str]:
     return {values[name] for values in settings.values() if name in values}
+
+
+def _listed(values: set[str]) -> str:
+    """Numbers by their size, words by their length."""
+    return ", ".join(sorted(values, key=lambda value: (len(value), value)))
 
 
 def _flat(trial: dict[str, Any]) -> dict[str, str]:
