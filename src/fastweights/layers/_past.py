@@ -1,10 +1,24 @@
 """Bounded pasts: the last steps that a layer carries in its state, and which of them a step may still see.
 
 A reset begins a new segment. Every carried and new step has the number of its segment, and sees those of its own.
+A call without a state carries nothing: it need not look at places that were never filled.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def nothing(past: Any) -> Any:
+    """A record of carried tensors `[B, carried, ...]` with no place in it."""
+    return type(past)(*(tensor[:, :0] for tensor in past))
+
+
+def last(past: Tensor, size: int) -> Tensor:
+    """The last `size` places of `[B, L, ...]`; zeros stand in front of them where L is less."""
+    missing = max(size - past.shape[1], 0)
+    return torch.cat([past.new_zeros(len(past), missing, *past.shape[2:]), past[:, -size:]], dim=1)
 
 
 def number_segments(valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
@@ -30,7 +44,7 @@ def visible(segments: Tensor, steps: int, window: int) -> Tensor:
 
 def still_valid(segments: Tensor, size: int) -> Tensor:
     """Which of the last `size` steps the next one belongs with, bool `[B, size]`."""
-    return segments[:, -size:] == segments[:, -1:]
+    return last(segments == segments[:, -1:], size)
 
 
 class Padded:

@@ -8,22 +8,19 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
 from fastweights.layers._begin import begin
-from fastweights.layers._past import Padded, number_segments, still_valid, visible
+from fastweights.layers._past import Padded, last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import check_layer_input
+from fastweights.layers.softmax_attention import AttentionCache
 from fastweights.state import with_methods
 
 
 @with_methods
 class SNAILState(NamedTuple):
-    """The last inputs of every dense block, `[B, dilation, C]`, and the last keys and values of the attention.
-
-    `k` is `[B, window, K]`, `v` `[B, window, V]`; `valid`, bool `[B, window]`, says which of them are there.
-    """
+    """The last inputs of every dense block, `[B, dilation, C]`, and the last keys and values of the attention, `[B,
+    window, K]` and `[B, window, V]`."""
 
     tails: tuple[Tensor, ...]
-    k: Tensor
-    v: Tensor
-    valid: Tensor
+    cache: AttentionCache
 
 
 class SNAIL(nn.Module):
@@ -76,18 +73,18 @@ class SNAIL(nn.Module):
     ) -> tuple[Tensor, SNAILState]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = begin(x, state, self.initial_state(len(x)), reset)
+        before = begin(x, state, self.initial_state(len(x)), reset)
         tails = []
-        for block, tail in zip(self.dense, state.tails, strict=True):
+        for block, tail in zip(self.dense, before.tails, strict=True):
             x, after = block(x, tail, reset)
             tails.append(after)
-        x, *cache = self.attention(x, state, reset)
-        return self.output(x), SNAILState(tuple(tails), *cache)
+        x, cache = self.attention(x, nothing(before.cache) if state is None else before.cache, reset)
+        return self.output(x), SNAILState(tuple(tails), cache)
 
     def initial_state(self, batch_size: int) -> SNAILState:
         """Zeros for the convolutions, an empty cache for the attention."""
         tails = tuple(block.initial_tail(batch_size) for block in self.dense)  # type: ignore[operator]
-        return SNAILState(tails, *self.attention.initial_cache(batch_size))
+        return SNAILState(tails, self.attention.initial_cache(batch_size))
 
 
 class _DenseBlock(nn.Module):
@@ -118,14 +115,15 @@ class _AttentionBlock(nn.Module):
         self.window = window
         self.projection = nn.Linear(channels, 2 * key_size + value_size)
 
-    def forward(self, x: Tensor, state: SNAILState, reset: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor, past: AttentionCache, reset: Tensor | None) -> tuple[Tensor, AttentionCache]:
         q, k, v = self.projection(x).split([self.key_size, self.key_size, self.value_size], dim=-1)
-        k, v = torch.cat([state.k, k], dim=1), torch.cat([state.v, v], dim=1)
-        segments = number_segments(state.valid, reset, x.shape[1])
+        k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
+        segments = number_segments(past.valid, reset, x.shape[1])
         read = scaled_dot_product_attention(q, k, v, attn_mask=visible(segments, x.shape[1], self.window))
-        last = k[:, -self.window :], v[:, -self.window :], still_valid(segments, self.window)
-        return torch.cat([x, read], dim=-1), *last
+        cache = AttentionCache(last(k, self.window), last(v, self.window), still_valid(segments, self.window))
+        return torch.cat([x, read], dim=-1), cache
 
-    def initial_cache(self, batch_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    def initial_cache(self, batch_size: int) -> AttentionCache:
         zeros, places = self.projection.weight.new_zeros, (batch_size, self.window)
-        return zeros(*places, self.key_size), zeros(*places, self.value_size), zeros(places, dtype=torch.bool)
+        k, v = zeros(*places, self.key_size), zeros(*places, self.value_size)
+        return AttentionCache(k, v, zeros(places, dtype=torch.bool))

@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
 from fastweights.layers._begin import begin
-from fastweights.layers._past import number_segments, still_valid, visible
+from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import check_layer_input, require_heads
 from fastweights.state import with_methods
 
@@ -48,16 +48,17 @@ class SoftmaxAttention(nn.Module):
     ) -> tuple[Tensor, AttentionCache]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the cache after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = begin(x, state, self.initial_state(len(x)), reset)
+        past = begin(x, state, self.initial_state(len(x)), reset)
+        past = nothing(past) if state is None else past
         q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        k, v = torch.cat([state.k, k], dim=1), torch.cat([state.v, v], dim=1)
-        segments = number_segments(state.valid, reset, x.shape[1])
+        k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
+        segments = number_segments(past.valid, reset, x.shape[1])
         angles = _angles(k)
         turned = _rotate(q, angles[-x.shape[1] :]), _rotate(k, angles)
         q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*turned, v))
         mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
         read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=mask)
-        cache = AttentionCache(k[:, -self.window :], v[:, -self.window :], still_valid(segments, self.window))
+        cache = AttentionCache(last(k, self.window), last(v, self.window), still_valid(segments, self.window))
         return self.output(read.transpose(1, 2).flatten(2)), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:
@@ -68,7 +69,7 @@ class SoftmaxAttention(nn.Module):
 
 
 def _angles(k: Tensor) -> Tensor:
-    """Angles of rotation for every step and pair, `[window + T, 1, d / 2]`, at least in float32."""
+    """Angles of rotation for every step and pair, `[L, 1, d / 2]`, at least in float32."""
     dtype = torch.promote_types(k.dtype, torch.float32)
     pairs = torch.arange(0, k.shape[-1], 2, device=k.device, dtype=dtype) / k.shape[-1]
     return torch.outer(torch.arange(k.shape[1], device=k.device, dtype=dtype), 10000.0**-pairs).unsqueeze(1)

@@ -8,7 +8,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from fastweights.errors import require
 from fastweights.layers._begin import begin
-from fastweights.layers._past import number_segments, still_valid, visible
+from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import check_layer_input, require_heads
 from fastweights.state import with_methods
 
@@ -61,12 +61,13 @@ class TransformerXL(nn.Module):
     ) -> tuple[Tensor, TransformerXLState]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the memory after the last step."""
         check_layer_input(x, self.output.out_features)
-        state = begin(x, state, self.initial_state(len(x)), reset)
-        past = torch.cat([state.memory, x], dim=1)
-        segments = number_segments(state.valid, reset, x.shape[1])
+        carried = begin(x, state, self.initial_state(len(x)), reset)
+        carried = nothing(carried) if state is None else carried
+        past = torch.cat([carried.memory, x], dim=1)
+        segments = number_segments(carried.valid, reset, x.shape[1])
         mask = visible(segments, x.shape[1], self.memory + 1)
         read = self._attend(self._split(self.query(x)), past, mask.unsqueeze(1))
-        after = TransformerXLState(past[:, -self.memory :], still_valid(segments, self.memory))
+        after = TransformerXLState(last(past, self.memory), still_valid(segments, self.memory))
         return self.output(read.transpose(1, 2).flatten(2)), after
 
     def initial_state(self, batch_size: int) -> TransformerXLState:
@@ -76,16 +77,17 @@ class TransformerXL(nn.Module):
         return TransformerXLState(zeros, torch.zeros(zeros.shape[:2], dtype=torch.bool, device=weight.device))
 
     def _attend(self, q: Tensor, past: Tensor, mask: Tensor) -> Tensor:
-        """Queries `[B, H, T, d]` over all inputs `[B, memory + T, D]` -> `[B, H, T, d]`."""
+        """Queries `[B, H, T, d]` over all inputs `[B, L, D]` -> `[B, H, T, d]`."""
         k, v = (self._split(part) for part in self.key_value(past).chunk(2, dim=-1))
-        scores = _shift(self._position_scores(q)) * q.shape[-1] ** -0.5
+        reach = min(self.memory, past.shape[1] - 1)
+        scores = _shift(self._position_scores(q, reach))[..., -past.shape[1] :] * q.shape[-1] ** -0.5
         return scaled_dot_product_attention(
             q + self.content_bias.unsqueeze(1), k, v, attn_mask=scores.masked_fill(~mask, -torch.inf)
         )
 
-    def _position_scores(self, q: Tensor) -> Tensor:
-        """(q + v).r for the distances `memory` down to 0, `[B, H, T, memory + 1]`."""
-        distances = torch.arange(self.memory, -1, -1, device=q.device)
+    def _position_scores(self, q: Tensor, reach: int) -> Tensor:
+        """(q + v).r for the distances `reach` down to 0, `[B, H, T, reach + 1]`."""
+        distances = torch.arange(reach, -1, -1, device=q.device)
         sinusoids = _sinusoids(distances, self.position.in_features).to(self.position.weight.dtype)
         r = self.position(sinusoids).unflatten(-1, (self.heads, -1)).transpose(0, 1)
         return (q + self.position_bias.unsqueeze(1)) @ r.transpose(-1, -2)
@@ -95,7 +97,7 @@ class TransformerXL(nn.Module):
 
 
 def _shift(scores: Tensor) -> Tensor:
-    """Scores by distance, `[..., T, memory + 1]`, to where they belong among all steps, `[..., T, memory + T]`.
+    """Scores by distance, `[..., T, reach + 1]`, to where they belong among all steps, `[..., T, reach + T]`.
 
     Row i moves i places to the right. With T zeros behind every row, the rows laid end to end and cut one entry
     shorter do just that. What else comes to lie in a row is 0, and outside the reach of its step.
