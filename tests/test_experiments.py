@@ -22,7 +22,9 @@ from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
 from fastweights.experiment import Published, Summary
 from fastweights.models.retrieval_model import RetrievalModel
-from fastweights.recipes._reproduce import Worker, make_plan, status, table_of
+from fastweights.recipes._plan import make_plan
+from fastweights.recipes._reproduce import Worker
+from fastweights.recipes._status import status, table_of
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect
@@ -99,7 +101,10 @@ def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
             next(TASKS.load(trial.task)(**trial.task_options).test(1))
         except MissingFile as missing:
             pytest.skip(str(missing))
-    assert reproduce(name, tmp_path) == 0, capsys.readouterr()
+    code, said = reproduce(name, tmp_path), capsys.readouterr()
+    assert code == 0, said
+    runs = len(preset.places)
+    assert all(f"{n} of {runs}: " in said.out for n in range(1, runs + 1))
     page = (tmp_path / name / "smoke" / "report.html").read_text(encoding="utf-8")
     for model in preset.models:
         assert experiment.models[model].replace("&", "&amp;") in page

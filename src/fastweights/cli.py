@@ -268,7 +268,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     require_name("experiment", options.name, EXPERIMENTS.names())
     from rich.console import Console
 
-    from fastweights.recipes._reproduce import make_plan, reproduce
+    from fastweights.recipes._plan import make_plan
+    from fastweights.recipes._reproduce import reproduce
     from fastweights.report.page import write_report
     from fastweights.training.loop import Interrupted
 

@@ -7,70 +7,23 @@ shared out by themselves, none is done twice, and what a killed process left is 
 import os
 import signal
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
-from fastweights.catalogue import EXPERIMENTS
-from fastweights.errors import InputError, require, require_name
-from fastweights.experiment import Experiment
-from fastweights.recipes._trial import Job, carry_out, outcome
+from fastweights.errors import InputError, require
+from fastweights.recipes._plan import Plan
+from fastweights.recipes._status import shown, status
+from fastweights.recipes._trial import Job, carry_out
 from fastweights.training.loop import Interrupted
 from fastweights.training.progress import stop_on_signal
 from fastweights.training.run import FAILURE, Busy
 
 PATIENCE = 1.0
 """Seconds until one looks again whether another process has let go of a run."""
-
-ALIVE = 60.0
-"""Seconds without news after which a run no longer counts as running in the table."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to reproduce, and where."""
-
-    name: str
-    preset: str
-    folder: Path
-    models: tuple[str, ...]
-    seeds: int
-
-    @property
-    def experiment(self) -> Experiment:
-        experiment: Experiment = EXPERIMENTS.load(self.name)
-        return experiment
-
-    @property
-    def path(self) -> Path:
-        """The folder of this experiment and preset."""
-        return self.folder / self.name / self.preset
-
-    @property
-    def jobs(self) -> list[Job]:
-        """All models with the first seed, then with the next: the table fills evenly."""
-        places = [(m, c) for m, c in self.experiment.preset(self.preset).places if m in self.models]
-        return [Job(self.name, self.preset, m, c, seed) for seed in range(1, self.seeds + 1) for m, c in places]
-
-
-def make_plan(name: str, preset: str, folder: Path, models: list[str] | None, seeds: int | None) -> Plan:
-    """The plan that the flags describe; `InputError` for what there is not."""
-    experiment: Experiment = EXPERIMENTS.load(name)
-    default = experiment.preset(preset)
-    for model in models or ():
-        require_name("models", model, default.models)
-    require(seeds is None or seeds >= 1, "seeds", "at least 1", seeds)
-    chosen = tuple(model for model in default.models if models is None or model in models)
-    return Plan(name, preset, folder, chosen, default.seeds if seeds is None else seeds)
 
 
 def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
@@ -81,7 +34,7 @@ def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
     """
     require(jobs >= 1, "jobs", "at least 1", jobs)
     began = time.time()
-    with _shown(plan, console, began):
+    with shown(plan, console, began):
         if jobs == 1 and cluster == "local":
             work(plan, threads=0)
         else:
@@ -183,73 +136,3 @@ def _executor(plan: Plan, processes: int, cluster: str) -> Any:
     hours = 24 if cluster == "slurm" else 24 * 365
     executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=hours * 60)
     return executor
-
-
-class Status(NamedTuple):
-    """How a run stands, as its folder tells."""
-
-    state: str  # "finished", "failed", "running" or "waiting"
-    step: int = 0
-    seconds: float = 0.0
-    value: float | None = None  # as in the table when finished, before that on validation data
-    failure: str = ""
-
-
-def status(job: Job, plan: Plan, began: float) -> Status:
-    """Reads how a run stands; one that failed before `began` is waiting for another attempt."""
-    run, metric = job.run(plan.folder), plan.experiment.metric
-    if (found := outcome(run, metric)) is not None:
-        return Status("finished", found.steps, found.seconds, found.value)
-    with suppress(OSError):
-        failure = run.path / FAILURE
-        if failure.stat().st_mtime >= began:
-            return Status("failed", failure=failure.read_text(encoding="utf-8"))
-    state = "running" if run.progress_age() < ALIVE else "waiting"
-    news = run.progress() or {}
-    step, seconds = news.get("step", 0), news.get("seconds", 0.0)
-    with suppress(InputError, KeyError, IndexError, TypeError):
-        return Status(state, step, seconds, metric.value(run.metrics()[-1]["validation"]))
-    return Status(state, step, seconds)
-
-
-@contextmanager
-def _shown(plan: Plan, console: Console, began: float) -> Iterator[None]:
-    """The table: live on a terminal, once at the end anywhere else."""
-    if console.is_terminal:
-        show = partial(table_of, plan, began, rows=console.height - 6)
-        with Live(get_renderable=show, console=console, refresh_per_second=1):
-            yield
-    else:
-        yield
-        console.print(table_of(plan, began, rows=len(plan.jobs)))
-
-
-def table_of(plan: Plan, began: float, rows: int) -> Table:
-    """A line a run: how far it is, how fast, how long it will take, and its number so far.
-
-    Runs that are finished or waiting are only counted if there are more than `rows`.
-    """
-    statuses = {job: status(job, plan, began) for job in plan.jobs}
-    counts = Counter(found.state for found in statuses.values())
-    caption = ", ".join(f"{counts[state]} {state}" for state in ("finished", "failed", "running", "waiting"))
-    label = plan.experiment.metric.label
-    table = Table("model", "", "seed", "state", "updates", "a second", "left", label, caption=caption)
-    for job, found in statuses.items():
-        if len(statuses) <= rows or found.state in ("failed", "running"):
-            table.add_row(*_row(job, found, plan.experiment))
-    return table
-
-
-def _row(job: Job, found: Status, experiment: Experiment) -> tuple[str, ...]:
-    steps = job.trial(experiment).training.steps
-    rate = found.step / found.seconds if found.seconds else 0.0
-    left = _clock((steps - found.step) / rate) if rate and found.state == "running" else ""
-    value = "" if found.value is None else f"{found.value:.4g}"
-    names = (experiment.models[job.model], experiment.columns[job.column], str(job.seed))
-    progress = f"{found.step:,} / {steps:,}" if found.step else ""
-    return (*names, found.state, progress, f"{rate:,.1f}" if rate else "", left, value)
-
-
-def _clock(seconds: float) -> str:
-    hours, minutes = divmod(int(seconds) // 60, 60)
-    return f"{hours}:{minutes:02d}:{int(seconds) % 60:02d}"
