@@ -74,9 +74,6 @@ class Graph:
     def _summed(self, shape: Shape, expression: Expression, axis: int) -> Expression:
         if axis not in axes(expression):
             return self.product(shape, [expression, Constant(float(shape[axis]))])
-        expression = expose(expression)
-        if isinstance(expression, Apply) and expression.function == "neg":
-            return self.product(shape, [Constant(-1.0), self._summed(shape, expression.arguments[0], axis)])
         constant, factors = _constants(_factors(expression))
         outer = [f for f in factors if axis not in axes(f)]
         inner = [f for f in factors if axis in axes(f)]
