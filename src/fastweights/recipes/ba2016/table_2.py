@@ -9,7 +9,7 @@ from fastweights.recipes.ba2016._glimpses import trial as glimpses
 FEATURES = ("50", "100", "200")
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 4},
-    "cpu": {"steps": 4_000, "evaluate_every": 200},
+    "cpu": {"steps": 10_000, "evaluate_every": 400},
     "paper": {"steps": 40_000, "evaluate_every": 400, "patience": 30},
 }
 
@@ -36,7 +36,7 @@ EXPERIMENT = Experiment(
     ),
     presets={
         "smoke": Preset(("50",), tuple(MODELS)),
-        "cpu": Preset(("50",), tuple(MODELS)),
+        "cpu": Preset(("50",), tuple(MODELS), seeds=3),
         "paper": Preset(FEATURES, tuple(MODELS), seeds=3),
     },
     trial=trial,
