@@ -7,12 +7,14 @@ from fastweights.recipes.ba2016.table_1 import MODELS
 from fastweights.recipes.ba2016.table_1 import trial as table_1
 
 RATES = ("0.0003", "0.001", "0.003")
+UPDATES = 20_000
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """The network with 20 units, trained as for Table 1."""
+    """The network with 20 units, trained as for Table 1 but not as long."""
     one = table_1(model, "20", preset)
-    return one._replace(training=replace(one.training, learning_rate=float(column)))
+    steps = min(one.training.steps, UPDATES)
+    return one._replace(training=replace(one.training, learning_rate=float(column), steps=steps))
 
 
 EXPERIMENT = Experiment(
@@ -24,8 +26,8 @@ EXPERIMENT = Experiment(
     published={},
     presets={
         "smoke": Preset(("0.001", "0.003"), ("lstm", "fast-weight-rnn")),
-        "cpu": Preset(RATES, tuple(MODELS)),
+        "cpu": Preset(RATES, tuple(MODELS), seeds=3),
     },
     trial=trial,
-    notes=("Table 1 takes for every network the rate that is best here.",),
+    notes=("Table 1 takes for every network the rate whose mean over seeds is best here.",),
 )
