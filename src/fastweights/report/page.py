@@ -216,7 +216,7 @@ def _time_row(group: Group, n: int) -> list[str]:
 def _hardware(group: Group) -> Iterator[Block]:
     total = sum(record.result["seconds"] for record in group.records)
     yield Paragraph(f"Together {_duration(total)} of training.")
-    shown = ("processor", "cores", "threads", "gpu", "torch", "fastweights", "revision", "machine")
+    shown = ("processor", "cores", "threads", "gpu", "torch", "fastweights", "revision")
     machines = {tuple(f"{k} {r.environment[k]}" for k in shown if r.environment.get(k)) for r in group.records}
     yield Bullets(sorted(", ".join(machine) for machine in machines))
 
