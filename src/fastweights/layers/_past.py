@@ -17,8 +17,10 @@ def nothing(past: Any) -> Any:
 
 def last(past: Tensor, size: int) -> Tensor:
     """The last `size` places of `[B, L, ...]`; zeros stand in front of them where L is less."""
-    missing = max(size - past.shape[1], 0)
-    return torch.cat([past.new_zeros(len(past), missing, *past.shape[2:]), past[:, -size:]], dim=1)
+    kept = past[:, -size:]
+    missing = size - kept.shape[1]
+    # Streams come with a full past: they copy nothing.
+    return torch.cat([past.new_zeros(len(past), missing, *past.shape[2:]), kept], dim=1) if missing else kept
 
 
 def number_segments(valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
