@@ -84,32 +84,18 @@ def _numbers(group: Group) -> Grid:
         place = model, column
         return [_ours(results.get(place)), _theirs(experiment.published.get(place))][: len(whose)]
 
-    columns = _ran(group)
-    rows = [[label, *(number for c in columns for number in numbers(m, c))] for m, label in _models(group).items()]
-    return Grid(["", *(experiment.columns[c] + who for c in columns for who in whose)], rows)
-
-
-def _ran(group: Group) -> list[str]:
-    return [column for column in group.experiment.columns if any(r.key[3] == column for r in group.records)]
-
-
-def _models(group: Group) -> dict[str, str]:
-    """The labels of those that ran in any column."""
-    return {
-        model: label
-        for model, label in group.experiment.models.items()
-        if any(r.key[2] == model for r in group.records)
-    }
+    rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
+    return Grid(["", *(label + who for label in group.columns.values() for who in whose)], rows)
 
 
 def _equal_time(group: Group) -> Grid:
     """The best validation so far, at the moment when the first run of a column had come to its end."""
     experiment = group.experiment
-    ends = {c: min(r.result["seconds"] for r in group.records if r.key[3] == c) for c in _ran(group)}
+    ends = {c: min(r.result["seconds"] for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
     rows = [
         [label, *(_ours(_until(group.of(m, c), end, experiment.metric), "none yet") for c, end in ends.items())]
-        for m, label in _models(group).items()
+        for m, label in group.models.items()
     ]
     return Grid(["validation", *header], rows)
 

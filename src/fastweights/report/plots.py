@@ -22,8 +22,7 @@ AXES: dict[str, Callable[[dict[str, Any]], float]] = {
 
 def learning_curves(group: Group) -> list[Figure]:
     """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
-    columns = [column for column in group.experiment.columns if any(r.key[3] == column for r in group.records)]
-    return [_learning_curve(group, column, axis) for column in columns for axis in AXES]
+    return [_learning_curve(group, column, axis) for column in group.columns for axis in AXES]
 
 
 def over_axis(group: Group) -> list[Figure]:

@@ -51,6 +51,18 @@ class Group(NamedTuple):
         return [record for record in self.records if record.key[2:4] == (model, column)]
 
     @property
+    def models(self) -> dict[str, str]:
+        """The labels of those that ran in any column."""
+        ran = {record.key[2] for record in self.records}
+        return {model: label for model, label in self.experiment.models.items() if model in ran}
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The labels of those in which any model ran."""
+        ran = {record.key[3] for record in self.records}
+        return {column: label for column, label in self.experiment.columns.items() if column in ran}
+
+    @property
     def results(self) -> Results:
         """Means over seeds, by model and column."""
         cells = {record.key[2:4]: self.of(*record.key[2:4]) for record in self.records}
