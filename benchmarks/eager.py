@@ -77,9 +77,8 @@ def srwm(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
 
 
 def delta_lstm(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
-    q, k, v, beta, *recurrent = (leaf.flatten(0, 1) for leaf in x)
+    q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = (leaf.flatten(0, 1) for leaf in x)
     W = write(state.W.flatten(0, -3), k, v, beta)
-    recurrent_k, recurrent_v, recurrent_beta = recurrent
     R = write(state.R.flatten(0, -3), recurrent_k.softmax(-1), recurrent_v, recurrent_beta)
     read = mv(R.view(len(state.h), -1, R.shape[-1]), state.h.softmax(-1))
     i, u, o = (mv(W, q).view_as(read) + read).chunk(3, -1)

@@ -9,20 +9,19 @@ task whose data is not there is left out.
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
 from fastweights.catalogue import EXPERIMENTS, TASKS
 from fastweights.recipes._trial import build
 from fastweights.tasks import Batch, MissingFile, Task
 from fastweights.training.loop import make_fabric
+from fastweights.training.run import environment
 from fastweights.training.supervised import adam, update
 
 RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
@@ -137,8 +136,7 @@ def main() -> None:
     torch.set_num_threads(1)
     data, training = print_data(), print_training()
     if options.json:
-        environment = {"torch": torch.__version__, "numpy": np.__version__, "machine": platform.platform()}
-        content = {"environment": environment, "data": data, "training": training}
+        content = {"environment": environment(), "data": data, "training": training}
         options.json.write_text(json.dumps(content, indent=2))
 
 
