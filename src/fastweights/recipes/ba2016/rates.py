@@ -6,7 +6,7 @@ from fastweights.experiment import Experiment, Metric, Preset, Trial
 from fastweights.recipes.ba2016.table_1 import MODELS
 from fastweights.recipes.ba2016.table_1 import trial as table_1
 
-RATES = ("0.0003", "0.001", "0.003")
+RATES = ("0.0001", "0.0003", "0.001", "0.003")
 UPDATES = 20_000
 
 
