@@ -19,13 +19,14 @@ NOTES = (
     "after the first, and integrated at the last.",
     "The ConvNet has three layers on the same 24 patches, without overlap: one a glimpse, one a quadrant, one the "
     "image. The paper does not say more of its own.",
-    "Adam 1e-3, batches of 128 and a clip of 5 for all models alike; the paper states none of them.",
 )
 
 
-def trial(task: str, task_options: dict[str, Any], model: str, units: int, training: dict[str, Any]) -> Trial:
-    """Any of the four networks with `units` features."""
-    settings = Supervised(batch_size=128, learning_rate=1e-3, clip=5.0, **training)
+def trial(
+    task: str, task_options: dict[str, Any], model: str, units: int, rate: float, training: dict[str, Any]
+) -> Trial:
+    """Any of the four networks with `units` features, in batches of 128 and with a clip of 5."""
+    settings = Supervised(batch_size=128, learning_rate=rate, clip=5.0, **training)
     if model == "glimpse-network":
         return Trial(task, task_options, model, {"features": units}, settings)
     options: dict[str, Any] = {"layer": model, "units": units, "embedding": 100, "projection": 0, "hidden": 100}

@@ -7,6 +7,9 @@ from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
 from fastweights.recipes.ba2016._glimpses import trial as glimpses
 
 FEATURES = ("50", "100", "200")
+RATES = {"irnn": 1e-3, "lstm": 1e-3, "glimpse-network": 1e-3, "multi-level-fast-weight-rnn": 1e-3}
+"""Adam's learning rates, the best on validation data in `ba2016/glimpse-rates`."""
+
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 4},
     "cpu": {"steps": 10_000, "evaluate_every": 400},
@@ -16,7 +19,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """As many features as the column says."""
-    return glimpses("mnist-glimpses", {}, model, int(column), TRAINING[preset])
+    return glimpses("mnist-glimpses", {}, model, int(column), RATES[model], TRAINING[preset])
 
 
 EXPERIMENT = Experiment(
@@ -52,5 +55,10 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    notes=(*NOTES, "The number of updates is ours, too; the last 10,000 training images are for validation."),
+    notes=(
+        *NOTES,
+        "The paper states no training settings. Batches of 128, a clip of 5 and the number of updates are ours; the "
+        "learning rates are the best on validation data of 1e-4, 3e-4, 1e-3 and 3e-3, by ba2016/glimpse-rates.",
+        "The last 10,000 training images are for validation.",
+    ),
 )

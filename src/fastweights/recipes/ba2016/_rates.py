@@ -1,0 +1,34 @@
+"""The search for the learning rate of every network of a table, as an experiment of its own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from fastweights.experiment import Experiment, Metric, Preset, Trial
+
+RATES = ("0.0001", "0.0003", "0.001", "0.003")
+
+
+def rate_search(
+    title: str, table: str, models: Mapping[str, str], trial: Callable[[str, str], Trial], updates: int, seeds: int
+) -> Experiment:
+    """The models of `table` with each of `RATES` and its `trial(model, preset)`, but no more than `updates`."""
+
+    def with_rate(model: str, column: str, preset: str) -> Trial:
+        one = trial(model, preset)
+        steps = min(one.training.steps, updates)
+        return one._replace(training=replace(one.training, learning_rate=float(column), steps=steps))
+
+    return Experiment(
+        title=title,
+        source=f"the search behind {table}",
+        metric=Metric("error", "validation error, %", "validation"),
+        models=models,
+        columns={rate: f"Adam {rate}" for rate in RATES},
+        published={},
+        presets={
+            "smoke": Preset(("0.001", "0.003"), tuple(models)),
+            "cpu": Preset(RATES, tuple(models), seeds=seeds),
+        },
+        trial=with_rate,
+        notes=(f"{table} takes for every network the rate whose mean over seeds is best here.",),
+    )
