@@ -224,6 +224,7 @@ def test_full_disk_loses_nothing(text, tmp_path, fastweights):
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
     assert "File too large" in result.stderr
+    assert str(run) in result.stderr
     assert not list(run.glob("*.tmp")) + list(run.glob(".*.tmp"))
     resumed = fastweights("train", "oz", "--run", run, "--resume")
     assert resumed.returncode == 0, resumed.stderr

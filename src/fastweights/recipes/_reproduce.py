@@ -39,11 +39,7 @@ def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
             work(plan, threads=0)
         else:
             _work_elsewhere(plan, jobs, cluster, console)
-    statuses = {job: status(job, plan, began) for job in plan.jobs}
-    for job, found in statuses.items():
-        if found.failure:
-            console.print(f"{job.model}, {job.column}, seed {job.seed}: {found.failure}", style="red", highlight=False)
-    return all(found.state == "finished" for found in statuses.values())
+    return all(status(job, plan, began).state == "finished" for job in plan.jobs)
 
 
 def work(plan: Plan, threads: int) -> None:

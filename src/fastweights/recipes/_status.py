@@ -53,11 +53,15 @@ def status(job: Job, plan: Plan, began: float) -> Status:
 
 @contextmanager
 def shown(plan: Plan, console: Console, began: float) -> Iterator[None]:
-    """The table: live on a terminal; anywhere else a line for every run that ends, and the table after the last."""
+    """The table, live on a terminal, and then why runs failed; anywhere else a line for every run that ends, and then
+    the table."""
     if console.is_terminal:
         show = partial(table_of, plan, began, rows=console.height - 6)
         with Live(get_renderable=show, console=console, refresh_per_second=1):
             yield
+        for job in plan.jobs:
+            if (found := status(job, plan, began)).state == "failed":
+                console.print(_end(job, found, plan.experiment), style="red", highlight=False)
     else:
         with _told(plan, console, began):
             yield
