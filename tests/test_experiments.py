@@ -131,6 +131,7 @@ def test_data_of_an_experiment_fit_together(name):
     results = {(m, c): Summary((1.0,)) for m in experiment.models for c in experiment.columns}
     assert all(claim.check(results) in (True, False) for claim in experiment.claims)
     assert all(claim.check({}) is None for claim in experiment.claims)
+    assert experiment.published or experiment.claims or experiment.metric.data == "validation", "nothing to say"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
@@ -383,6 +384,15 @@ def test_report_has_all_that_it_should(finished):
         assert part in page
     for figure in re.findall(r"\]\((figures/.*?)\)", text):
         assert (finished / RETRIEVAL / "smoke" / figure).is_file()
+
+
+def test_a_search_names_what_is_best(tmp_path):
+    assert reproduce("ba2016/rates", tmp_path, "--models", "lstm", "irnn") == 0
+    (group,) = collect(tmp_path).groups
+    text = (tmp_path / "ba2016" / "rates" / "smoke" / "report.md").read_text(encoding="utf-8")
+    for model, label in group.models.items():
+        best = min(group.columns, key=lambda column: group.results[model, column].mean)
+        assert f"- {label}: {group.columns[best]}, of 2 columns that ran." in text
 
 
 FRAMES = """<script>

@@ -62,8 +62,12 @@ def _experiment(group: Group) -> Iterator[Block]:
     if not experiment.axis:
         yield Heading(3, "At equal time")
         yield _equal_time(group)
-    yield Heading(3, "What agrees and what does not")
-    yield Bullets([*_claims(group), *_orders(group)] or ["Nothing was compared."])
+    if experiment.metric.data == "validation":
+        yield Heading(3, "What is best")
+        yield Bullets(list(_choices(group)))
+    else:
+        yield Heading(3, "What agrees and what does not")
+        yield Bullets([*_claims(group), *_orders(group)])
     if experiment.notes:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
@@ -145,6 +149,15 @@ def _orders(group: Group) -> Iterator[str]:
             named = "; ".join(f"{experiment.models[a]} and {experiment.models[b]}" for a, b in turned)
             rest = f" Not so: {named}." if turned else ""
             yield f"{label}: {len(pairs) - len(turned)} of {len(pairs)} pairs of models are in the paper's order.{rest}"
+
+
+def _choices(group: Group) -> Iterator[str]:
+    """The column that is best for a model in the mean, a sentence a model."""
+    choose = min if group.experiment.metric.smaller_is_better else max
+    for model, label in group.models.items():
+        means = {column: summary.mean for (m, column), summary in group.results.items() if m == model}
+        best = choose(means, key=means.__getitem__)
+        yield f"{label}: {group.columns[best]}, of {_count(len(means), 'column')} that ran."
 
 
 def _settings(group: Group) -> Iterator[Block]:

@@ -20,7 +20,7 @@ def rate_search(
 
     return Experiment(
         title=title,
-        source=f"the search behind {table}",
+        source=f"The search behind {table}",
         metric=Metric("error", "validation error, %", "validation"),
         models=models,
         columns={rate: f"Adam {rate}" for rate in RATES},
