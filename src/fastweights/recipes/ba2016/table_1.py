@@ -7,7 +7,7 @@ from fastweights.training.settings import Supervised
 
 MODELS = {"irnn": "IRNN", "lstm": "LSTM", "associative-lstm": "A-LSTM", "fast-weight-rnn": "Fast weights"}
 UNITS = ("20", "50", "100")
-RATES = {"irnn": 3e-4, "lstm": 1e-3, "associative-lstm": 1e-3, "fast-weight-rnn": 3e-4}
+RATES = {"irnn": 3e-3, "lstm": 1e-3, "associative-lstm": 1e-3, "fast-weight-rnn": 3e-4}
 """Adam's learning rates, the best on validation data in `ba2016/rates`."""
 
 TRAINING: dict[str, dict[str, Any]] = {
