@@ -5,13 +5,17 @@ from dataclasses import replace
 
 from fastweights.experiment import Experiment, Metric, Preset, Trial
 
-RATES = ("0.0001", "0.0003", "0.001", "0.003")
-
 
 def rate_search(
-    title: str, table: str, models: Mapping[str, str], trial: Callable[[str, str], Trial], updates: int, seeds: int
+    title: str,
+    table: str,
+    models: Mapping[str, str],
+    trial: Callable[[str, str], Trial],
+    rates: tuple[str, ...],
+    updates: int,
+    seeds: int,
 ) -> Experiment:
-    """The models of `table` with each of `RATES` and its `trial(model, preset)`, but no more than `updates`."""
+    """The models of `table`, each with its `trial(model, preset)` but another rate, and no more than `updates`."""
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
         one = trial(model, preset)
@@ -23,11 +27,11 @@ def rate_search(
         source=f"The search behind {table}",
         metric=Metric("error", "validation error, %", "validation"),
         models=models,
-        columns={rate: f"Adam {rate}" for rate in RATES},
+        columns={rate: f"Adam {rate}" for rate in rates},
         published={},
         presets={
             "smoke": Preset(("0.001", "0.003"), tuple(models)),
-            "cpu": Preset(RATES, tuple(models), seeds=seeds),
+            "cpu": Preset(rates, tuple(models), seeds=seeds),
         },
         trial=with_rate,
         notes=(f"{table} takes for every network the rate whose mean over seeds is best here.",),

@@ -9,6 +9,7 @@ EXPERIMENT = rate_search(
     "ba2016/table-2",
     MODELS,
     lambda model, preset: trial(model, "50", preset),
+    rates=("0.0003", "0.001", "0.003", "0.01"),
     updates=4_000,
     seeds=1,
 )

@@ -8,6 +8,7 @@ EXPERIMENT = rate_search(
     "ba2016/table-1",
     MODELS,
     lambda model, preset: trial(model, "20", preset),
+    rates=("0.0001", "0.0003", "0.001", "0.003"),
     updates=20_000,
     seeds=3,
 )
