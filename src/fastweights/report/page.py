@@ -15,7 +15,8 @@ from fastweights.training.files import write_atomically
 FIGURES = "figures"
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
-    "long": "These are not the paper's settings: training went on until validation no longer improved.",
+    "long": "These are not the paper's settings: training went on until validation no longer improved, "
+    "or as long as the settings allow.",
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
 }
 TITLE = "Experiments with fast weights, beside the papers' numbers"

@@ -65,7 +65,8 @@ EXPERIMENT = Experiment(
         "A network that sees which digits occur but not which belongs to which letter, and answers the most frequent "
         "one, errs in 61.65 %. That is where the paper's other networks with 20 units ended, and where all networks "
         "stay for a while.",
-        "Preset cpu compares at equal updates, preset long once 30,000 updates have brought nothing better.",
+        "Preset cpu compares at equal updates, preset long once 30,000 updates have brought nothing better, or after "
+        "200,000.",
         "One inner step (S = 1), as in all re-implementations; the paper does not state S.",
     ),
 )
