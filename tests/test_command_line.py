@@ -1,5 +1,6 @@
 """The command line as a user meets it."""
 
+import os
 import time
 
 import pytest
@@ -89,3 +90,16 @@ def test_unknown_names_suggest_the_nearest(arguments, nearest, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) == 2
     assert f"Did you mean '{nearest}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_wait_briefly_unless_the_user_says_otherwise(chosen, monkeypatch, capsys):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")  # so that it is restored, whatever the command does
+        monkeypatch.delenv(name)
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["list", "rules"]) == 0
+    now = {name: os.environ[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in os.environ}
+    assert now == (chosen or {"GOMP_SPINCOUNT": "1000"})
+    assert capsys.readouterr().out
