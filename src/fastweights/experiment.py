@@ -28,9 +28,9 @@ class Metric(NamedTuple):
     data: Literal["test", "validation"] = "test"
 
     @property
-    def smaller_is_better(self) -> bool:
-        """True for errors and for what stands as it is, which are losses."""
-        return self.form != "percent"
+    def best(self) -> Callable[..., Any]:
+        """What chooses among numbers: `min` for errors and for what stands as it is, which are losses, else `max`."""
+        return max if self.form == "percent" else min
 
     def of(self, result: Mapping[str, Any]) -> float:
         """The number of a finished run; `KeyError`, `TypeError` or `ValueError` for a damaged result."""

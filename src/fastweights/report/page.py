@@ -108,8 +108,7 @@ def _equal_time(group: Group) -> Grid:
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
     """None without runs, or if one of them had not been evaluated by then."""
     lines = [[metric.value(line["validation"]) for line in r.metrics if line["seconds"] <= end] for r in records]
-    best = min if metric.smaller_is_better else max
-    return Summary(tuple(map(best, lines))) if lines and all(lines) else None
+    return Summary(tuple(map(metric.best, lines))) if lines and all(lines) else None
 
 
 def _ours(summary: Summary | None, missing: str = "not run") -> str:
@@ -154,10 +153,9 @@ def _orders(group: Group) -> Iterator[str]:
 
 def _choices(group: Group) -> Iterator[str]:
     """The column that is best for a model in the mean, a sentence a model."""
-    choose = min if group.experiment.metric.smaller_is_better else max
     for model, label in group.models.items():
         means = {column: summary.mean for (m, column), summary in group.results.items() if m == model}
-        best = choose(means, key=means.__getitem__)
+        best = group.experiment.metric.best(means, key=means.__getitem__)
         yield f"{label}: {group.columns[best]}, of {_count(len(means), 'column')} that ran."
 
 
