@@ -5,11 +5,11 @@ import torch
 
 from fastweights import InputError
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
-from fastweights.layers._slow_net import feature_map
+from fastweights.layers._slow_net import feature_map, normaliser
 from fastweights.testing.tolerance import error
 
 SIZE = 6
-NAMES = [*FEATURE_MAPS.names(), "dpfp-3", "favor-5", "favor-20"]
+NAMES = [*FEATURE_MAPS.names(), "dpfp-3", "favor-5", "favor-20", "row-favor-5", "row-favor-20"]
 POSITIVE = [name for name in NAMES if name not in ("identity", "tanh")]
 
 
@@ -73,6 +73,22 @@ def test_favor_directions_are_orthogonal_in_groups():
     assert (first - first.diag().diag()).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("directions", [4, 6, 9])
+def test_row_favor_rows_are_orthogonal_in_groups(directions):
+    matrix = feature_map(f"row-favor-{directions}", SIZE).directions
+    assert matrix.shape == (SIZE, directions)
+    first = matrix[:directions] @ matrix[:directions].T
+    assert (first - first.diag().diag()).abs().max() < 1e-5
+
+
+def test_row_favor_has_the_constant_of_the_language_models():
+    phi = feature_map("row-favor-4", SIZE).double().eval()
+    x = torch.randn(3, SIZE, dtype=torch.float64)
+    w_x, half = x @ phi.directions, x.square().sum(-1, keepdim=True) / 2
+    want = (torch.cat([(w_x - half).exp(), (-w_x - half).exp()], -1) + 1e-4) / 8**0.5
+    assert torch.allclose(phi(x), want, rtol=1e-12, atol=0)
+
+
 def test_favor_is_redrawn_in_training_and_kept_in_evaluation():
     phi, x = feature_map("favor", SIZE), torch.randn(3, SIZE)
     assert not torch.equal(phi(x), phi(x))
@@ -83,10 +99,10 @@ def test_favor_is_redrawn_in_training_and_kept_in_evaluation():
     assert torch.equal(phi(x), copy(x))
 
 
-@pytest.mark.parametrize("name", NORMALISERS.names())
+@pytest.mark.parametrize("name", [*NORMALISERS.names(), "sum-6"])
 def test_normaliser_keeps_zero_finite(name):
     x = torch.zeros(3, SIZE, requires_grad=True)
-    y = NORMALISERS.load(name)(x)
+    y = normaliser(name)(x)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert (y == 0).all()
     assert gradient.isfinite().all()
@@ -94,6 +110,7 @@ def test_normaliser_keeps_zero_finite(name):
 
 def test_normalisers_normalise():
     x = torch.rand(5, SIZE, dtype=torch.float64) + 0.5
-    assert NORMALISERS.load("sum")(x).sum(-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
+    assert NORMALISERS.load("sum")(x).sum(-1).tolist() == pytest.approx([1] * 5, abs=1e-15)
+    assert torch.equal(normaliser("sum-3")(x), x / (x.sum(-1, keepdim=True) + 1e-3))
     assert NORMALISERS.load("l2")(x).norm(dim=-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
     assert NORMALISERS.load("none")(x) is x

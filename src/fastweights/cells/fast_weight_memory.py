@@ -26,7 +26,8 @@ class FastWeightMemoryInputs(NamedTuple):
 def fast_weight_memory(state: FastWeightMemoryState, x: FastWeightMemoryInputs) -> tuple[FastWeightMemoryState, Value]:
     """W <- M / max(1, |M|), M = W + beta (v - W k) k^T, y = LN(W q): the norm keeps the memory bounded.
 
-    LN has no parameters. The authors' code does not bound W at the first step, which shows only if v is longer than 1.
+    LN has no parameters. The authors' code does not bound W at the first step: where beta |v| |k| > 1 there, its second
+    step begins with a longer W.
 
     Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory), Eqs. 6-9; compared with
     DeltaNet in Schlag et al. 2021 (Linear Transformers Are Secretly Fast Weight Programmers), Sec. 6.1.2.

@@ -2,14 +2,15 @@
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS
+from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS, Folder
 from fastweights.cell import Cell
 from fastweights.errors import require
 
@@ -20,22 +21,38 @@ def feature_map(name: str, size: int) -> Any:
     >>> feature_map("dpfp-3", size=16).output_size
     96
     """
+    kind, options = _with_option(FEATURE_MAPS, name)
+    return kind(size, **options)
+
+
+def normaliser(name: str) -> Callable[[Tensor], Tensor]:
+    """A normaliser by name; a trailing number is its one option.
+
+    >>> normaliser("sum-1")(torch.ones(4))
+    tensor([0.2439, 0.2439, 0.2439, 0.2439])
+    """
+    function, options = _with_option(NORMALISERS, name)
+    return partial(function, **options)
+
+
+def _with_option(folder: Folder, name: str) -> tuple[Any, dict[str, int]]:
+    """The part of this name, and the number behind its name as the value of the part's second parameter."""
     match = re.fullmatch(r"(.+)-(\d+)", name)
-    if match is None or name in FEATURE_MAPS.names():
-        return FEATURE_MAPS.load(name)(size)
-    kind = FEATURE_MAPS.load(match[1])
-    takes_option = len(inspect.signature(kind).parameters) > 1
-    require(takes_option, "feature_map", f"'{match[1]}', which has no option", f"'{name}'")
-    return kind(size, int(match[2]))
+    if match is None or name in folder.names():
+        return folder.load(name), {}
+    part = folder.load(match[1])
+    _, *option = inspect.signature(part).parameters
+    require(bool(option), folder.kind.replace(" ", "_"), f"'{match[1]}', which has no option", f"'{name}'")
+    return part, {option[0]: int(match[2])}
 
 
 class Keys(nn.Module):
     """phi(x), normalised: what makes a key of the last axis, of size `size`."""
 
-    def __init__(self, size: int, features: str, normaliser: str) -> None:
+    def __init__(self, size: int, features: str, normalised: str) -> None:
         super().__init__()
         self.feature_map = feature_map(features, size)
-        self.normalise = NORMALISERS.load(normaliser)
+        self.normalise = normaliser(normalised)
         self.input_size = size
         self.output_size: int = self.feature_map.output_size
 

@@ -8,6 +8,7 @@ from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import require
 from fastweights.layers._slow_net import Keys
+from fastweights.layers._slow_net import normaliser as make_normaliser
 
 SOFTMAX = "softmax-attention"
 ROLES = {"key", "value", "rate"}
@@ -20,7 +21,7 @@ class RetrievalModel(nn.Module):
     question is a step that writes nothing: its key, value and rate are 0. "softmax-attention" keeps all pairs instead.
 
     Source: Schlag et al. 2021, Sec. 6.1, with the authors' sizes: embeddings of int(2.2 S), keys of 64, uniform
-    initial weights up to 1/8 (Xavier's for the softmax). Normalisers have the library's own small constants.
+    initial weights up to 1/8 (Xavier's for the softmax). Linear attention adds 1e-5 to what it divides by, their code 1e-6.
 
     Args:
         kind: "pairs".
@@ -28,7 +29,8 @@ class RetrievalModel(nn.Module):
         output_size: S.
         memory: A cell whose inputs are keys, values and rates, by name, or "softmax-attention".
         feature_map: A name from `fastweights list feature-maps`.
-        normaliser: Of keys and queries.
+        normaliser: Of keys, and of queries where these have none of their own.
+        query_normaliser: Of queries; that of keys if None.
         key_size: Size of keys and queries before the feature map.
     """
 
@@ -40,6 +42,7 @@ class RetrievalModel(nn.Module):
         memory: str,
         feature_map: str = "identity",
         normaliser: str = "none",
+        query_normaliser: str | None = None,
         key_size: int = 64,
     ) -> None:
         super().__init__()
@@ -48,7 +51,9 @@ class RetrievalModel(nn.Module):
         self.cell = None if memory == SOFTMAX else _cell(memory)
         embedding = int(1.1 * 2 * input_size)
         self.embedding = nn.Embedding(input_size, embedding)
-        self.keys = Keys(key_size, feature_map, normaliser)
+        self.keys = Keys(key_size, feature_map, "none")
+        self.normalise_key = make_normaliser(normaliser)
+        self.normalise_query = make_normaliser(query_normaliser or normaliser)
         self.key = nn.Linear(output_size + embedding, key_size)
         self.query = nn.Linear(embedding, key_size)
         self.rate = nn.Linear(output_size + embedding, 1)
@@ -66,6 +71,7 @@ class RetrievalModel(nn.Module):
         k, q = self.key(written), self.query(self.embedding(keys[:, -answers:]))
         # Random features must be the same for keys and queries: all go through the map in one call.
         k, q = self.keys(torch.cat([k, q], dim=1)).split([k.shape[1], answers], dim=1)
+        k, q = self.normalise_key(k), self.normalise_query(q)
         if self.cell is None:
             return scaled_dot_product_attention(q, k, v)
         return self._read(q, {"key": k, "value": v, "rate": self.rate(written).sigmoid().squeeze(-1)})

@@ -15,11 +15,12 @@ MODELS = {
     "fwm-dpfp-1": "Rule of Schlag (2021), DPFP-1",
     "fwm-tanh": "Rule of Schlag (2021), tanh",
 }
+DELTA = {"memory": "delta", "normaliser": "sum", "query_normaliser": "sum-6"}
 MEMORIES: dict[str, dict[str, Any]] = {
-    "delta-dpfp-1": {"memory": "delta", "feature_map": "dpfp-1", "normaliser": "sum"},
-    "delta-dpfp-2": {"memory": "delta", "feature_map": "dpfp-2", "normaliser": "sum"},
-    "delta-linear": {"memory": "delta", "feature_map": "elu", "normaliser": "sum"},
-    "delta-favor": {"memory": "delta", "feature_map": "favor-64", "normaliser": "sum"},
+    "delta-dpfp-1": {**DELTA, "feature_map": "dpfp-1"},
+    "delta-dpfp-2": {**DELTA, "feature_map": "dpfp-2"},
+    "delta-linear": {**DELTA, "feature_map": "elu"},
+    "delta-favor": {**DELTA, "feature_map": "favor-64"},
     "sum-dpfp-1": {"memory": "linear-attention", "feature_map": "dpfp-1"},
     "fwm-dpfp-1": {"memory": "fast-weight-memory", "feature_map": "dpfp-1"},
     "fwm-tanh": {"memory": "fast-weight-memory", "feature_map": "tanh"},
