@@ -21,7 +21,7 @@ class RetrievalModel(nn.Module):
     question is a step that writes nothing: its key, value and rate are 0. "softmax-attention" keeps all pairs instead.
 
     Source: Schlag et al. 2021, Sec. 6.1, with the authors' sizes: embeddings of int(2.2 S), keys of 64, uniform
-    initial weights up to 1/8 (Xavier's for the softmax). Linear attention adds 1e-5 to what it divides by, their code 1e-6.
+    initial weights up to 1/8 (Xavier's for the softmax). Linear attention adds 1e-5 to its divisor, their code 1e-6.
 
     Args:
         kind: "pairs".

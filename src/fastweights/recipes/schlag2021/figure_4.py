@@ -1,0 +1,34 @@
+"""Key-value retrieval, setting 1: how training goes with more keys than most feature maps can hold."""
+
+from fastweights.experiment import Claim, Experiment, Preset
+from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED
+from fastweights.recipes.schlag2021.figure_2 import COLUMNS, MODELS, trial
+from fastweights.recipes.schlag2021.figure_2 import EXPERIMENT as FIGURE_2
+
+CHOSEN = ("200", "600")
+
+EXPERIMENT = Experiment(
+    title="Retrieval of S associations with keys of 64: learning curves",
+    source="Schlag, Irie and Schmidhuber 2021, Appendix D.1, Figure 4",
+    metric=METRIC,
+    models=MODELS,
+    columns={column: COLUMNS[column] for column in CHOSEN},
+    published={place: number for place, number in FIGURE_2.published.items() if place[1] in CHOSEN},
+    presets={
+        "smoke": Preset(("200",), ("linear",)),
+        "cpu": Preset(("200",), tuple(MODELS)),
+        "paper": Preset(("600",), tuple(MODELS)),
+    },
+    trial=trial,
+    claims=(
+        Claim(
+            "With 200 keys, softmax attention and DPFP-2 and DPFP-3 learn, and no other map does.",
+            lambda mean: (
+                max(mean(model, "200") for model in ("softmax", "dpfp-2", "dpfp-3"))
+                <= SOLVED
+                < min(mean(model, "200") for model in ("linear", "dpfp-1", "favor-64", "favor-128", "favor-512"))
+            ),
+        ),
+    ),
+    notes=(*NOTES, "The paper's figure has 600 keys; preset cpu has 200, a third of them."),
+)
