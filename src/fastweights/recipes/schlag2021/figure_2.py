@@ -48,7 +48,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 LARGEST = {"softmax": 400, "dpfp-3": 400, "dpfp-2": 300, "dpfp-1": 200, "linear": 140}
-"""The keys that preset cpu goes up to: well past what a map of that dimension can hold, where it is one of these maps."""
+"""The keys that preset cpu goes up to: well past what a map of that dimension can hold; 60 for all FAVOR+."""
 
 COLUMNS_OF_CPU = ("20", "40", "60", "80", "100", "120", "140", "160", "200", "240", "300", "400")
 
