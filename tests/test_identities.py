@@ -87,7 +87,7 @@ def test_printed_delta_mlp_of_one_layer_is_deltanet():
     one = cell.Inputs(x.q, *(leaf[:, :, :, :1] for leaf in x[1:]))
     k, v, beta = (leaf.squeeze(3) for leaf in one[1:])
     y, _ = scan(cell, one)
-    assert error(y, scan(DELTA, DELTA.Inputs(positive(x.q), positive(k), v, beta))[0]) < EXACT
+    assert error(y, scan(DELTA, DELTA.Inputs(x.q.softmax(-1), k.softmax(-1), v, beta))[0]) < EXACT
 
 
 def test_delta_mlp_without_rates_returns_its_query():

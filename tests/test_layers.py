@@ -3,11 +3,18 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
-from fastweights import InputError
-from fastweights.layers import Convolved, FastWeightProgrammer, layer_names, make_layer
+from fastweights import Cell, InputError
+from fastweights.feature_maps.elu import ELU
+from fastweights.feature_maps.identity import Identity
+from fastweights.feature_maps.tanh import Tanh
+from fastweights.layers import Convolved, FastWeight, FastWeightProgrammer, layer_names, make_layer
+from fastweights.normalisers.none import none
+from fastweights.normalisers.sum import sum as over_sum
 from fastweights.testing import checks_in, layer_checks
 from fastweights.testing.layer_checks import D
+from fastweights.testing.tolerance import error, tolerance
 
 MAKERS = {name: lambda name=name: make_layer(name, D, heads=2) for name in layer_names()}
 MAKERS |= {
@@ -23,9 +30,16 @@ MAKERS |= {
     "srwm of softmax": lambda: make_layer("srwm", D, heads=2, feature_map="softmax"),
     "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, heads=2, steps=5),
     "fast-weight RNN, three inner steps": lambda: make_layer("fast-weight-rnn", D, heads=2, inner_steps=5),
-    "neurons without a hidden layer": lambda: make_layer("neurons-and-synapses", D, neurons=0, heads=2),
-    "programmed by an LSTM": lambda: FastWeightProgrammer(make_layer("lstm", D, heads=2), "delta-rnn", D, heads=2),
-    "programmed by an MLP": lambda: FastWeightProgrammer(nn.Sequential(nn.Linear(D, D), nn.Tanh()), "delta", D, 2),
+    "neurons without a hidden layer": lambda: make_layer("neurons-and-synapses", D, depth=0, heads=2),
+    "programmed by an LSTM": lambda: FastWeightProgrammer(
+        make_layer("lstm", D, heads=2), make_layer("delta-rnn", D, heads=2), D
+    ),
+    "programmed by an LSTM that sees y": lambda: FastWeightProgrammer(
+        make_layer("lstm", D, heads=1, input_size=2 * D), make_layer("delta", D, heads=2), D, sees_output=True
+    ),
+    "programmed by an MLP": lambda: FastWeightProgrammer(
+        nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, heads=2), D
+    ),
     "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
 }
 
@@ -44,6 +58,49 @@ def test_unknown_layer_lists_the_known_and_the_nearest():
 def test_option_of_another_layer_is_refused():
     with pytest.raises(InputError, match="feature_map must be left out for lstm"):
         make_layer("lstm", D, heads=2, feature_map="elu")
+
+
+OF_CELLS = sorted({"linear-attention", *Cell.names()})
+
+
+@pytest.mark.parametrize("name", OF_CELLS)
+def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
+    layer, x = make_layer(name, D, heads=2).eval(), torch.randn(2, 5, D)
+    reset = torch.tensor([[False, False, True, False, False], [True, False, False, False, True]])
+    y, state = FastWeightProgrammer(nn.Identity(), layer, D)(x, None, reset)
+    want, last = layer(x, None, reset)
+    assert torch.equal(y, want)
+    assert all(map(torch.equal, tree_leaves(state.fast), tree_leaves(last)))
+
+
+@pytest.mark.parametrize(
+    ("name", "feature_map", "normaliser"),
+    [
+        ("linear-attention", ELU, none),
+        ("fast-weight-memory", Tanh, none),
+        ("outer-product", Identity, none),
+        ("delta", ELU, over_sum),
+    ],
+)
+def test_generic_layer_takes_the_keys_that_the_cell_wants(name, feature_map, normaliser):
+    keys = FastWeight(D, 2, Cell.named(name)).slow_net.keys
+    assert type(keys.feature_map) is feature_map
+    assert keys.normalise.func is normaliser
+
+
+def test_slow_net_that_sees_the_output_is_the_loop_with_it():
+    """Irie et al. 2021, Eqs. 1-4: the slow net reads [x[t]; y[t-1]], and 0 for y after a reset."""
+    slow, fast = nn.Linear(D + D, D), make_layer("delta-net", D, heads=2)
+    net, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, 5, D)
+    reset = torch.zeros(2, 5, dtype=torch.bool)
+    reset[1, 3] = True
+    last, state, want = torch.zeros(2, D), None, []
+    for t in range(5):
+        last = last * ~reset[:, t, None]
+        y, state = fast(slow(torch.cat([x[:, t], last], -1)).unsqueeze(1), state, reset[:, t : t + 1])
+        last = y[:, 0]
+        want.append(last)
+    assert error(net(x, None, reset)[0], torch.stack(want, 1)) < tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "softmax-attention"])

@@ -30,9 +30,21 @@ def count(*modules):
 )
 def test_language_models_on_wikitext(layer, d_model, millions):
     """Schlag et al. 2021, Tables 2-4; Irie et al. 2021, Table 1: 16 layers, post-LN, a tied adaptive softmax."""
-    with torch.device("meta"):
-        model = LanguageModel(WORDS, layer, d_model, depth=16, heads=8, d_ff=2048, norm="post", cutoffs=CUTOFFS)
+    assert round(count(on_wikitext(layer, d_model, 16)) / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize(("blocks", "depth", "millions"), [(8, 2, 44.29), (11, 1, 44.32)])
+def test_language_models_over_delta_mlps(blocks, depth, millions):
+    """44.3 million: with outputs of the slow net that nothing reads, and fewer blocks than the others have."""
+    model = on_wikitext("delta-mlp", 128, blocks, {"depth": depth, "idle": True})
     assert round(count(model) / 1e6, 2) == millions
+
+
+def on_wikitext(layer, d_model, depth, options=None):
+    with torch.device("meta"):
+        return LanguageModel(
+            WORDS, layer, d_model, depth, heads=8, d_ff=2048, norm="post", cutoffs=CUTOFFS, options=options
+        )
 
 
 @pytest.mark.parametrize(("d_model", "more"), [(128, 16_384), (256, 32_768)])

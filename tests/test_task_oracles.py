@@ -13,7 +13,7 @@ import torch
 
 from fastweights import InputError
 from fastweights.tasks import IGNORE
-from fastweights.tasks._glimpses import CONTROL, cut_glimpses
+from fastweights.tasks._glimpses import cut_glimpses
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import VOCABULARY as LETTERS
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
@@ -368,11 +368,6 @@ def test_glimpses_are_quadrants_and_their_quarters():
         details = [part[i : i + 2, j : j + 2] for i in (0, 2) for j in (0, 2)]
         for got, want in zip(glimpses[6 * quadrant :], [coarse, *details, coarse], strict=False):
             assert torch.equal(got, want)
-
-
-def test_control_stores_after_the_first_look_and_integrates_at_the_last():
-    assert CONTROL.store.nonzero().flatten().tolist() == [0, 6, 12, 18]
-    assert CONTROL.integrate.nonzero().flatten().tolist() == [5, 11, 17, 23]
 
 
 def test_mnist_is_whole(data):

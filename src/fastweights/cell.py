@@ -13,7 +13,7 @@ from torch import Tensor
 from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import require, require_name
-from fastweights.signature import Key, Matrix, Slot, Value, slot_of, slots
+from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, slot_of, slots
 from fastweights.state import with_methods
 
 
@@ -34,6 +34,8 @@ class Cell:
     slots: dict[str, dict[str, Slot]]
     output: Slot
     affine: AffineForm | None
+    key_maps: KeyMaps
+    """What its keys go through where nobody asks for something else."""
     summary: str
     key: str
     """`MODULE:NAME` of the function, with a number for those that share it: what a traced program calls the cell."""
@@ -112,7 +114,9 @@ def _cell(
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
     with_methods(records[0])
     key = _key(function)
-    _CELLS[key] = Cell(_name(function), step, *records, all_slots, output, affine, function.__doc__ or "", key)
+    key_maps = getattr(function, "key_maps", KeyMaps())
+    summary = function.__doc__ or ""
+    _CELLS[key] = Cell(_name(function), step, *records, all_slots, output, affine, key_maps, summary, key)
     return _CELLS[key]
 
 

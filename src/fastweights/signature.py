@@ -7,11 +7,34 @@ Letters: K key size, V value size, any other letter a size of the cell's own; a 
 that follows. Batch, time and heads never appear: a rule and a cell are written for one head and one step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
+
+
+class KeyMaps(NamedTuple):
+    """What makes keys and queries of what a slow net says: names of a feature map and of a normaliser."""
+
+    feature_map: str = "elu"
+    normaliser: str = "sum"
+
+
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
+    """Says what a rule or a cell wants its keys to go through where nobody asks for something else.
+
+    Without it that is ELU + 1 over its sum, as the papers' delta models have it.
+    """
+
+    def declare(step: Step) -> Step:
+        step.key_maps = KeyMaps(feature_map, normaliser)  # type: ignore[attr-defined]
+        return step
+
+    return declare
 
 
 class Slot(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 
 from fastweights.cells._layer_norm import standardise
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Rate, Value
+from fastweights.signature import Key, Matrix, Rate, Value, keyed_by
 
 ROUNDING = 1e-5
 """A squared norm that exceeds 1 by less is taken as 1: a step that writes nothing then scales nothing."""
@@ -23,11 +23,12 @@ class FastWeightMemoryInputs(NamedTuple):
     beta: Rate
 
 
+@keyed_by("tanh", "none")
 def fast_weight_memory(state: FastWeightMemoryState, x: FastWeightMemoryInputs) -> tuple[FastWeightMemoryState, Value]:
     """W <- M / max(1, |M|), M = W + beta (v - W k) k^T, y = LN(W q): the norm keeps the memory bounded.
 
-    LN has no parameters. The authors' code does not bound W at the first step: where beta |v| |k| > 1 there, its second
-    step begins with a longer W.
+    LN has no parameters. Keys go through tanh, or DPFP-1 in one experiment, and are not normalised. The authors' code
+    does not bound W at the first step: where beta |v| |k| > 1 there, its second step begins with a longer W.
 
     Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory), Eqs. 6-9; compared with
     DeltaNet in Schlag et al. 2021 (Linear Transformers Are Secretly Fast Weight Programmers), Sec. 6.1.2.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fastweights.affine import Affine, AffineForm, Program, affine
 from fastweights.rules.sum import sum as sum_rule
-from fastweights.signature import Accumulator, Key, Matrix, Value
+from fastweights.signature import Accumulator, Key, Matrix, Value, keyed_by
 
 EPS = 1e-5
 """Added to the denominator, as in the papers' language-model code."""
@@ -42,6 +42,7 @@ def _read(read: Tensor) -> Tensor:
     return read[..., :-1] / (read[..., -1:] + EPS)
 
 
+@keyed_by("elu", "none")
 @affine(AffineForm(_program, _pack, _unpack, _read))
 def linear_attention(state: LinearAttentionState, x: LinearAttentionInputs) -> tuple[LinearAttentionState, Value]:
     """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.

@@ -5,7 +5,6 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cells._positive_keys import positive_keys
 from fastweights.rules.delta import delta
 from fastweights.signature import RawKey, Slot
 
@@ -26,16 +25,16 @@ class PrintedDeltaMLPInputs(NamedTuple):
 def printed_delta_mlp(
     state: PrintedDeltaMLPState, x: PrintedDeltaMLPInputs
 ) -> tuple[PrintedDeltaMLPState, Annotated[Tensor, Slot("K", "value")]]:
-    """h_l = W_l f(h_(l-1)) for l = 1..L, h_0 = q, y = h_L: every W_l by its own delta rule.
+    """h_l = W_l f(h_(l-1)) for l = 1..L, h_0 = q, y = h_L, f = softmax: every W_l by its own delta rule.
 
-    f is elu + 1 over its sum, for keys and queries alike. With L = 1 it is DeltaNet.
+    Keys go through f, too. With L = 1 it is DeltaNet with softmax for a feature map.
 
     Source: Irie et al. 2021, Eqs. 13-14; the authors' code computes another form, `delta-mlp`.
 
     Can: overwrite.
     """
-    W = torch.vmap(delta)(state.W, positive_keys(x.k), x.v, x.beta)
+    W = torch.vmap(delta)(state.W, x.k.softmax(-1), x.v, x.beta)
     y = x.q
     for W_l in W:
-        y = W_l @ positive_keys(y)
+        y = W_l @ y.softmax(-1)
     return PrintedDeltaMLPState(W), y

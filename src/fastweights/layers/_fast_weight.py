@@ -18,8 +18,8 @@ class FastWeight(Programmed):
         cell: A `Cell`, a step or a rule.
         key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
         value_size: Size of the values; `d_model // heads` if None.
-        feature_map: A name from `fastweights list feature-maps`, "elu" if None; only for cells that take keys.
-        normaliser: Of keys and queries: "sum" (also if None), "l2" or "none"; only for cells that take keys.
+        feature_map: A name from `fastweights list feature-maps`, the cell's own if None; only for cells that take keys.
+        normaliser: Of keys and queries, the cell's own if None; only for cells that take keys.
         squashing: What brings rates into their range: "sigmoid", or "twice-sigmoid" for rates up to 2.
         scale: Factor on what the memory returns.
         backend: The backend of `scan`.
@@ -61,7 +61,8 @@ def takes_keys(cell: Cell) -> bool:
 
 def _keys(cell: Cell, size: int, feature_map: str | None, normaliser: str | None) -> Keys:
     if takes_keys(cell):
-        return Keys(size, feature_map or "elu", normaliser or "sum")
+        own = cell.key_maps
+        return Keys(size, feature_map or own.feature_map, normaliser or own.normaliser)
     for name, value in {"feature_map": feature_map, "normaliser": normaliser}.items():
         require(value is None, name, f"left out for {cell.name}, which makes its keys itself", repr(value))
     return Keys(size, "identity", "none")

@@ -17,11 +17,12 @@ class Programmed(nn.Module):
 
     Args:
         d_model: Size of the input and output.
-        slow_net: A module from x `[B, T, D]` to `cell.Inputs` `[B, T, H, ...]`, which has `heads` and `sizes`.
+        slow_net: A module from x `[B, T, input_size]` to `cell.Inputs` `[B, T, H, ...]`, which has `heads` and `sizes`.
         cell: The cell.
         scale: Factor on what the memory returns.
         backend: The backend of `scan`.
         constants: Values of the cell's parameters with the role "constant".
+        output: What takes W_o's place; a linear map without bias if None.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Programmed(nn.Module):
         scale: float = 1.0,
         backend: str = "auto",
         constants: Mapping[str, float] | None = None,
+        output: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.cell = cell
@@ -40,11 +42,11 @@ class Programmed(nn.Module):
         self.slow_net = slow_net
         self.slow_weights = SlowWeights(cell, slow_net.heads, slow_net.sizes, constants)
         read = prod(cell.output.shape(slow_net.sizes))
-        self.output = nn.Linear(slow_net.heads * read, d_model, bias=False)
+        self.output = nn.Linear(slow_net.heads * read, d_model, bias=False) if output is None else output
 
     def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.output.out_features)
+        check_layer_input(x, self.slow_net.input_size)
         return self.read(self.slow_net(x), state, reset)
 
     def read(self, inputs: Any, state: Any, reset: Tensor | None) -> tuple[Tensor, Any]:
@@ -55,7 +57,7 @@ class Programmed(nn.Module):
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step, batch first in every leaf."""
         leading = (batch_size, self.slow_net.heads)
-        return initial_state(self.cell, self.slow_net.sizes, leading, self.output.weight)
+        return initial_state(self.cell, self.slow_net.sizes, leading, next(self.parameters()))
 
 
 def require_heads(d_model: int, heads: int) -> None:

@@ -3,61 +3,74 @@
 import inspect
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from fastweights.cell import Cell
 from fastweights.errors import InputError
 from fastweights.layers._begin import begin
-from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._programmed import check_layer_input
 from fastweights.state import with_methods
 
 
 @with_methods
 class ProgrammerState(NamedTuple):
-    """The slow net's state, () for one without, and the fast net's."""
+    """The slow net's state, () for one without, the fast net's, and the last y `[B, D]`, () where it is not seen."""
 
     slow: Any
     fast: Any
+    y: Any
 
 
 class FastWeightProgrammer(nn.Module):
-    """slow[t] = SlowNet(x[t]), then theta[t], y[t] = cell(theta[t-1], W slow[t]): two nets, one programs the other.
+    """slow[t] = SlowNet(x[t], y[t-1]), theta[t] = write(theta[t-1], slow[t]), y[t] = read(theta[t], slow[t]).
 
-    The slow net is a layer with the common interface, such as an LSTM, or any module that maps `[B, T, D]` to
-    `[B, T, d_slow]`, such as an MLP. A linear map turns what it says into keys, values and rates.
+    Two nets, one programs the other. The slow net is a layer with the common interface, such as an LSTM, or any module
+    that maps `[B, T, .]` to `[B, T, D]`, such as an MLP. The fast net is any layer over a cell: a linear map turns what
+    the slow net says into keys, values and rates, in the way of that layer. So a linear slow net adds nothing to it.
+
+    With `sees_output` the slow net is given [x[t]; y[t-1]], and time goes step by step; y[-1] is 0. A slow net that
+    sees x alone runs over all steps at once.
 
     Source: Irie et al. 2021, Eqs. 1-4; Schmidhuber 1991.
 
     Args:
         slow_net: The slow net.
-        cell: The fast net: a name, a `Cell`, a step or a rule.
-        d_slow: Size of the slow net's output, and of y.
-        heads: Number of fast nets.
-        backend: The backend of `scan`.
+        fast_net: A layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, heads=4)`.
+        d_slow: D, the size of the slow net's output and of y.
+        sees_output: Whether the slow net sees y[t-1] behind x[t].
     """
 
-    def __init__(self, slow_net: nn.Module, cell: Any, d_slow: int, heads: int = 8, backend: str = "auto") -> None:
+    def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: int, sees_output: bool = False) -> None:
         super().__init__()
         self.slow_net = slow_net
         self.has_state = "state" in inspect.signature(slow_net.forward).parameters
-        cell = Cell.named(cell) if isinstance(cell, str) else cell
-        self.fast_net = FastWeight(d_slow, heads, cell, backend=backend)
+        self.fast_net = fast_net
+        self.d_slow = d_slow
+        self.sees_output = sees_output
 
     def forward(
         self, x: Tensor, state: ProgrammerState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, ProgrammerState]:
         """The interface of a layer."""
-        slow, fast = begin(x, state, self.initial_state(len(x)), reset)
-        if self.has_state:
-            said, slow = self.slow_net(x, slow, reset)
-        else:
-            said = self._say(x)
-        y, fast = self.fast_net(said, fast, reset)
-        return y, ProgrammerState(slow, fast)
+        check_layer_input(x, x.shape[-1])
+        state = begin(x, state, self.initial_state(len(x)), reset)
+        if not self.sees_output:
+            return self._run(x, state, reset)
+        outputs = []
+        for t in range(x.shape[1]):
+            now = None if reset is None else reset[:, t : t + 1]
+            before = state.y if now is None else torch.where(now, 0.0, state.y)
+            seen = torch.cat([x[:, t], before.to(x.dtype)], dim=-1)
+            y, state = self._run(seen.unsqueeze(1), state, now)
+            outputs.append(y)
+        return torch.cat(outputs, dim=1), state
+
+    def _run(self, x: Tensor, state: ProgrammerState, reset: Tensor | None) -> tuple[Tensor, ProgrammerState]:
+        said, slow = self.slow_net(x, state.slow, reset) if self.has_state else (self._say(x), ())
+        y, fast = self.fast_net(said, state.fast, reset)
+        return y, ProgrammerState(slow, fast, y[:, -1] if self.sees_output else ())
 
     def _say(self, x: Tensor) -> Tensor:
-        check_layer_input(x, x.shape[-1])
         try:
             said: Tensor = self.slow_net(x)
         except RuntimeError as error:
@@ -65,6 +78,7 @@ class FastWeightProgrammer(nn.Module):
         return said
 
     def initial_state(self, batch_size: int) -> ProgrammerState:
-        """Both nets'."""
+        """Both nets', and y = 0."""
         slow = self.slow_net.initial_state(batch_size) if self.has_state else ()  # type: ignore[operator]
-        return ProgrammerState(slow, self.fast_net.initial_state(batch_size))
+        y = next(self.fast_net.parameters()).new_zeros(batch_size, self.d_slow) if self.sees_output else ()
+        return ProgrammerState(slow, self.fast_net.initial_state(batch_size), y)  # type: ignore[operator]

@@ -71,15 +71,24 @@ class SlowNet(nn.Module):
     Keys and queries go through the feature map and the normaliser, rates through the squashing, decays through a
     sigmoid with a learned bias a head. One head's outputs lie together, in the order of the cell's inputs.
 
-    `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it.
+    `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it. Nothing reads the
+    `idle` outputs of a head.
 
     Source: Schlag et al. 2021, Eqs. 20-23.
     """
 
     def __init__(
-        self, d_model: int, heads: int, cell: Cell, keys: Keys, sizes: Mapping[str, int], squashing: str = "sigmoid"
+        self,
+        input_size: int,
+        heads: int,
+        cell: Cell,
+        keys: Keys,
+        sizes: Mapping[str, int],
+        squashing: str = "sigmoid",
+        idle: int = 0,
     ) -> None:
         super().__init__()
+        self.input_size = input_size
         self.heads = heads
         self.cell = cell
         self.keys = keys
@@ -89,14 +98,15 @@ class SlowNet(nn.Module):
         self.slots = {name: slot for name, slot in cell.slots["Inputs"].items() if slot.role != "control"}
         self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
         self.widths = [prod(slot.shape(raw if slot.role == "key" else self.sizes)) for slot in self.slots.values()]
-        self.projection = nn.Linear(d_model, heads * sum(self.widths), bias=False)
+        self.widths += [idle] if idle else []
+        self.projection = nn.Linear(input_size, heads * sum(self.widths), bias=False)
         if any(slot.role == "decay" for slot in self.slots.values()):
             self.decay_bias = nn.Parameter(_spread_decays(heads))
 
     def forward(self, x: Tensor, controls: Mapping[str, Tensor] = NO_CONTROLS) -> Any:
         """x `[B, T, D]`, the cell's controls `[B, T]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
         parts = self.projection(x).unflatten(-1, (self.heads, -1)).split(self.widths, dim=-1)
-        fields = dict(zip(self.slots, parts, strict=True))
+        fields = dict(zip(self.slots, parts, strict=False))  # idle outputs come last
         fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.role == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
         marks = {name: mark.to(x.dtype).unsqueeze(-1).expand_as(parts[0][..., 0]) for name, mark in controls.items()}

@@ -13,6 +13,7 @@ class Split(nn.Module):
 
     def __init__(self, d_model: int, heads: int, cell: Cell, features: str) -> None:
         super().__init__()
+        self.input_size = d_model
         self.heads = heads
         self.cell = cell
         self.keys = Keys(d_model // heads, features, "none")

@@ -2,15 +2,29 @@
 
 from fastweights.cell import Cell
 from fastweights.errors import require
-from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._programmed import Programmed, require_heads
+from fastweights.layers._slow_net import Keys, SlowNet
 
 
-class DeltaMLP(FastWeight):
+class DeltaMLP(Programmed):
     """y <- y + W_down f(W_up f(LN(y))) for each of `depth` blocks, from y = q: every W by its own delta rule.
 
     Source: the authors' code for Irie et al. 2021, Table 1; the paper prints another form, `printed-delta-mlp`.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of memories; divides `d_model`.
+        depth: Number of blocks.
+        idle: Whether the slow net also has the outputs that the authors' code makes and does not read: as many as it
+            reads for the matrices. The published numbers of parameters count them.
+        backend: The backend of `scan`.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, depth: int = 2, backend: str = "auto") -> None:
+    def __init__(self, d_model: int, heads: int = 8, depth: int = 2, idle: bool = False, backend: str = "auto") -> None:
+        require_heads(d_model, heads)
         require(depth >= 1, "depth", "at least 1", depth)
-        super().__init__(d_model, heads, Cell.named("delta-mlp"), backend=backend, sizes={"L": depth})
+        cell, size = Cell.named("delta-mlp"), d_model // heads
+        unread = depth * 2 * (size + 4 * size) if idle else 0
+        sizes = {"V": size, "L": depth}
+        slow_net = SlowNet(d_model, heads, cell, Keys(size, "identity", "none"), sizes, idle=unread)
+        super().__init__(d_model, slow_net, cell, backend=backend)

@@ -4,35 +4,37 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fastweights.cell import Cell
 from fastweights.cells.fast_weight_rnn import FastWeightRNNState, settle
-from fastweights.errors import require, require_name
+from fastweights.errors import require_name
 from fastweights.layers._begin import begin
-from fastweights.layers._fast_weight import FastWeight
-from fastweights.layers._programmed import check_layer_input, require_heads
+from fastweights.layers._fast_weight_network import FastWeightNetwork
+from fastweights.layers._programmed import check_layer_input
 
 FORMS = ("auto", "matrix", "attention")
 
 
-class FastWeightRNN(FastWeight):
+class FastWeightRNN(FastWeightNetwork):
     """A <- lambda A + eta h h^T, then h <- relu(LN(W h + C x + A h')) for S steps, h' starting at relu(W h + C x).
 
     A sequence shorter than a head's units R can be computed without A, as attention over the states stored so far,
     A h' = lambda^t A_0 h' + eta sum_j lambda^(t-j) h_j (h_j . h'), which costs T instead of R products a step. A is
     made once, at the end. On a CPU the compiled matrix form is several times as fast even so.
 
+    The output is h, without a map behind it.
+
     Source: Ba et al. 2016, Eqs. 1-6. The number S of inner steps is not in the paper: 1 in all re-implementations, as
     is the start of W at 0.05 I.
 
     Args:
-        d_model: Size of the input and output.
+        d_model: Number of units of all heads, and size of the output.
         heads: Number of independent networks of R = d_model / heads units.
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
         form: "matrix", "attention", or "auto": attention where T < R, but on a CPU always the matrix.
+        input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`, for the matrix form.
     """
 
@@ -44,21 +46,16 @@ class FastWeightRNN(FastWeight):
         decay: float = 0.95,
         rate: float = 0.5,
         form: str = "auto",
+        input_size: int | None = None,
         backend: str = "auto",
     ) -> None:
-        check_fast_weights(d_model, heads, inner_steps, decay, rate)
         require_name("form", form, FORMS)
-        constants = {"decay": decay, "eta": rate}
-        cell = Cell.named("fast-weight-rnn")
-        super().__init__(
-            d_model, heads, cell, backend=backend, sizes={"S": inner_steps, "R": d_model // heads}, constants=constants
-        )
+        super().__init__(d_model, heads, "fast-weight-rnn", inner_steps, decay, rate, input_size, backend)
         self.form = form
-        start_near_nothing(self.slow_weights, "W")
 
     def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.output.out_features)
+        check_layer_input(x, self.slow_net.input_size)
         if not self._attends(x):
             return super().forward(x, state, reset)
         boundary = self.slow_net(x).x
@@ -67,7 +64,7 @@ class FastWeightRNN(FastWeight):
         params = type(params)(*(p.to(compute) for p in params))
         state = begin(x, state, self.initial_state(len(x)), reset)
         y, state = attend(boundary.to(compute), state, params, reset)
-        return self.output(y.to(x.dtype).flatten(2)), state
+        return y.to(x.dtype).flatten(2), state
 
     def _attends(self, x: Tensor) -> bool:
         if self.form != "auto":
@@ -116,20 +113,3 @@ def _only_where(age: Tensor, x: Tensor) -> Tensor:
 
 def _apply(matrix: Tensor, x: Tensor) -> Tensor:
     return (matrix @ x.unsqueeze(-1)).squeeze(-1)
-
-
-def check_fast_weights(d_model: int, heads: int, inner_steps: int, decay: float, rate: float) -> None:
-    """Raises unless R, S, lambda and eta are such that the network works and its fast weights stay bounded."""
-    require_heads(d_model, heads)
-    units = d_model // heads
-    require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm leaves nothing but signs of 2 units.")
-    require(inner_steps >= 1, "inner_steps", "at least 1", inner_steps, "With rate=0 it is a plain RNN.")
-    require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
-    require(0 <= rate < float("inf"), "rate", "at least 0 and finite", rate)
-
-
-@torch.no_grad()
-def start_near_nothing(weights: nn.Module, name: str) -> None:
-    """W = 0.05 I, in place."""
-    W = weights.get_parameter(name)
-    W.copy_(0.05 * torch.eye(W.shape[-1]))

@@ -24,11 +24,16 @@ class IRNN(nn.Module):
     Source: Le et al. 2015 (A Simple Way to Initialize Recurrent Networks of Rectified Linear Units), Secs. 2 and 3.
 
     Can: recur.
+
+    Args:
+        d_model: Number of units, and size of the output.
+        input_size: Size of the input; `d_model` if None.
     """
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, input_size: int | None = None) -> None:
         super().__init__()
-        self.rnn = nn.RNN(d_model, d_model, nonlinearity="relu", batch_first=True)
+        given = d_model if input_size is None else input_size
+        self.rnn = nn.RNN(given, d_model, nonlinearity="relu", batch_first=True)
         C, W, *biases = self.rnn.all_weights[0]
         nn.init.eye_(W)
         nn.init.normal_(C, std=0.001)

@@ -5,13 +5,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cell import Cell
 from fastweights.errors import require
 from fastweights.layers._begin import begin
-from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._fast_weight_network import FastWeightNetwork
 from fastweights.layers._programmed import check_layer_input
 from fastweights.layers._reset_every import ages
-from fastweights.layers.fast_weight_rnn import check_fast_weights, start_near_nothing
 from fastweights.state import with_methods
 
 
@@ -23,7 +21,7 @@ class MultiLevelState(NamedTuple):
     age: Tensor
 
 
-class MultiLevelFastWeightRNN(FastWeight):
+class MultiLevelFastWeightRNN(FastWeightNetwork):
     """A <- lambda A + eta h h^T and h <- 0 at marked steps; then h <- relu(LN(W h + C x + A h')) for S steps.
 
     The marks come with the data. Without them a segment has `segment` steps: its end uses the weights for integration,
@@ -32,12 +30,13 @@ class MultiLevelFastWeightRNN(FastWeight):
     Source: Ba et al. 2016, Sec. 4.2 and Fig. 3.
 
     Args:
-        d_model: Size of the input and output.
+        d_model: Number of units of all heads, and size of the output.
         heads: Number of independent networks of d_model / heads units.
         segment: Steps of a segment where no marks are given.
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
+        input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
     """
 
@@ -49,18 +48,12 @@ class MultiLevelFastWeightRNN(FastWeight):
         inner_steps: int = 1,
         decay: float = 0.95,
         rate: float = 0.5,
+        input_size: int | None = None,
         backend: str = "auto",
     ) -> None:
-        check_fast_weights(d_model, heads, inner_steps, decay, rate)
         require(segment >= 1, "segment", "at least 1", segment)
-        constants = {"decay": decay, "eta": rate}
-        cell = Cell.named("multi-level-fast-weight-rnn")
-        super().__init__(
-            d_model, heads, cell, backend=backend, sizes={"S": inner_steps, "R": d_model // heads}, constants=constants
-        )
+        super().__init__(d_model, heads, "multi-level-fast-weight-rnn", inner_steps, decay, rate, input_size, backend)
         self.segment = segment
-        start_near_nothing(self.slow_weights, "W")
-        start_near_nothing(self.slow_weights, "W_integrate")
 
     def forward(
         self,
@@ -71,7 +64,7 @@ class MultiLevelFastWeightRNN(FastWeight):
         integrate: Tensor | None = None,
     ) -> tuple[Tensor, MultiLevelState]:
         """x `[B, T, D]`; reset, store, integrate bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.output.out_features)
+        check_layer_input(x, self.slow_net.input_size)
         memory, age = begin(x, state, self.initial_state(len(x)), reset)
         steps = ages(age, reset, x.shape[1])
         store = (steps % self.segment == 0) & (steps > 0) if store is None else store
@@ -84,5 +77,5 @@ class MultiLevelFastWeightRNN(FastWeight):
 
     def initial_state(self, batch_size: int) -> MultiLevelState:
         """No steps so far."""
-        age = torch.zeros(batch_size, dtype=torch.long, device=self.output.weight.device)
+        age = torch.zeros(batch_size, dtype=torch.long, device=next(self.parameters()).device)
         return MultiLevelState(super().initial_state(batch_size), age)

@@ -1,5 +1,8 @@
 """Gregor's neurons and synapses as a layer."""
 
+import torch
+from torch import nn
+
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
 from fastweights.errors import require
@@ -12,13 +15,16 @@ class NeuronsAndSynapses(FastWeight):
     u_ij = w_ij h_j^0, over all neurons j. A linear map of x is what the input layer observes, and a linear map of its
     prediction is y.
 
+    Synapses start as the weights of ordinary networks do.
+
     Source: Gregor 2020, Eqs. 2-18. The paper leaves the sizes open, but for the components: 6 and 14 in its figures.
 
     Args:
         d_model: Size of the input and output.
         heads: Number of independent networks.
         inputs: Neurons of the input layer.
-        neurons: Neurons of the one hidden layer; 0 for none.
+        neurons: Neurons of a hidden layer.
+        depth: Number of hidden layers, which take turns; 0 for none.
         components: Of the state of every neuron and synapse, even.
         embedding: Size of a layer's embedding.
         width: Hidden units of the operators' networks.
@@ -33,6 +39,7 @@ class NeuronsAndSynapses(FastWeight):
         heads: int = 1,
         inputs: int = 16,
         neurons: int = 4,
+        depth: int = 1,
         components: int = 6,
         embedding: int = 4,
         width: int = 16,
@@ -41,8 +48,12 @@ class NeuronsAndSynapses(FastWeight):
         backend: str = "auto",
     ) -> None:
         require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
-        for name, size in {"inputs": inputs, "embedding": embedding, "width": width}.items():
+        for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
             require(size >= 1, name, "at least 1", size)
-        cell = Cell.of(make_neurons_and_synapses((neurons,) if neurons else (), body, synapse))
+        require(depth >= 0, "depth", "at least 0", depth)
+        cell = Cell.of(make_neurons_and_synapses((neurons,) * depth, body, synapse))
         sizes = {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes)
+        with torch.no_grad():
+            # As weights of ordinary nets start, which a neuron has from all others: N(0, 1 / neurons).
+            nn.init.normal_(self.slow_weights.get_buffer("start"), std=(inputs + depth * neurons) ** -0.5)

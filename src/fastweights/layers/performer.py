@@ -17,7 +17,7 @@ class Performer(LinearAttention):
         d_model: int,
         heads: int = 8,
         feature_map: str = "favor",
-        normaliser: str = "none",
+        normaliser: str | None = None,
         key_size: int | None = None,
         value_size: int | None = None,
         scale: float = 1.0,

@@ -22,8 +22,8 @@ class RecurrentModel(nn.Module):
         layer: A name from `fastweights list layers`; `options` go to it.
         units: R, the size of the layer.
         embedding: Size of the vector of a symbol.
-        projection: Size that the vector is mapped to; 0 for none. A layer whose input must have its own size has
-            another linear map in front.
+        projection: Size that the vector is mapped to; 0 for none. A layer that takes no `input_size` has another linear
+            map in front.
         hidden: Rectified linear units between the layer and the classes; 0 for none.
         dropout: Probability of dropping a unit before and after the layer.
         heads: Heads of the layer, if it has any.

@@ -2,11 +2,14 @@
 
 import torch
 
-from fastweights.signature import Key, Matrix, Value
+from fastweights.signature import Key, Matrix, Value, keyed_by
 
 
+@keyed_by("identity", "none")
 def outer_product(W: Matrix, k: Key, v: Value) -> Matrix:
     """W <- tanh(W + v k^T): adds every association to weights that cannot grow out of their range.
+
+    Keys are what the slow net says. There the query is the input itself; here a map of it, as everywhere.
 
     Source: Schmidhuber 1991; Schlag et al. 2021, Eqs. 1-3, which leave the activation open.
 

@@ -1,6 +1,6 @@
-"""An image as 24 glimpses in a fixed order, and the signals that tell a memory what to do with each."""
+"""An image as 24 glimpses in a fixed order."""
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,40 +10,16 @@ from fastweights.tasks._task import Batch, FixedTask, Kind
 PER_QUADRANT = 6
 
 
-class Control(NamedTuple):
-    """What is given to a model beside the glimpses: one flag for each of the 24 steps."""
-
-    store: Tensor  # bool [24]: after this step the hidden state is written into the fast weights and set to zero
-    integrate: Tensor  # bool [24]: at this step the integration weights take the place of the ordinary ones
-
-
-CONTROL = Control(
-    store=torch.tensor([True, False, False, False, False, False] * 4),
-    integrate=torch.tensor([False, False, False, False, False, True] * 4),
-)
-"""Where to store and where to integrate.
-
-The paper names both signals and gives neither; nor does 4 x (1 + 4) make 24. Our reading, which gives 24 and a meaning
-to both: each quadrant is shown coarse, then in its four details, then coarse again. The state after the first coarse
-glimpse, with all that came before it, is stored and wiped out, so that the details are read from an empty state; the
-second coarse glimpse is the cue that brings back what was stored, to be integrated with what the details gave.
-"""
-
-
 class GlimpseTask(FixedTask):
     """A classification of square images that are shown as glimpses `[B, 24, patch * patch]` from 0 to 1.
 
-    Quadrants and the details in them come in the order upper left, upper right, lower left, lower right.
+    Quadrants and the details in them come in the order upper left, upper right, lower left, lower right. A quadrant is
+    shown coarse, then in its four details, then coarse again: our reading of the paper's 24, which 4 x (1 + 4) is not.
     """
 
     input_kind: ClassVar[Kind] = "features"
     patch: ClassVar[int]
     """Side of a glimpse in pixels; an image has four times that."""
-
-    @property
-    def control(self) -> Control:
-        """The signals that go with the glimpses."""
-        return CONTROL
 
     @property
     def input_size(self) -> int:

@@ -42,8 +42,8 @@ class MnistGlimpses(GlimpseTask):
     """24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
 
     A 28 x 28 image is cut into four quadrants; each is shown at half resolution, then its four quarters in full, then
-    at half resolution again (our reading of "24": see `_glimpses.CONTROL`). The last 10,000 training images are the
-    validation set, which is our choice; the test set is MNIST's.
+    at half resolution again (our reading of "24"). The last 10,000 training images are the validation set, which is our
+    choice; the test set is MNIST's.
 
     Files: `mnist/train-images-idx3-ubyte.gz` and the three others of MNIST (Y. LeCun and C. Cortes, CC BY-SA 3.0),
     downloaded if missing: 50,000 images for training, 10,000 for validation and 10,000 for the test.

@@ -7,11 +7,16 @@ from fastweights.training.settings import Supervised
 
 MODELS = {"irnn": "IRNN", "lstm": "LSTM", "glimpse-network": "ConvNet", "multi-level-fast-weight-rnn": "Fast weights"}
 
-STORE = [t % 6 == 1 for t in range(24)]
-"""Before the first detail of a quadrant: the state after its coarse glimpse is stored and wiped out."""
+SCHEDULES: dict[str, dict[str, list[bool]]] = {
+    "coarse": {"store": [t % 6 == 1 for t in range(24)], "integrate": [t % 6 == 5 for t in range(24)]},
+    "quadrant": {"store": [t % 6 == 0 < t for t in range(24)], "integrate": [t % 6 == 5 for t in range(24)]},
+}
+"""Before which of the 24 steps the state is stored and wiped out, and at which the integration weights are used.
 
-INTEGRATE = [t % 6 == 5 for t in range(24)]
-"""At the second coarse glimpse of a quadrant."""
+"coarse": the state after the first coarse glimpse of a quadrant is stored, so that the details are read from an empty
+state; the second coarse glimpse brings it back, to be integrated with what the details gave. "quadrant": the state is
+stored when a quadrant is done, as the layer does by itself.
+"""
 
 NOTES = (
     "The paper gives neither the order of the 24 glimpses nor the steps at which its control signals store and "
@@ -31,5 +36,5 @@ def trial(
         return Trial(task, task_options, model, {"features": units}, settings)
     options: dict[str, Any] = {"layer": model, "units": units, "embedding": 100, "projection": 0, "hidden": 100}
     if model == "multi-level-fast-weight-rnn":
-        options["signals"] = {"store": STORE, "integrate": INTEGRATE}
+        options["signals"] = SCHEDULES["coarse"]
     return Trial(task, task_options, "recurrent-model", options, settings)

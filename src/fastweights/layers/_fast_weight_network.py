@@ -1,0 +1,63 @@
+"""What the two recurrent networks of Ba et al. share: their output is their own state, without a map behind it."""
+
+import torch
+from torch import nn
+
+from fastweights.cell import Cell
+from fastweights.errors import require
+from fastweights.layers._programmed import Programmed, require_heads
+from fastweights.layers._slow_net import Keys, SlowNet
+
+
+class FastWeightNetwork(Programmed):
+    """y = [h_1, ..., h_H], where every head is a recurrent network of R = d_model / heads units that sees C x.
+
+    Source: Ba et al. 2016, Sec. 4. The start of W at 0.05 I is that of re-implementations.
+
+    Args:
+        d_model: Number of units of all heads, and size of the output.
+        heads: Number of independent networks; divides `d_model`.
+        cell: Name of the cell.
+        inner_steps: S, at least 1.
+        decay: lambda, from 0 to 1.
+        rate: eta, at least 0.
+        input_size: Size of the input; `d_model` if None.
+        backend: The backend of `scan`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        cell: str,
+        inner_steps: int,
+        decay: float,
+        rate: float,
+        input_size: int | None,
+        backend: str,
+    ) -> None:
+        _check(d_model, heads, inner_steps, decay, rate)
+        sizes, named = {"S": inner_steps, "R": d_model // heads}, Cell.named(cell)
+        given = d_model if input_size is None else input_size
+        slow_net = SlowNet(given, heads, named, Keys(sizes["R"], "identity", "none"), sizes)
+        constants = {"decay": decay, "eta": rate}
+        super().__init__(d_model, slow_net, named, backend=backend, constants=constants, output=nn.Identity())
+        for name, weight in self.slow_weights.named_parameters():
+            if name.startswith("W"):
+                _start_near_nothing(weight)
+
+
+def _check(d_model: int, heads: int, inner_steps: int, decay: float, rate: float) -> None:
+    """Raises unless R, S, lambda and eta are such that the network works and its fast weights stay bounded."""
+    require_heads(d_model, heads)
+    units = d_model // heads
+    require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm leaves nothing but signs of 2 units.")
+    require(inner_steps >= 1, "inner_steps", "at least 1", inner_steps, "With rate=0 it is a plain RNN.")
+    require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
+    require(0 <= rate < float("inf"), "rate", "at least 0 and finite", rate)
+
+
+@torch.no_grad()
+def _start_near_nothing(W: nn.Parameter) -> None:
+    """W = 0.05 I, in place."""
+    W.copy_(0.05 * torch.eye(W.shape[-1]))
