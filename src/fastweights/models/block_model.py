@@ -4,10 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.errors import require
-from fastweights.layers import behind_convolution, make_layer
 from fastweights.models._reader import make_reader
-from fastweights.models.block import Block
+from fastweights.models.stack import make_stack
 
 
 class BlockModel(nn.Module):
@@ -43,17 +41,12 @@ class BlockModel(nn.Module):
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        require(depth >= 1, "depth", "at least 1", depth)
         self.reader = make_reader(kind, input_size, d_model)
-        layers = [make_layer(layer, d_model, heads, **(options or {})) for _ in range(depth)]
-        memories = [behind_convolution(memory, d_model, convolution) for memory in layers]
-        self.blocks = nn.ModuleList(Block(memory, d_model, d_ff, dropout) for memory in memories)
+        self.blocks = make_stack(layer, d_model, depth, heads, d_ff, dropout, "pre", convolution, options)
         self.head = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
         """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""
-        h = self.reader(inputs)
-        for block in self.blocks:
-            h, _ = block(h)
+        h, _ = self.blocks(self.reader(inputs))
         outputs: Tensor = self.head(h[:, -answers:])
         return outputs

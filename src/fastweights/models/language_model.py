@@ -1,23 +1,14 @@
 """A causal language model over any layer."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers import behind_convolution, make_layer
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
-from fastweights.models.block import Block
-from fastweights.state import with_methods
-
-
-@with_methods
-class LanguageModelState(NamedTuple):
-    """One layer's state a block."""
-
-    layers: tuple[Any, ...]
+from fastweights.models.stack import StackState, make_stack
 
 
 class LanguageModel(nn.Module):
@@ -52,17 +43,10 @@ class LanguageModel(nn.Module):
         cutoffs: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        require(depth >= 1, "depth", "at least 1", depth)
         self.embedding = nn.Embedding(vocabulary, d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.dropout = nn.Dropout(dropout)
-
-        def block() -> Block:
-            memory = make_layer(layer, d_model, heads, **(options or {}))
-            memory = behind_convolution(memory, d_model, convolution)
-            return Block(memory, d_model, d_ff or 4 * d_model, dropout, norm)
-
-        self.blocks = nn.ModuleList(block() for _ in range(depth))
+        self.blocks = make_stack(layer, d_model, depth, heads, d_ff or 4 * d_model, dropout, norm, convolution, options)
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
 
@@ -73,18 +57,12 @@ class LanguageModel(nn.Module):
 
     def hidden(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
-        h = self.dropout(self.embedding(tokens))
-        given = [None] * len(self.blocks) if state is None else state.layers
-        after = []
-        for block, before in zip(self.blocks, given, strict=True):
-            h, new = block(h, before, reset)
-            after.append(new)
-        return self.norm(h), LanguageModelState(tuple(after))
+        h, state = self.blocks(self.dropout(self.embedding(tokens)), state, reset)
+        return self.norm(h), state
 
-    def initial_state(self, batch_size: int) -> Any:
+    def initial_state(self, batch_size: int) -> StackState:
         """One layer's initial state a block."""
-        states = (block.initial_state(batch_size) for block in self.blocks)  # type: ignore[operator]
-        return LanguageModelState(tuple(states))
+        return self.blocks.initial_state(batch_size)
 
     @torch.inference_mode()
     def stream(

@@ -1,0 +1,85 @@
+"""A stack of blocks, which is a layer itself."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.layers import behind_convolution, make_layer
+from fastweights.layers._programmed import check_layer_input
+from fastweights.models.block import Block
+from fastweights.state import with_methods
+
+
+@with_methods
+class StackState(NamedTuple):
+    """One layer's state a block."""
+
+    layers: tuple[Any, ...]
+
+
+class Stack(nn.ModuleList):
+    """y = block_n(... block_1(x)), each with a state of its own: blocks have the interface of a layer, and so has this.
+
+    It is a list of its blocks: their number is its length, and their parameters are named by their places.
+    """
+
+    def __init__(self, blocks: Iterable[nn.Module], d_model: int) -> None:
+        super().__init__(blocks)
+        self.d_model = d_model
+
+    def forward(
+        self, x: Tensor, state: StackState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, StackState]:
+        """The interface of a layer."""
+        check_layer_input(x, self.d_model)
+        after = []
+        for block, before in zip(self, self._states(state), strict=True):
+            x, new = block(x, before, reset)
+            after.append(new)
+        return x, StackState(tuple(after))
+
+    def _states(self, state: StackState | None) -> tuple[Any, ...]:
+        if state is None:
+            return (None,) * len(self)
+        fits = isinstance(state, StackState) and len(state.layers) == len(self)
+        remedy = "Take it from the last call or from initial_state."
+        require(fits, "state", f"a StackState of {len(self)} blocks", type(state).__name__, remedy)
+        return state.layers
+
+    def initial_state(self, batch_size: int) -> StackState:
+        """The blocks'."""
+        return StackState(tuple(block.initial_state(batch_size) for block in self))  # type: ignore[operator]
+
+
+def make_stack(
+    layer: str,
+    d_model: int,
+    depth: int,
+    heads: int,
+    d_ff: int,
+    dropout: float = 0.0,
+    norm: str = "pre",
+    convolution: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> Stack:
+    """Blocks that are all alike.
+
+    Args:
+        layer: A name from `fastweights list layers`; `options` go to it.
+        d_model: D.
+        depth: Number of blocks.
+        heads: Memories a layer.
+        d_ff: Width of the feed-forward networks.
+        dropout: Probability of dropping a unit.
+        norm: "pre" or "post".
+        convolution: Width of a causal convolution in front of every layer; 0 for none.
+    """
+    require(depth >= 1, "depth", "at least 1", depth)
+
+    def block() -> Block:
+        memory = behind_convolution(make_layer(layer, d_model, heads, **(options or {})), d_model, convolution)
+        return Block(memory, d_model, d_ff, dropout, norm)
+
+    return Stack((block() for _ in range(depth)), d_model)
