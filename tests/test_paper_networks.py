@@ -28,9 +28,10 @@ def test_ba_network_is_the_paper_s_loop():
     network, tokens = ba_network("fast-weight-rnn", 20), torch.randint(SYMBOLS, (3, 11))
     embedding, projection = network.reader[0], network.reader[1]
     C, weights = network.layer.slow_net.projection.weight, network.layer.slow_weights
+    assert (weights.decay.float().item(), weights.eta.item()) == pytest.approx((0.95, 0.5))
     A, h = torch.zeros(3, 20, 20).double(), torch.zeros(3, 20).double()
     for t in range(11):
-        A = 0.95 * A + 0.5 * h.unsqueeze(2) * h.unsqueeze(1)
+        A = weights.decay * A + weights.eta * h.unsqueeze(2) * h.unsqueeze(1)
         boundary = h @ weights.W[0].T + projection(embedding(tokens[:, t])) @ C.T
         read = (A @ boundary.relu().unsqueeze(2)).squeeze(2)
         h = layer_norm(boundary + read, (20,), weights.gain[0, 0], weights.bias[0, 0]).relu()

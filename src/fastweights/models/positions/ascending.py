@@ -1,0 +1,55 @@
+"""Sinusoids of the number of a step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.layers._begin import begin
+from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._reset_every import ages
+from fastweights.state import with_methods
+
+
+@with_methods
+class AscendingState(NamedTuple):
+    """Steps so far, int `[B]`."""
+
+    age: Tensor
+
+
+class Ascending(nn.Module):
+    """x[t] + [sin(t / 10000^(2i/D)), cos(t / 10000^(2i/D))] for i < D / 2, sines and cosines by turns.
+
+    Steps count from 0, and from 0 again after a reset.
+
+    Source: Vaswani et al. 2017, Sec. 3.5; algorithmic tasks of Irie et al. 2021.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
+        self.d_model = d_model
+        self.register_buffer("here", torch.empty(0), persistent=False)  # knows the device
+
+    def forward(
+        self, x: Tensor, state: AscendingState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, AscendingState]:
+        """The interface of a layer."""
+        check_layer_input(x, self.d_model)
+        (age,) = begin(x, state, self.initial_state(len(x)), reset)
+        before = ages(age, reset, x.shape[1])
+        angles = positions_to_angles(before, self.d_model)
+        sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+        return x + sinusoids.to(x.dtype), AscendingState(before[:, -1] + 1)
+
+    def initial_state(self, batch_size: int) -> AscendingState:
+        """No steps so far."""
+        return AscendingState(torch.zeros(batch_size, dtype=torch.long, device=self.get_buffer("here").device))
+
+
+def positions_to_angles(positions: Tensor, size: int) -> Tensor:
+    """positions / 10000^(2i/size) for i < size / 2, `[..., size / 2]`, in float64."""
+    rates = 10000.0 ** -(torch.arange(0, size, 2, device=positions.device, dtype=torch.float64) / size)
+    return positions.unsqueeze(-1) * rates

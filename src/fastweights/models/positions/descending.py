@@ -1,0 +1,51 @@
+"""Sinusoids of the number of steps that are still to come in a window."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.layers._programmed import check_layer_input
+from fastweights.models.positions.ascending import positions_to_angles
+from fastweights.state import with_methods
+
+
+@with_methods
+class WindowStart(NamedTuple):
+    """Nothing has been read."""
+
+
+@with_methods
+class WindowEnd(NamedTuple):
+    """A window has been read: nothing can follow it, since it was counted from its end."""
+
+
+class Descending(nn.Module):
+    """x[t] + [sin((T - 1 - t) / 10000^(2i/D)) for i < D / 2, then cos(...)]: the first step of a window counts most.
+
+    The language models read windows of a fixed length: a state cannot be carried from one to the next, nor reset inside.
+
+    Source: language models of Schlag et al. 2021 and Irie et al. 2021 (code), after Dai et al. 2019.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
+        self.d_model = d_model
+
+    def forward(
+        self, x: Tensor, state: WindowStart | WindowEnd | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, WindowEnd]:
+        """The interface of a layer, for one whole window."""
+        check_layer_input(x, self.d_model)
+        remedy = "Take positions='ascending' or 'none' to carry a state, or to reset it."
+        require(reset is None, "reset", "None, since positions count from the end of a window", "a tensor", remedy)
+        require(not isinstance(state, WindowEnd), "state", "None, since a window was read to its end", state, remedy)
+        left = torch.arange(x.shape[1] - 1, -1, -1, device=x.device)
+        angles = positions_to_angles(left, self.d_model)
+        return x + torch.cat([angles.sin(), angles.cos()], dim=-1).to(x.dtype), WindowEnd()
+
+    def initial_state(self, batch_size: int) -> WindowStart:
+        """That of a window which has not begun."""
+        return WindowStart()
