@@ -40,7 +40,7 @@ class Folder:
         """The part itself. An unknown name raises `InputError` with the known ones."""
         require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
-        module = import_module(f"fastweights.{self.folder}.{stem}")
+        module = import_module(f"fastweights.{self.folder.replace('/', '.')}.{stem}")
         return next(part for key, part in vars(module).items() if _matches(key, stem) and callable(part))
 
     def describe(self, name: str) -> Description:
@@ -115,6 +115,8 @@ LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
 RECIPES = Folder("recipe", "recipes")
 MODELS = Folder("model", "models")
+NORMS = Folder("norm", "models/residuals")
+POSITIONS = Folder("positions", "models/positions")
 EXPERIMENTS = Shelf("experiment", "recipes")
 
 KINDS: dict[str, tuple[Folder, ...]] = {
@@ -124,6 +126,8 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "normalisers": (NORMALISERS,),
     "squashings": (SQUASHINGS,),
     "layers": (LAYERS, CELLS, RULES),
+    "norms": (NORMS,),
+    "positions": (POSITIONS,),
     "backends": (BACKENDS,),
     "tasks": (TASKS,),
     "recipes": (RECIPES,),

@@ -24,26 +24,32 @@ class LinearAttentionInputs(NamedTuple):
     v: Value
 
 
-def _program(x: LinearAttentionInputs) -> Program:
-    # z is one more row of W: the row that is written with the value 1.
-    v = torch.cat([x.v, torch.ones_like(x.v[..., :1])], dim=-1)
-    return Program(x.q, x.k, v, Affine(decay=1.0, erase=0.0, write=1.0))
+def with_one(v: Tensor) -> Tensor:
+    """z as one more row of W: the row that is written with the value 1."""
+    return torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
 
 
-def _pack(state: LinearAttentionState) -> Tensor:
+def pack(state: LinearAttentionState) -> Tensor:
+    """The state as one matrix, for the chunks."""
     return torch.cat([state.W, state.z.unsqueeze(-2)], dim=-2)
 
 
-def _unpack(W: Tensor) -> LinearAttentionState:
+def unpack(W: Tensor) -> LinearAttentionState:
+    """The state back from it."""
     return LinearAttentionState(W[..., :-1, :], W[..., -1, :])
 
 
-def _read(read: Tensor) -> Tensor:
+def read_relative(read: Tensor) -> Tensor:
+    """W q / (z . q) from both."""
     return read[..., :-1] / (read[..., -1:] + EPS)
 
 
+def _program(x: LinearAttentionInputs) -> Program:
+    return Program(x.q, x.k, with_one(x.v), Affine(decay=1.0, erase=0.0, write=1.0))
+
+
 @keyed_by("elu", "none")
-@affine(AffineForm(_program, _pack, _unpack, _read))
+@affine(AffineForm(_program, pack, unpack, read_relative))
 def linear_attention(state: LinearAttentionState, x: LinearAttentionInputs) -> tuple[LinearAttentionState, Value]:
     """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.
 

@@ -1,11 +1,12 @@
 """FAVOR+ as in the language models of Schlag et al."""
 
 import torch
+from torch import Tensor
 
-from fastweights.feature_maps.favor import Favor, orthonormal_columns
+from fastweights.feature_maps._random_features import RandomFeatures, orthonormal_columns
 
 
-class RowFavor(Favor):
+class RowFavor(RandomFeatures):
     """phi(x) = (exp(+-w.x - |x|^2 / 2) + 1e-4) / sqrt(2 m): FAVOR+ with directions that are not orthogonal.
 
     Instead, the rows of the matrix of directions are, which one entry of x is multiplied with: in groups of m, each as
@@ -16,8 +17,6 @@ class RowFavor(Favor):
 
     least = 1e-4
 
-    @torch.no_grad()
-    def redraw(self) -> None:
-        """Draws new directions."""
-        lengths = torch.randn_like(self.directions).norm(dim=1, keepdim=True)
-        self.directions.copy_(orthonormal_columns(self.directions.mT).mT * lengths)
+    def draw(self, size: int, m: int) -> Tensor:
+        """Directions `[size, m]`."""
+        return orthonormal_columns(m, size).mT * torch.randn(size, m).norm(dim=1, keepdim=True)

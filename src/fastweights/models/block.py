@@ -4,36 +4,48 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.catalogue import NORMS
 
 
 class Block(nn.Module):
-    """Pre-LN: h = x + layer(LN(x)), y = h + FF(LN(h)); post-LN: h = LN(x + layer(x)), y = LN(h + FF(h)).
+    """h = x + layer(LN(x)), y = h + FF(LN(h)), or with LayerNorm at another place: `fastweights list norms`.
 
-    Source: Vaswani et al. 2017 (post-LN); Xiong et al. 2020 (pre-LN).
+    FF(h) = W_2 relu(W_1 h + b_1) + b_2. Dropout lies on both branches and inside FF.
+
+    Args:
+        layer: Any layer.
+        d_model: D.
+        d_ff: Width of the feed-forward network.
+        dropout: Probability of dropping a unit.
+        norm: Where LayerNorm stands, by name.
+        feed_forward_norm: The same around the feed-forward network; as around the layer if None.
     """
 
-    def __init__(self, layer: nn.Module, d_model: int, d_ff: int, dropout: float = 0.0, norm: str = "pre") -> None:
+    def __init__(
+        self,
+        layer: nn.Module,
+        d_model: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        norm: str = "pre",
+        feed_forward_norm: str | None = None,
+    ) -> None:
         super().__init__()
-        require(norm in ("pre", "post"), "norm", "'pre' or 'post'", repr(norm))
-        self.pre = norm == "pre"
         self.layer = layer
-        self.layer_norm = nn.LayerNorm(d_model)
+        self.layer_norm = NORMS.load(norm)(d_model)
         self.feed_forward = nn.Sequential(
             nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model)
         )
-        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.feed_forward_norm = NORMS.load(feed_forward_norm or norm)(d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """The interface of a layer."""
-        if self.pre:
-            y, state = self.layer(self.layer_norm(x), state, reset)
-            h = x + self.dropout(y)
-            return h + self.dropout(self.feed_forward(self.feed_forward_norm(h))), state
-        y, state = self.layer(x, state, reset)
-        h = self.layer_norm(x + self.dropout(y))
-        return self.feed_forward_norm(h + self.dropout(self.feed_forward(h))), state
+        read = self.layer_norm.read(x)
+        y, state = self.layer(read, state, reset)
+        h = self.layer_norm.join(x, read, self.dropout(y))
+        read = self.feed_forward_norm.read(h)
+        return self.feed_forward_norm.join(h, read, self.dropout(self.feed_forward(read))), state
 
     def initial_state(self, batch_size: int) -> Any:
         """The layer's."""

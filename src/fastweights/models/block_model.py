@@ -9,9 +9,10 @@ from fastweights.models.stack import make_stack
 
 
 class BlockModel(nn.Module):
-    """y_t = W h_t + b, h the residual stream after `depth` pre-LN blocks over any layer: no LayerNorm at the end.
+    """y_t = W h_t + b, h the residual stream after `depth` blocks over any layer.
 
-    Source: Irie et al. 2021, Sec. 4.2 (D = 256, 4 blocks, 16 heads, feed-forward networks of width 1024).
+    Source: Irie et al. 2021, Sec. 4.2 (D = 256, 4 blocks, 16 heads, feed-forward networks of width 1024): pre-LN and no
+    LayerNorm at the end. Their Transformer has post-LN, LayerNorm at the end, and ascending positions.
 
     Args:
         kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
@@ -24,6 +25,10 @@ class BlockModel(nn.Module):
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
+        norm: Where LayerNorm stands, from `fastweights list norms`.
+        feed_forward_norm: The same for the feed-forward networks; `norm` if None.
+        final_norm: Whether there is one behind the last block.
+        positions: What is added to the input, from `fastweights list positions`; nothing if None.
     """
 
     def __init__(
@@ -39,14 +44,20 @@ class BlockModel(nn.Module):
         dropout: float = 0.0,
         convolution: int = 0,
         options: dict[str, Any] | None = None,
+        norm: str = "pre",
+        feed_forward_norm: str | None = None,
+        final_norm: bool = False,
+        positions: str | None = None,
     ) -> None:
         super().__init__()
         self.reader = make_reader(kind, input_size, d_model)
-        self.blocks = make_stack(layer, d_model, depth, heads, d_ff, dropout, "pre", convolution, options)
+        shape = (layer, d_model, depth, heads, d_ff, dropout)
+        self.blocks = make_stack(*shape, norm, convolution, options, feed_forward_norm, positions)
+        self.norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
         self.head = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
         """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""
         h, _ = self.blocks(self.reader(inputs))
-        outputs: Tensor = self.head(h[:, -answers:])
+        outputs: Tensor = self.head(self.norm(h[:, -answers:]))
         return outputs

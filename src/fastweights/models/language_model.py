@@ -21,7 +21,10 @@ class LanguageModel(nn.Module):
         layer: A name from `fastweights list layers`; `options` go to it.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
         d_ff: Width of the feed-forward networks; `4 * d_model` if None.
-        norm: "pre" or "post".
+        norm: Where LayerNorm stands, from `fastweights list norms`; there is one at the end only for "pre".
+        positions: What is added to the embeddings, from `fastweights list positions`; nothing if None.
+        scaled: Whether embeddings are multiplied by sqrt(D).
+        output_dropout: Probability of dropping a unit in front of the last linear map.
         tied: Whether the last linear map shares the embedding's weights.
         cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
             `forward` returns log-probabilities, which are logits, too.
@@ -41,12 +44,20 @@ class LanguageModel(nn.Module):
         options: dict[str, Any] | None = None,
         tied: bool = False,
         cutoffs: tuple[int, ...] = (),
+        positions: str | None = None,
+        scaled: bool = False,
+        output_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
-        self.dropout = nn.Dropout(dropout)
-        self.blocks = make_stack(layer, d_model, depth, heads, d_ff or 4 * d_model, dropout, norm, convolution, options)
+        self.dropout = nn.Dropout(0.0 if positions else dropout)  # else it comes behind the positions
+        self.scale = d_model**0.5 if scaled else 1.0
+        self.output_dropout = nn.Dropout(output_dropout)
+        d_ff = d_ff or 4 * d_model
+        self.blocks = make_stack(
+            layer, d_model, depth, heads, d_ff, dropout, norm, convolution, options, positions=positions
+        )
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
 
@@ -57,8 +68,8 @@ class LanguageModel(nn.Module):
 
     def hidden(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
-        h, state = self.blocks(self.dropout(self.embedding(tokens)), state, reset)
-        return self.norm(h), state
+        h, state = self.blocks(self.dropout(self.scale * self.embedding(tokens)), state, reset)
+        return self.output_dropout(self.norm(h)), state
 
     def initial_state(self, batch_size: int) -> StackState:
         """One layer's initial state a block."""

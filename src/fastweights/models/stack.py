@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from fastweights.catalogue import POSITIONS
 from fastweights.errors import require
 from fastweights.layers import behind_convolution, make_layer
 from fastweights.layers._programmed import check_layer_input
@@ -63,8 +64,10 @@ def make_stack(
     norm: str = "pre",
     convolution: int = 0,
     options: Mapping[str, Any] | None = None,
+    feed_forward_norm: str | None = None,
+    positions: str | None = None,
 ) -> Stack:
-    """Blocks that are all alike.
+    """Blocks that are all alike, behind positions if they are to have any.
 
     Args:
         layer: A name from `fastweights list layers`; `options` go to it.
@@ -73,13 +76,16 @@ def make_stack(
         heads: Memories a layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
-        norm: "pre" or "post".
+        norm: Where LayerNorm stands, from `fastweights list norms`.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
+        feed_forward_norm: The same for the feed-forward networks; `norm` if None.
+        positions: What is added to the input, before dropout, from `fastweights list positions`; nothing if None.
     """
     require(depth >= 1, "depth", "at least 1", depth)
 
     def block() -> Block:
         memory = behind_convolution(make_layer(layer, d_model, heads, **(options or {})), d_model, convolution)
-        return Block(memory, d_model, d_ff, dropout, norm)
+        return Block(memory, d_model, d_ff, dropout, norm, feed_forward_norm)
 
-    return Stack((block() for _ in range(depth)), d_model)
+    places = [POSITIONS.load(positions)(d_model, dropout)] if positions else []
+    return Stack([*places, *(block() for _ in range(depth))], d_model)

@@ -27,10 +27,11 @@ class Ascending(nn.Module):
     Source: Vaswani et al. 2017, Sec. 3.5; algorithmic tasks of Irie et al. 2021.
     """
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, dropout: float = 0.0) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.d_model = d_model
+        self.dropout = nn.Dropout(dropout)
         self.register_buffer("here", torch.empty(0), persistent=False)  # knows the device
 
     def forward(
@@ -42,7 +43,7 @@ class Ascending(nn.Module):
         before = ages(age, reset, x.shape[1])
         angles = positions_to_angles(before, self.d_model)
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-        return x + sinusoids.to(x.dtype), AscendingState(before[:, -1] + 1)
+        return self.dropout(x + sinusoids.to(x.dtype)), AscendingState(before[:, -1] + 1)
 
     def initial_state(self, batch_size: int) -> AscendingState:
         """No steps so far."""

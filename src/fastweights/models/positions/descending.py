@@ -24,15 +24,16 @@ class WindowEnd(NamedTuple):
 class Descending(nn.Module):
     """x[t] + [sin((T - 1 - t) / 10000^(2i/D)) for i < D / 2, then cos(...)]: the first step of a window counts most.
 
-    The language models read windows of a fixed length: a state cannot be carried from one to the next, nor reset inside.
+    For windows that are read whole: a state cannot be carried from one to the next, nor reset inside.
 
     Source: language models of Schlag et al. 2021 and Irie et al. 2021 (code), after Dai et al. 2019.
     """
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, dropout: float = 0.0) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.d_model = d_model
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self, x: Tensor, state: WindowStart | WindowEnd | None = None, reset: Tensor | None = None
@@ -44,7 +45,8 @@ class Descending(nn.Module):
         require(not isinstance(state, WindowEnd), "state", "None, since a window was read to its end", state, remedy)
         left = torch.arange(x.shape[1] - 1, -1, -1, device=x.device)
         angles = positions_to_angles(left, self.d_model)
-        return x + torch.cat([angles.sin(), angles.cos()], dim=-1).to(x.dtype), WindowEnd()
+        sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)
+        return self.dropout(x + sinusoids.to(x.dtype)), WindowEnd()
 
     def initial_state(self, batch_size: int) -> WindowStart:
         """That of a window which has not begun."""

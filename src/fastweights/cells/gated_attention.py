@@ -1,0 +1,35 @@
+"""Gated linear attention with a normaliser: the gated rule, read relative to the keys that are left."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from fastweights.affine import Affine, AffineForm, Program, affine
+from fastweights.cells.linear_attention import EPS, LinearAttentionState, pack, read_relative, unpack, with_one
+from fastweights.rules.gated import gated
+from fastweights.signature import Key, Rate, Value, keyed_by
+
+
+class GatedAttentionInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    beta: Rate
+
+
+def _program(x: GatedAttentionInputs) -> Program:
+    return Program(x.q, x.k, with_one(x.v), Affine(decay=1 - x.beta, erase=0.0, write=x.beta))
+
+
+@keyed_by("elu", "none")
+@affine(AffineForm(_program, pack, unpack, read_relative))
+def gated_attention(state: LinearAttentionState, x: GatedAttentionInputs) -> tuple[LinearAttentionState, Value]:
+    """W <- (1 - beta) W + beta v k^T, z <- (1 - beta) z + beta k, y = W q / (z . q): attention that fades.
+
+    Source: Peng et al. 2021, Sec. 3.2 (gated random feature attention); Schlag et al. 2021, appendix B.
+
+    Can: fade.
+    """
+    W = gated(state.W, x.k, x.v, x.beta)
+    z: Tensor = (1 - x.beta) * state.z + x.beta * x.k
+    return LinearAttentionState(W, z), W @ x.q / (z @ x.q + EPS)
