@@ -5,7 +5,7 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from fastweights.catalogue import EXPERIMENTS, TASKS, marked
+from fastweights.catalogue import EXPERIMENTS, TASKS, arguments, marked
 from fastweights.tasks import Task
 
 INPUTS = {
@@ -60,8 +60,8 @@ def _facts(task: Any) -> list[str]:
 
 def _options(kind: Any, docstring: str) -> list[str]:
     """A table of name, default and meaning; nothing if there are no options."""
-    words = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", docstring.partition("\nArgs:\n")[2], re.MULTILINE))
-    rows = [f"| `{f.name}` | `{f.default!r}` | {' '.join(words[f.name].split())} |" for f in fields(kind)]
+    words = arguments(docstring)
+    rows = [f"| `{f.name}` | `{f.default!r}` | {words[f.name]} |" for f in fields(kind)]
     # Inside a table even code needs its bars escaped.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
     return ["\n".join(["| option | default | |", "|---|---|---|", *escaped])] if rows else []

@@ -5,8 +5,10 @@ are read from the source, so that listing them imports nothing.
 """
 
 import ast
+import re
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,12 +46,16 @@ class Folder:
         return next(part for key, part in vars(module).items() if _matches(key, stem) and callable(part))
 
     def describe(self, name: str) -> Description:
-        """Formula and source of a part, read from its docstring, or from its file's if that only holds functions."""
+        """Formula and source of a part."""
+        return describe(self.docstring(name))
+
+    def docstring(self, name: str) -> str:
+        """What a part says of itself, or its file if that only holds functions."""
         stem = _underscores(name)
         tree = ast.parse((self.path / f"{stem}.py").read_text(encoding="utf-8"))
         parts = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
         part = next((node for node in parts if _matches(node.name, stem)), tree)
-        return describe(ast.get_docstring(part) or "")
+        return ast.get_docstring(part) or ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,13 @@ def marked(docstring: str, mark: str) -> str:
     """The paragraph that begins with a mark, without it; empty if there is none."""
     text = "\n".join(line.strip() for line in docstring.splitlines())
     return " ".join(text.partition(f"\n{mark}")[2].partition("\n\n")[0].split())
+
+
+def arguments(docstring: str) -> dict[str, str]:
+    """What a docstring says of every argument after `Args:`."""
+    section = cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", section, re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in found}
 
 
 def hyphens(name: str) -> str:

@@ -1,9 +1,13 @@
 """A page as a list of blocks, and its two forms: one HTML file that needs no other, and Markdown with pictures."""
 
 import base64
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
+
+from fastweights.report.palette import variables
 
 
 class Heading(NamedTuple):
@@ -44,65 +48,119 @@ class Figure(NamedTuple):
 Block = Heading | Paragraph | Bullets | Grid | Figure
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8886; }
 * { box-sizing: border-box; }
-body { font: 1rem/1.5 system-ui, sans-serif; color: CanvasText; background: Canvas; max-width: 70rem; margin: 0 auto;
-       padding: 1rem; overflow-wrap: anywhere; }
+body { font: 1rem/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 70rem;
+       margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+a { color: var(--link); } nav small { display: block; line-height: 1.8; } nav small a { white-space: nowrap; }
 h1 { font-size: 1.6rem; line-height: 1.2; } h3 { font-size: 1.05rem; margin-top: 1.6rem; }
 h2 { font-size: 1.3rem; line-height: 1.3; margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
 p, li { max-width: 48rem; }
 .wide { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: .9rem; line-height: 1.35; overflow-wrap: normal; }
+table { border-collapse: collapse; font-size: .9rem; line-height: 1.35; overflow-wrap: normal; width: max-content; }
+.words table { width: auto; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: bottom;
          font-variant-numeric: tabular-nums; }
-td { white-space: nowrap; } thead th { border-bottom: 2px solid #888; }
-.words :is(th, td) { text-align: left; vertical-align: top; white-space: normal; overflow-wrap: anywhere; }
-th:first-child { text-align: left; position: sticky; left: 0; background: Canvas; }
-tbody th { font-weight: normal; } .words tbody th { white-space: nowrap; } ul { padding-left: 1.3rem; }
+td { white-space: nowrap; } thead th { border-bottom: 2px solid; }
+.words :is(th, td) { text-align: left; vertical-align: top; white-space: normal; max-width: 26rem; }
+.words td { min-width: 8rem; overflow-wrap: break-word; } .words td:last-child { min-width: 15rem; }
+th:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); max-width: 40vw; }
+tbody th { font-weight: normal; } ul { padding-left: 1.3rem; }
 .figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; }
 """
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """One page that loads nothing."""
+    """One page that loads nothing, with links to its headings."""
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style>"
+        f"<title>{escape(title)}</title><style>{variables()}{STYLE}</style>"
     )
-    body = "\n".join(map(_html, blocks))
+    body = "\n".join(_elements(blocks))
     # Neighbouring figures stand side by side where there is room.
     body = body.replace('</figure></div>\n<div class="figures"><figure>', "</figure>\n<figure>")
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
 
 
 def to_markdown(blocks: Sequence[Block], figures: str) -> str:
-    """Markdown whose pictures are `FIGURES/NAME.svg`."""
-    return "\n\n".join(_markdown(block, figures) for block in blocks) + "\n"
+    """Markdown whose pictures are `FIGURES/NAME.svg`, with links to its headings."""
+    parts = [_markdown(block, figures) for block in blocks]
+    contents = "\n".join(
+        f"- {', '.join(f'[{_plain(text)}](#{anchor})' for anchor, text in part)}" for part in _contents(blocks)
+    )
+    return "\n\n".join(filter(None, [*parts[:1], contents, *parts[1:]])) + "\n"
 
 
-def _html(block: Block) -> str:
+def _anchors(blocks: Sequence[Block]) -> Iterator[str]:
+    """A name for every heading, in order, as GitHub makes them."""
+    taken: Counter[str] = Counter()
+    for block in blocks:
+        if isinstance(block, Heading):
+            name = re.sub(r"[^\w -]", "", block.text.lower()).replace(" ", "-")
+            yield f"{name}-{taken[name]}" if taken[name] else name
+            taken[name] += 1
+
+
+def _contents(blocks: Sequence[Block]) -> list[list[tuple[str, str]]]:
+    """Anchors and texts: a list for every heading of level 2, itself first, with those of level 3 below it."""
+    parts: list[list[tuple[str, str]]] = []
+    headings = [block for block in blocks if isinstance(block, Heading)]
+    for (level, text), anchor in zip(headings, _anchors(blocks), strict=True):
+        if level == 2:
+            parts.append([])
+        if level in (2, 3) and parts:
+            parts[-1].append((anchor, text))
+    return parts
+
+
+def _elements(blocks: Sequence[Block]) -> Iterator[str]:
+    anchors, anchor = _anchors(blocks), ""
+    for n, block in enumerate(blocks):
+        if isinstance(block, Heading):
+            anchor = next(anchors)
+        yield _html(block, anchor)
+        if n == 0 and _contents(blocks):
+            items = "".join(
+                f"<li>{_links(part[:1])}<small>{_links(part[1:])}</small></li>" for part in _contents(blocks)
+            )
+            yield f'<nav aria-label="Contents"><ul>{items}</ul></nav>'
+
+
+def _links(entries: Sequence[tuple[str, str]]) -> str:
+    return " · ".join(f'<a href="#{escape(anchor)}">{_inline(text)}</a>' for anchor, text in entries)
+
+
+def _html(block: Block, anchor: str) -> str:
+    """A block as HTML below the heading with this anchor."""
     match block:
         case Heading(level, text):
-            return f"<h{level}>{escape(text)}</h{level}>"
+            return f'<h{level} id="{escape(anchor)}">{_inline(text)}</h{level}>'
         case Paragraph(text):
-            return f"<p>{escape(text)}</p>"
+            return f"<p>{_inline(text)}</p>"
         case Bullets(items):
-            return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+            return f"<ul>{''.join(f'<li>{_inline(item)}</li>' for item in items)}</ul>"
         case Grid(header, rows, words):
-            head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+            head = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in header)
             body = "".join(map(_row, rows))
-            kind = "wide words" if words else "wide"
-            return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+            # A table that is wider than the page is scrolled by itself, with the keyboard as well.
+            scrolled = (
+                f'class="{"wide words" if words else "wide"}" role="region" tabindex="0" aria-labelledby="{anchor}"'
+            )
+            return f"<div {scrolled}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         case Figure(_, caption, svg):
             source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-            picture = f'<img src="{source}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption>'
+            picture = f'<img src="{source}" alt="{escape(caption)}"><figcaption>{_inline(caption)}</figcaption>'
             return f'<div class="figures"><figure>{picture}</figure></div>'
 
 
 def _row(cells: Sequence[str]) -> str:
-    rest = "".join(f"<td>{escape(cell)}</td>" for cell in cells[1:])
-    return f'<tr><th scope="row">{escape(cells[0])}</th>{rest}</tr>'
+    rest = "".join(f"<td>{_inline(cell)}</td>" for cell in cells[1:])
+    return f'<tr><th scope="row">{_inline(cells[0])}</th>{rest}</tr>'
+
+
+def _inline(text: str) -> str:
+    """Text with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _markdown(block: Block, figures: str) -> str:

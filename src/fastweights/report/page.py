@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from itertools import combinations
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from fastweights.experiment import Metric, Published, Summary
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
+from fastweights.report.settings import settings
 from fastweights.training.files import write_atomically
 
 FIGURES = "figures"
@@ -19,6 +19,8 @@ CAUTION = {
     "or as long as the settings allow.",
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
 }
+HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
+"""What is said of a machine."""
 TITLE = "Experiments with fast weights, beside the papers' numbers"
 
 
@@ -75,7 +77,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Heading(3, "Curves")
     yield from [*over_axis(group), *learning_curves(group)]
     yield Heading(3, "Settings")
-    yield from _settings(group)
+    yield from settings(group)
     yield Heading(3, "Time and hardware")
     yield _times(group)
     yield from _hardware(group)
@@ -159,43 +161,6 @@ def _choices(group: Group) -> Iterator[str]:
         yield f"{label}: {group.columns[best]}, of {_count(len(means), 'column')} that ran."
 
 
-def _settings(group: Group) -> Iterator[Block]:
-    """What all runs have in common, what differs from run to run, and what from the paper's preset."""
-    seen = {record.key[2:4]: _flat(record.config["trial"]) for record in group.records}
-    names = sorted({name for settings in seen.values() for name in settings})
-    common = {name: _values(seen, name) for name in names}
-    yield Grid(["setting", "value"], [[name, _listed(values)] for name, values in common.items()], words=True)
-    if group.preset != "paper" and "paper" in group.experiment.presets:
-        paper = {cell: _flat(group.experiment.trial(*cell, "paper").facts()) for cell in seen}
-        rows = [
-            [name, _listed(_values(seen, name)), _listed(_values(paper, name)) or "the default"]
-            for name in names
-            if any(seen[cell].get(name) != paper[cell].get(name) for cell in seen)
-        ]
-        yield Grid(["differs from preset paper", group.preset, "paper"], rows, words=True)
-
-
-def _values(settings: dict[Any, dict[str, str]], name: str) -> set[str]:
-    return {values[name] for values in settings.values() if name in values}
-
-
-def _listed(values: set[str]) -> str:
-    """Numbers by their size, words by their length."""
-    return ", ".join(sorted(values, key=lambda value: (len(value), value)))
-
-
-def _flat(trial: dict[str, Any]) -> dict[str, str]:
-    """`{"training": {"steps": 3}}` as `{"training.steps": "3"}`, without the seed."""
-    flat: dict[str, str] = {}
-    for part, shown in {"task_options": "task", "model_options": "model", "training": "training"}.items():
-        flat |= {f"{shown}.{name}": _text(value) for name, value in trial[part].items() if name != "seed"}
-    return {"task": trial["task"], "model": trial["model"], **flat}
-
-
-def _text(value: object) -> str:
-    return f"({', '.join(map(str, value))})" if isinstance(value, list | tuple) else str(value)
-
-
 def _times(group: Group) -> Grid:
     header = ["run", "seed", "parameters", "updates", "best at", "stopped by", "a second", "wall time", "on test data"]
     return Grid(header, [_time_row(group, n) for n in range(len(group.records))])
@@ -214,9 +179,11 @@ def _time_row(group: Group, n: int) -> list[str]:
 def _hardware(group: Group) -> Iterator[Block]:
     total = sum(record.result["seconds"] for record in group.records)
     yield Paragraph(f"Together {_duration(total)} of training.")
-    shown = ("processor", "cores", "threads", "gpu", "torch", "fastweights", "revision")
-    machines = {tuple(f"{k} {r.environment[k]}" for k in shown if r.environment.get(k)) for r in group.records}
-    yield Bullets(sorted(", ".join(machine) for machine in machines))
+    machines: dict[str, set[str]] = {}
+    for environment in (record.environment for record in group.records):
+        machine = ", ".join(f"{name} {environment[name]}" for name in HARDWARE if environment.get(name))
+        machines.setdefault(machine, set()).add(str(environment.get("revision", "unknown"))[:10])
+    yield Bullets([f"{machine}; revision {', '.join(sorted(machines[machine]))}" for machine in sorted(machines)])
 
 
 def _duration(seconds: float) -> str:

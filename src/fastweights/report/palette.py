@@ -1,0 +1,60 @@
+"""The colours of a page and of its pictures, by day and by night."""
+
+from itertools import chain
+from typing import NamedTuple
+
+
+class Scheme(NamedTuple):
+    """Background, letters, grid, links, and the colours of lines, which most who see few colours can tell apart."""
+
+    paper: str
+    ink: str
+    faint: str
+    link: str
+    series: tuple[str, ...]
+
+    @property
+    def colours(self) -> tuple[str, ...]:
+        """Those of pictures, in one order for every scheme."""
+        return (self.paper, self.ink, self.faint, *self.series)
+
+
+LIGHT = Scheme(
+    paper="#fffffe",
+    ink="#1a1a1b",
+    faint="#d0d0d1",
+    link="#0550ae",
+    series=("#0072b2", "#d55e00", "#009e73", "#c4619f", "#a87400", "#1f92cc", "#7a4fc0", "#7f7f80"),
+)
+DARK = Scheme(
+    paper="#121213",
+    ink="#e6e6e7",
+    faint="#3c3c3d",
+    link="#79b8ff",
+    series=("#4aa8e0", "#ff8a3c", "#2fc998", "#ee9ccb", "#e6b422", "#9bdcff", "#b79cf2", "#a6a6a7"),
+)
+"""No two colours of a scheme are the same, and none is one that a picture would have by itself, so that
+`dark_mode` can tell by a colour what it is the colour of."""
+
+
+def variables() -> str:
+    """A style sheet with the colours of a page under the names `--paper`, `--ink`, `--line` and `--link`."""
+    light, dark = (
+        f"--paper: {scheme.paper}; --ink: {scheme.ink}; --line: {scheme.faint}; --link: {scheme.link}"
+        for scheme in (LIGHT, DARK)
+    )
+    return f":root {{ color-scheme: light dark; {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+
+
+def dark_mode() -> str:
+    """A style sheet that gives an SVG drawn in light colours the dark ones, where the reader's screen is dark.
+
+    It stands inside the picture, which so stays one file that is right in both, and is light where nothing reads it.
+    """
+    pairs = zip(LIGHT.colours, DARK.colours, strict=True)
+    rules = chain.from_iterable((_rule("fill", old, new), _rule("stroke", old, new)) for old, new in pairs)
+    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
+
+
+def _rule(part: str, old: str, new: str) -> str:
+    return f'[style*="{part}: {old}"], [{part}="{old}"] {{ {part}: {new} !important }}'

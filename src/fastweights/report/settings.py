@@ -1,0 +1,126 @@
+"""What runs were made with, as tables: named, with what each setting means, and what the paper has instead."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fastweights.catalogue import MODELS, TASKS, arguments, describe
+from fastweights.report.document import Block, Grid, Paragraph
+from fastweights.report.runs import Group
+
+PAPER = "paper"
+Place = tuple[str, str]
+"""A model and a column."""
+Trials = Mapping[Place, Mapping[str, Any]]
+Values = Mapping[str, Mapping[Place, str]]
+"""By the name of a setting and by place."""
+
+
+class Part(NamedTuple):
+    """Settings that belong together, ours and the paper's, and what they mean."""
+
+    title: str
+    ours: Values
+    theirs: Values
+    meaning: Mapping[str, str]
+
+
+def settings(group: Group) -> Iterator[Block]:
+    """A table each for the task, the model and its training."""
+    tables = [_table(part, group) for part in _parts(group)]
+    if group.preset != PAPER and any("preset paper" in table.header for table in tables):
+        yield Paragraph("Where the column of preset paper is empty, it has the same.")
+    yield from tables
+
+
+def _parts(group: Group) -> Iterator[Part]:
+    experiment = group.experiment
+    ours: Trials = {record.key[2:4]: record.config["trial"] for record in group.records}
+    told_beside = group.preset != PAPER and PAPER in experiment.presets
+    theirs: Trials = {place: experiment.trial(*place, PAPER).facts() for place in ours} if told_beside else ours
+    for title, folder in {"task": TASKS, "model": MODELS}.items():
+        docstrings = [folder.docstring(name) for name in dict.fromkeys(trial[title] for trial in ours.values())]
+        meaning = {title: " ".join(describe(text).formula for text in docstrings)}
+        meaning |= {name: words for text in docstrings for name, words in arguments(text).items()}
+        options = f"{title}_options"
+        yield Part(title, _by_name(ours, options, title), _by_name(theirs, options, title), meaning)
+    training = experiment.trial(*next(iter(ours)), group.preset).training
+    meaning = arguments(type(training).__doc__ or "")
+    yield Part("training", _by_name(ours, "training"), _by_name(theirs, "training"), meaning)
+
+
+def _by_name(trials: Trials, options: str, title: str = "") -> Values:
+    """What every place has under a name, without the seed, which differs from run to run."""
+    found: dict[str, dict[Place, str]] = {}
+    for place, trial in trials.items():
+        named = {title: trial[title]} if title else {}
+        for name, value in {**named, **trial[options]}.items():
+            if name != "seed":
+                found.setdefault(name, {})[place] = _text(value)
+    return found
+
+
+def _table(part: Part, group: Group) -> Grid:
+    """A row a setting; columns that would be empty are left out."""
+    rows = [[name.replace("_", " "), *_values(part, name, group), part.meaning.get(name, "")] for name in part.ours]
+    header = [part.title, f"preset {group.preset}", "preset paper", ""]
+    kept = [n for n in range(4) if any(row[n] for row in rows)]
+    return Grid([header[n] for n in kept], [[row[n] for n in kept] for row in rows], words=True)
+
+
+def _values(part: Part, name: str, group: Group) -> tuple[str, str]:
+    """Ours, and the paper's where it is another."""
+    ours, theirs = part.ours[name], part.theirs.get(name, {})
+    if all(theirs.get(place) == value for place, value in ours.items()):
+        return _told(ours, group), ""
+    return _told(ours, group), _told(theirs, group) if theirs else "the default"
+
+
+def _told(values: Mapping[Place, str], group: Group) -> str:
+    """A value, or which models, columns or models in columns have which."""
+    models, columns = group.models, group.columns
+    ran = {record.key[2:4] for record in group.records}
+    both = {(m, c): f"{models[m]}, {columns[c]}" for c in columns for m in models if (m, c) in ran}
+    by_model, by_column = ({place: labels[place[n]] for place in both} for n, labels in enumerate((models, columns)))
+    return next(_sentence(values, names) for names in (by_model, by_column, both) if _decides(names, values))
+
+
+def _decides(names: Mapping[Place, str], values: Mapping[Place, str]) -> bool:
+    """Whether places with one name have one value, or none."""
+    told = {(name, values.get(place)) for place, name in names.items()}
+    return len(told) == len(set(names.values()))
+
+
+def _sentence(values: Mapping[Place, str], names: Mapping[Place, str]) -> str:
+    """`128 for LSTM; 256 for the others`; only the value if all have it."""
+    having: dict[str, list[str]] = {}
+    for place, name in names.items():
+        if place in values and name not in having.setdefault(values[place], []):
+            having[values[place]].append(name)
+    *few, (value, most) = sorted(having.items(), key=lambda item: len(item[1]))
+    rest = [name for name in dict.fromkeys(names.values()) if name not in most]
+    if not rest:
+        return value
+    if len(rest) < len(most):
+        everyone_has_one = len(rest) == sum(len(some) for _, some in few)
+        most = ["the others" if everyone_has_one else f"all but {', '.join(rest)}"]
+    return "; ".join(f"{text} for {', '.join(some)}" for text, some in (*few, (value, most)))
+
+
+def _text(value: object) -> str:
+    if value is None or value in ({}, [], ()):
+        return "none"
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:g}"
+        case dict():
+            return "; ".join(f"{name.replace('_', ' ')} {_text(part)}" for name, part in value.items())
+        case [bool(), *_]:
+            return f"at {', '.join(str(n) for n, mark in enumerate(value, 1) if mark) or 'none'}"
+        case list() | tuple():
+            return ", ".join(map(_text, value))
+        case _:
+            return str(value)

@@ -1,0 +1,139 @@
+"""The page of a report: it can be read on a telephone, by day and by night, by eye and by ear."""
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS, arguments
+from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
+from fastweights.report.palette import DARK, LIGHT
+from fastweights.report.runs import Group, Record
+from fastweights.report.settings import settings
+
+BLOCKS = [
+    Heading(1, "Experiments"),
+    *[
+        block
+        for name in ("ba2016/table-1: R & S < 3", "irie2021/table-2")
+        for block in (Heading(2, name), Heading(3, "Test error, %"), Grid(["", "a"], [["b", "1"]]), Heading(3, "Notes"))
+    ],
+    Paragraph("From `fastweights list layers`."),
+    Grid(["setting", "value"], [["layer", "delta"]], words=True),
+]
+
+
+class Page(HTMLParser):
+    """What stands where."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.tables, self.open = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [found["href"]] if "href" in found else []
+        if tag == "table":
+            self.tables.append(self.open[-1])
+        if tag not in ("meta", "img"):
+            self.open.append(found | {"tag": tag})
+
+    def handle_endtag(self, tag):
+        self.open.pop()
+
+
+def test_contents_lead_to_every_heading():
+    page = Page(to_html("t", BLOCKS))
+    assert len(set(page.ids)) == len(page.ids), "each heading has a name of its own"
+    assert page.links == [f"#{name}" for name in page.ids[1:]]
+    assert "notes-1" in page.ids
+
+
+def test_contents_of_markdown_lead_where_github_puts_headings():
+    contents, *rest = to_markdown(BLOCKS, "figures").partition("\n## ")
+    headings = [unescape(text).lower() for text in re.findall("^#+ (.*)", "".join(rest), re.MULTILINE)]
+    names = [re.sub(r"[^\w -]", "", text).replace(" ", "-") for text in headings]
+    names = [f"{name}-{names[:n].count(name)}".removesuffix("-0") for n, name in enumerate(names)]
+    assert re.findall(r"\]\(#(.*?)\)", contents) == names
+
+
+def test_every_table_is_scrolled_by_itself():
+    page = Page(to_html("t", BLOCKS))
+    assert len(page.tables) == 3
+    for around in page.tables:
+        assert "wide" in around["class"].split()
+        assert around["tabindex"] == "0", "with the keyboard as well"
+        assert around["aria-labelledby"] in page.ids
+    assert re.search(r"\.wide \{[^}]*overflow-x: auto", to_html("t", BLOCKS))
+
+
+def test_a_page_has_colours_for_day_and_night():
+    page = to_html("t", BLOCKS)
+    day, night = page.split("@media (prefers-color-scheme: dark)")
+    assert LIGHT.paper in day
+    assert DARK.paper in night
+    used = set(re.findall(r"var\((--\w+)\)", page))
+    assert used == set(re.findall(r"(--\w+):", day)) == set(re.findall(r"(--\w+):", night.partition("}")[0]))
+
+
+def test_code_is_code():
+    assert "<code>fastweights list layers</code>" in to_html("t", BLOCKS)
+
+
+def group(name, preset="cpu"):
+    """An experiment as if all its runs had ended."""
+    experiment = EXPERIMENTS.load(name)
+    places = experiment.preset(preset).places
+    facts = {"experiment": name, "preset": preset, "seed": 1}
+    configs = [{**facts, "model": m, "column": c, "trial": experiment.trial(m, c, preset).facts()} for m, c in places]
+    return Group(name, preset, experiment, [Record(Path(), config, {}, {}, [], 0.0) for config in configs])
+
+
+def rows(name, preset="cpu"):
+    tables = [block for block in settings(group(name, preset)) if isinstance(block, Grid)]
+    return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for table in tables for row in table.rows}
+
+
+@pytest.mark.parametrize(("name", "preset"), [(n, p) for n in EXPERIMENTS.names() for p in EXPERIMENTS.load(n).presets])
+def test_settings_are_all_there_named_and_explained(name, preset):
+    experiment = EXPERIMENTS.load(name)
+    found = rows(name, preset)
+    for place in experiment.preset(preset).places:
+        trial = experiment.trial(*place, preset).facts()
+        options = {**trial["task_options"], **trial["model_options"], **trial["training"]}
+        assert {option.replace("_", " ") for option in options} - {"seed"} | {"task", "model"} <= set(found)
+    words = arguments(type(experiment.trial(*place, preset).training).__doc__)
+    for option, meaning in words.items():
+        assert option == "seed" or found[option.replace("_", " ")][""] == meaning
+    if preset == "paper":
+        assert all(set(row) <= {"preset paper", ""} for row in found.values()), "it is not told from itself"
+
+
+def test_settings_say_which_models_have_which():
+    found = rows("irie2021/table-2")
+    assert found["units"]["preset cpu"] == "128 for LSTM"
+    assert found["d model"] | {"": 0} == {
+        "preset cpu": "64 for all but LSTM",
+        "preset paper": "256 for all but LSTM",
+        "": 0,
+    }
+    assert found["batch size"]["preset cpu"] == "64 for Code, 3 variables; 16 for ListOps, depth 10"
+    assert found["batch size"]["preset paper"] == "64"
+    assert found["betas"]["preset cpu"] == "0.9, 0.995"
+    assert found["betas"]["preset paper"] == "", "the same is not said twice"
+    assert found["steps"]["preset cpu"] == "4,000"
+    assert rows("schlag2021/figure-3")["learning rate"]["preset cpu"] == (
+        "0.0001 for Rule of Schlag (2021), tanh; 0.001 for the others"
+    )
+
+
+@pytest.mark.parametrize("folder", [TASKS, MODELS], ids=["tasks", "models"])
+def test_what_a_docstring_says_of_options_is_found(folder):
+    for name in folder.names():
+        docstring = folder.docstring(name)
+        assert bool(arguments(docstring)) == ("\nArgs:\n" in docstring), name
+    assert arguments(TASKS.docstring("retrieval"))["symbols"] == "S, the number of keys and of values."
