@@ -129,6 +129,7 @@ class Experiment:
         claims: What the report checks.
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
+        logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
     """
 
     title: str
@@ -142,6 +143,7 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
     axis: str = ""
+    logarithmic: bool = False
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""

@@ -1,17 +1,11 @@
-"""Learning curves and plots over the paper's axis, as SVG."""
+"""Learning curves, and plots over the paper's axis."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
+from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
 from fastweights.report.runs import Group, Record
-
-SIZE = (5.0, 4.0)
-"""Inches; small, so that letters can be read on a telephone."""
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f", "#8c564b", "#17becf")
-"""Told apart by most who see few colours; black and grey for what there are too many of."""
-
 
 AXES: dict[str, Callable[[dict[str, Any]], float]] = {
     "updates": lambda line: line["step"],
@@ -30,66 +24,44 @@ def over_axis(group: Group) -> list[Figure]:
     experiment = group.experiment
     if not experiment.axis:
         return []
-    figure, axes = _axes()
-    for (model, label), colour in zip(experiment.models.items(), _colours(), strict=False):
+    lines = []
+    for model, label in group.models.items():
         ours = {float(column): summary.mean for (m, column), summary in group.results.items() if m == model}
         theirs = {float(c): number.value for (m, c), number in experiment.published.items() if m == model}
-        if ours:
-            axes.plot(*_line(ours), color=colour, marker="o", markersize=4, label=label)
-            axes.plot(*_line(theirs), color=colour, linestyle=":", marker="x", markersize=4, linewidth=1)
-    axes.set(xlabel=experiment.axis, ylabel=experiment.metric.label)
-    caption = f"{experiment.title}: ours (full lines) and the paper's (dotted, crosses)"
-    return [_finish(figure, axes, f"{_slug(group)}-axis", caption)]
+        lines += [Line(label, sorted(ours.items())), Line(label, sorted(theirs.items()), theirs=True)]
+    chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)._replace(marked=True)
+    whose = "ours and the paper's" if experiment.published else "ours"
+    return [_figure(chart, f"{_slug(group)}-axis", f"{experiment.title}: {whose}, over {experiment.axis}.")]
 
 
 def _learning_curve(group: Group, column: str, axis: str) -> Figure:
     experiment = group.experiment
-    figure, axes = _axes()
-    for (model, label), colour in zip(experiment.models.items(), _colours(), strict=False):
-        for n, record in enumerate(group.of(model, column)):
-            line, name = _curve(record, group, axis), None if n else label
-            # One point makes no line.
-            axes.plot(*_line(line), color=colour, linewidth=1.2, marker="o" if len(line) == 1 else None, label=name)
-    title = experiment.columns[column]
+    lines = [
+        Line(label, _curve(record, group, axis))
+        for model, label in group.models.items()
+        for record in group.of(model, column)
+    ]
     metric = experiment.metric.label.removeprefix(f"{experiment.metric.data} ")
-    axes.set(xlabel=axis, ylabel=f"validation {metric}", title=title)
-    return _finish(figure, axes, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed")
+    title = experiment.columns[column]
+    chart = _chart(group, title, axis, f"validation {metric}", lines)
+    return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed.")
 
 
-def _curve(record: Record, group: Group, axis: str) -> dict[float, float]:
+def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) -> Chart:
+    experiment = group.experiment
+    errors = experiment.metric.best is min
+    lines = [line for line in lines if line.points]
+    return Chart(title, across, up, list(experiment.models.values()), lines, errors, experiment.logarithmic)
+
+
+def _curve(record: Record, group: Group, axis: str) -> list[tuple[float, float]]:
     metric = group.experiment.metric
-    return {AXES[axis](line): metric.value(line["validation"]) for line in record.metrics}
+    return sorted((AXES[axis](line), metric.value(line["validation"])) for line in record.metrics)
 
 
-def _line(points: dict[float, float]) -> tuple[list[float], list[float]]:
-    return sorted(points), [points[x] for x in sorted(points)]
-
-
-def _colours() -> list[str]:
-    return [*COLOURS, *COLOURS]
+def _figure(chart: Chart, name: str, caption: str) -> Figure:
+    return Figure(name, " ".join(filter(None, (caption, chart.remarks))), draw(chart))
 
 
 def _slug(group: Group) -> str:
     return f"{group.name}-{group.preset}".replace("/", "-")
-
-
-def _axes() -> tuple[Any, Any]:
-    # matplotlib takes a second to import, and only pictures need it.
-    from matplotlib.figure import Figure as Canvas
-
-    canvas = Canvas(figsize=SIZE, layout="constrained")
-    return canvas, canvas.subplots()
-
-
-def _finish(figure: Any, axes: Any, name: str, caption: str) -> Figure:
-    import matplotlib
-
-    axes.grid(alpha=0.3)
-    axes.locator_params(axis="x", nbins=6)
-    if axes.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
-    picture = io.BytesIO()
-    # Without a date and with a fixed salt the same runs give the same file.
-    with matplotlib.rc_context({"svg.hashsalt": "fastweights"}):
-        figure.savefig(picture, format="svg", metadata={"Date": None})
-    return Figure(name, caption, picture.getvalue())

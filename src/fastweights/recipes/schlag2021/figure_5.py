@@ -89,4 +89,5 @@ EXPERIMENT = Experiment(
     ),
     notes=NOTES_OF_UPDATES,
     axis="S, number of keys",
+    logarithmic=True,
 )

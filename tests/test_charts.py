@@ -1,0 +1,230 @@
+"""Pictures of a report: nothing is cut off, nothing is flattened, and they are right by day and by night."""
+
+import io
+import math
+import re
+from functools import cache
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastweights.report.chart import Chart, Line, draw
+from fastweights.report.limits import find_limits
+from fastweights.report.palette import DARK, LIGHT, dark_mode
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def curve(floor, start=0.5, n=30):
+    """Falls from `start` to `floor`."""
+    return [(100.0 * i, floor + (start - floor) * math.exp(-6 * i / n)) for i in range(1, n + 1)]
+
+
+def chart(lines, **other):
+    names = list(dict.fromkeys(line.name for line in lines))
+    return Chart(
+        **{"title": "S = 20", "across": "updates", "up": "validation loss", "errors": True}
+        | other
+        | {
+            "names": names,
+            "lines": lines,
+        }
+    )
+
+
+LONG = [f"Rule of Schlag, Irie and Schmidhuber (2021), DPFP-{n}, normalised by its sum" for n in range(10)]
+FAR = {"title": "Code execution with five variables and conditional statements " * 2, "up": "sequences, per cent " * 6}
+HARD = {
+    "ten models with long names": chart([Line(name, curve(0.01 * n)) for n, name in enumerate(LONG, 1)], **FAR),
+    "one endless word": chart([Line("W" * 90, curve(0.1)), Line("b", curve(0.2))]),
+    "twenty models": chart([Line(f"model {n}", curve(0.05 * n)) for n in range(1, 21)]),
+    "huge numbers": chart([Line("a", [(1e7 * x, -1e9 * y) for x, y in curve(0.3)])], errors=False),
+    "tiny numbers": chart([Line("a", [(1e-3 * x, 1e-9 * y) for x, y in curve(0.3)])]),
+    "one number": chart([Line("a", [(100, 0.3)])]),
+    "no number": chart([Line("a", [(100, math.nan), (200, math.nan)]), Line("b", [(100, math.inf)])]),
+    "ours and theirs": chart(
+        [Line(name, curve(0.1), theirs=theirs) for name in LONG[:3] for theirs in (False, True)], marked=True
+    ),
+}
+
+
+@cache
+def picture(name):
+    return draw(HARD[name])
+
+
+def parsed(svg):
+    comments = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    return ElementTree.parse(io.BytesIO(svg), comments).getroot()
+
+
+def matrix(transform):
+    """An SVG transform as a 3 x 3 matrix."""
+    found = np.eye(3)
+    for kind, numbers in re.findall(r"(\w+)\(([^)]*)\)", transform or ""):
+        x, y = (*map(float, re.split(r"[ ,]+", numbers.strip())), 0.0)[:2]
+        turn = math.radians(x)
+        found = (
+            found
+            @ {
+                "translate": np.array([[1, 0, x], [0, 1, y], [0, 0, 1]]),
+                "scale": np.diag([x, y or x, 1]),
+                "rotate": np.array(
+                    [[math.cos(turn), -math.sin(turn), 0], [math.sin(turn), math.cos(turn), 0], [0, 0, 1]]
+                ),
+            }[kind]
+        )
+    return found
+
+
+def texts(svg):
+    """Every piece of text with the corners of its letters, which are paths."""
+    root = parsed(svg)
+    letters = {
+        path.get("id"): matrix(path.get("transform")) @ corners(path.get("d"))
+        for path in root.iter(f"{SVG}path")
+        if path.get("id") and path.get("d")
+    }
+    for group in root.iter(f"{SVG}g"):
+        words = [part.text.strip() for part in group if part.tag is ElementTree.Comment]
+        for text, piece in zip(words, [part for part in group if part.tag == f"{SVG}g"], strict=False):
+            uses = [use for use in piece.iter(f"{SVG}use") if link(use) in letters]
+            placed = [
+                matrix(piece.get("transform")) @ matrix(use.get("transform")) @ letters[link(use)] for use in uses
+            ]
+            if placed:
+                yield text, np.hstack(placed)
+
+
+def link(use):
+    return use.get("{http://www.w3.org/1999/xlink}href").removeprefix("#")
+
+
+def corners(d):
+    """The points of a path, also those that only pull at a curve: these bound it."""
+    points = np.array([float(number) for number in re.findall(r"-?[\d.]+", d)]).reshape(-1, 2).T
+    return np.vstack([points, np.ones(points.shape[1])])
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_no_text_is_cut_off(name):
+    _, _, width, height = map(float, parsed(picture(name)).get("viewBox").split())
+    found = dict(texts(picture(name)))
+    assert len(found) >= 6
+    for text, points in found.items():
+        (left, top), (right, bottom) = points[:2].min(1), points[:2].max(1)
+        assert left >= 0 <= top and right <= width and bottom <= height, text  # noqa: PT018
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_legend_names_every_line(name):
+    legend = picture(name).decode().partition('id="legend_1"')[2]
+    words = "".join(re.findall("<!-- (.*?) -->", legend))
+    for line in HARD[name].lines:
+        assert re.sub(r"\s", "", line.name) in re.sub(r"\s", "", words)
+    assert ("the paper's" in words) == any(line.theirs for line in HARD[name].lines)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_every_colour_has_one_for_the_night(name):
+    svg = picture(name).decode()
+    assert svg.count("@media (prefers-color-scheme: dark)") == 1
+    drawn = svg.replace(dark_mode(), "")
+    assert set(re.findall("#[0-9a-f]{6}", drawn)) <= set(LIGHT.colours)
+    assert not re.search("(fill|stroke): (black|white|rgb)", drawn)
+    for text in parsed(picture(name)).iter(f"{SVG}g"):
+        if any(part.tag is ElementTree.Comment for part in text):
+            assert all("fill" in part.get("style", "") for part in text if part.tag == f"{SVG}g"), "black by default"
+
+
+@pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_stand_out_from_the_paper(scheme):
+    """The ratios of WCAG 2: 4.5 for text, 3 for what has to be told apart."""
+
+    def luminance(colour):
+        parts = np.array([int(colour[n : n + 2], 16) for n in (1, 3, 5)]) / 255
+        return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    def contrast(colour):
+        dark, light = sorted((luminance(colour), luminance(scheme.paper)))
+        return (light + 0.05) / (dark + 0.05)
+
+    assert min(map(contrast, (scheme.ink, scheme.link))) >= 4.5
+    assert min(map(contrast, scheme.series)) >= 3
+    assert len(set(scheme.colours)) == len(scheme.colours)
+
+
+def test_the_same_lines_give_the_same_file():
+    assert draw(HARD["ours and theirs"]) == picture("ours and theirs")
+
+
+OUTLIERS = {
+    "return": ([[-3 + y for _, y in curve(0.1 * n)] for n in range(1, 5)], -950.0, False),
+    "accuracy": ([[100 - y for _, y in curve(0.1 * n)] for n in range(1, 5)], 10.0, False),
+    "loss": ([[y for _, y in curve(0.1 * n)] for n in range(1, 5)], 9.5, True),
+    "exploded": ([[y for _, y in curve(0.1 * n)] for n in range(1, 5)], 1e30, True),
+}
+
+
+@pytest.mark.parametrize("name", OUTLIERS)
+def test_one_model_does_not_flatten_the_others_and_is_pointed_at(name):
+    lines, far, errors = OUTLIERS[name]
+    limits = find_limits([*lines, [far] * 30], logarithmic=False, errors=errors)
+    places = [limits.place(y) for line in lines for y in line]
+    assert min(places) >= 0
+    assert max(places) <= 1
+    assert max(places) - min(places) > 0.3
+    points = [[(100 * i, y) for i, y in enumerate(line)] for line in (*lines, [far] * 30)]
+    drawn = chart([Line(f"model {n}", line) for n, line in enumerate(points)], errors=errors)
+    seen = 0 <= limits.place(far) <= 1
+    direction = "up to" if far > 0.5 and errors else "down to"
+    assert drawn.remarks == ("" if seen else f"Beyond the axis, at the arrows: model 4 ({direction} {far:.3g}).")
+    axes = draw(drawn).decode().replace(dark_mode(), "").partition('id="legend_1"')[0]
+    assert (f"fill: {LIGHT.series[4]}" in axes) is not seen, "an arrow, the only thing there that is filled"
+
+
+def test_one_number_does_not_flatten_a_line():
+    line = [(x, 10.0 if x == 1500 else y) for x, y in curve(0.3)]
+    assert chart([Line("LSTM", line)]).limits.high < 1
+    assert chart([Line("LSTM", line)]).remarks == "Beyond the axis, at the arrows: LSTM (up to 10)."
+
+
+def test_what_all_do_at_first_stays_in_sight():
+    lines = [[y for _, y in curve(floor, start=90)] for floor in (2.0, 2.5, 4.0)]
+    limits = find_limits(lines, logarithmic=False, errors=False)
+    assert limits.low < 2
+    assert limits.high > 70
+
+
+def test_losses_over_decades_are_logarithmic_and_accuracies_are_not():
+    line = [y for _, y in curve(0.001)]
+    assert find_limits([line], logarithmic=False, errors=True).logarithmic
+    assert not find_limits([line], logarithmic=False, errors=False).logarithmic
+    assert not find_limits([[0.4, 0.5]], logarithmic=False, errors=True).logarithmic
+    assert find_limits([[0.4, 0.5]], logarithmic=True, errors=True).logarithmic, "as in the paper's figure"
+
+
+def test_what_has_no_place_on_the_axis_is_said():
+    broken = chart([Line("a", [(1, 0.4), (2, math.nan), (3, math.nan)]), Line("b", [(1, 0.5), (2, math.inf)])])
+    assert broken.remarks == "Beyond the axis, at the arrows: b (up to inf). Not a number from the cross on: a."
+    assert [(sign.mark, sign.name, sign.x) for sign in broken.signs] == [("x", "a", 2), ("^", "b", 2)]
+    zero = chart([Line("a", [(1, 0.4), (2, 0.0)])], logarithmic=True)
+    assert zero.remarks == "Beyond the axis, at the arrows: a (down to 0)."
+    assert HARD["twenty models"].remarks == ""
+
+
+@given(
+    st.lists(st.lists(st.floats(-1e12, 1e12) | st.sampled_from([math.nan, math.inf, 0.0]), max_size=8), max_size=8),
+    st.booleans(),
+    st.booleans(),
+)
+def test_an_axis_shows_most_of_what_can_be_shown(lines, logarithmic, errors):
+    limits = find_limits(lines, logarithmic, errors)
+    assert math.isfinite(limits.low) and limits.low < limits.high < math.inf  # noqa: PT018
+    able = [[y for y in line if math.isfinite(y) and (y > 0 or not limits.logarithmic)] for line in lines]
+    able = [line for line in able if line]
+    shown = [line for line in able if any(0 <= limits.place(y) <= 1 for y in line)]
+    assert len(shown) >= 2 / 3 * len(able)
