@@ -4,6 +4,7 @@ import io
 import math
 import re
 from functools import cache
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastweights.report.chart import Chart, Line, draw
+from fastweights.report.learning_curve import apart
 from fastweights.report.limits import find_limits
 from fastweights.report.palette import DARK, LIGHT, dark_mode
 
@@ -228,3 +230,12 @@ def test_an_axis_shows_most_of_what_can_be_shown(lines, logarithmic, errors):
     able = [line for line in able if line]
     shown = [line for line in able if any(0 <= limits.place(y) <= 1 for y in line)]
     assert len(shown) >= 2 / 3 * len(able)
+
+
+@given(st.lists(st.floats(0, 10), max_size=8).map(sorted))
+def test_names_beside_a_learning_curve_stand_apart(heights):
+    moved = apart(heights, 0.5)
+    assert all(above - below >= 0.5 - 1e-9 for below, above in pairwise(moved))
+    assert all(new >= old for new, old in zip(moved, heights, strict=True))
+    if all(above - below >= 0.5 for below, above in pairwise(heights)):
+        assert moved == heights, "what does not touch stays"
