@@ -1,6 +1,7 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, and the table of `docs/choosing-a-memory.md`.
+One a cell in `docs/cells`, one a task in `docs/tasks`, the table of `docs/choosing-a-memory.md`, and the picture of the
+README from what was measured for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
@@ -11,6 +12,7 @@ from math import prod
 from pathlib import Path
 
 import torch
+from pictures import write_pictures
 from task_pages import task_page
 
 from fastweights.catalogue import ABILITIES, TASKS, describe
@@ -121,6 +123,7 @@ def write(folder: Path) -> None:
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
     (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
+    write_pictures(folder / "pictures", HERE / "performance.md")
 
 
 if __name__ == "__main__":

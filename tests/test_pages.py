@@ -1,19 +1,102 @@
-"""The generated pages are those that the code generates."""
+"""Pages: those that follow from the code do, links lead somewhere, and every page can be found."""
 
 import os
+import re
 import subprocess
 import sys
+from functools import cache
+from html import unescape
 from pathlib import Path
+from xml.etree import ElementTree
 
-DOCS = Path(__file__).parents[1] / "docs"
+import pytest
+
+from fastweights.report.palette import LIGHT, dark_mode
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
 def test_committed_pages_follow_from_the_code(tmp_path):
     # Pages must not depend on the data of the machine: here there are none.
     environment = os.environ | {"FASTWEIGHTS_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run([sys.executable, DOCS / "generate.py", tmp_path], check=True, env=environment)
-    for page in sorted(tmp_path.rglob("*.md")):
+    for page in sorted([*tmp_path.rglob("*.md"), *tmp_path.rglob("*.svg")]):
         committed = DOCS / page.relative_to(tmp_path)
         assert committed.read_text() == page.read_text(), f"run python docs/generate.py: {committed} is stale"
-    for folder in ("cells", "tasks"):
+    for folder in ("cells", "tasks", "pictures"):
         assert {p.name for p in (DOCS / folder).iterdir()} == {p.name for p in (tmp_path / folder).iterdir()}
+
+
+@cache
+def anchors(page):
+    """The names of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    names = []
+    for heading in re.findall(r"^#+ (.*)", text, re.MULTILINE):
+        name = re.sub(r"[^\w -]", "", unescape(heading).lower()).replace(" ", "-")
+        names.append(f"{name}-{names.count(name)}" if name in names else name)
+    return set(names)
+
+
+def links(page):
+    """Where a page links to, and what it shows; code is no link."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in links(page):
+        if re.match(r"https?://", link):
+            assert re.fullmatch(r"https?://[\w.-]+\.\w+(/\S*)?", link), link
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert target.is_relative_to(ROOT), f"{link} leads out of the repository"
+        assert not anchor or anchor in anchors(target), f"{link}: {target.name} has no such heading"
+
+
+def test_every_page_is_listed():
+    listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(DOCS / "README.md")}
+    written = {*DOCS.glob("*.md"), *DOCS.glob("results/*.md"), *ROOT.glob("*.md")} - {DOCS / "README.md"}
+    assert written <= listed, "docs/README.md lists every page"
+    reports = {(DOCS / "results" / link).resolve() for link in links(DOCS / "results" / "README.md")}
+    assert {*DOCS.glob("results/*/**/report.md")} <= reports, "docs/results/README.md lists every report"
+
+
+def test_readme_is_short_and_begins_with_what_one_can_do():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 110
+    assert lines.index("```python") < 10
+    assert any(line.startswith("![") for line in lines[:45]), "a picture in the first screen"
+
+
+def test_picture_shows_what_was_measured():
+    picture = ElementTree.parse(DOCS / "pictures" / "speed.svg").getroot()
+    words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    rows = [line for line in (DOCS / "performance.md").read_text().splitlines() if line.startswith("| 8, 256, 8, 16 |")]
+    bars = [(words[n - 1], float(word)) for n, word in enumerate(words) if re.fullmatch(r"[\d.]+", word)]
+    assert len(bars) >= 8
+    for name, times in bars:
+        kind = name.partition(",")[0]
+        assert any(f"| {kind} |" in row or kind == "delta" for row in rows if f"| {times} |" in row), name
+
+
+def test_picture_has_room_for_its_words():
+    """However wide the reader's letters are: 0.62 of their height is wide for a font without serifs."""
+    picture = ElementTree.parse(DOCS / "pictures" / "speed.svg").getroot()
+    _, _, width, height = map(float, picture.get("viewBox").split())
+    for text in picture.iter("{http://www.w3.org/2000/svg}text"):
+        x, y, size = (float(text.get(name)) for name in ("x", "y", "font-size"))
+        length = 0.62 * size * len(text.text)
+        left = x - length if text.get("text-anchor") == "end" else x
+        assert left >= 0, text.text
+        assert left + length <= width, text.text
+        assert size <= y <= height - 3
+    colours = set(
+        re.findall("#[0-9a-f]{6}", ElementTree.tostring(picture, encoding="unicode").replace(dark_mode(), ""))
+    )
+    assert colours <= set(LIGHT.colours), "each has one for the night"
