@@ -1,5 +1,6 @@
 """Learning curves, and plots over the paper's axis."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,9 @@ def _learning_curve(group: Group, column: str, axis: str) -> Figure:
         for model, label in group.models.items()
         for record in group.of(model, column)
     ]
-    metric = experiment.metric.label.removeprefix(f"{experiment.metric.data} ")
     title = experiment.columns[column]
-    chart = _chart(group, title, axis, f"validation {metric}", lines)
+    measured = re.sub("^(best )?((test|validation) )?", "validation ", experiment.metric.label)
+    chart = _chart(group, title, axis, measured, lines)
     return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed.")
 
 
