@@ -1,6 +1,7 @@
 """The page of a report: it can be read on a telephone, by day and by night, by eye and by ear."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.palette import DARK, LIGHT
+from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Group, Record
 from fastweights.report.settings import settings
 
@@ -93,6 +95,9 @@ def group(name, preset="cpu"):
     return Group(name, preset, experiment, [Record(Path(), config, {}, {}, [], 0.0) for config in configs])
 
 
+LINES = [{"step": 5, "seconds": 30.0, "validation": 0.5}, {"step": 10, "seconds": 60.0, "validation": 0.4}]
+
+
 def rows(name, preset="cpu"):
     tables = [block for block in settings(group(name, preset)) if isinstance(block, Grid)]
     return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for table in tables for row in table.rows}
@@ -137,3 +142,16 @@ def test_what_a_docstring_says_of_options_is_found(folder):
         docstring = folder.docstring(name)
         assert bool(arguments(docstring)) == ("\nArgs:\n" in docstring), name
     assert arguments(TASKS.docstring("retrieval"))["symbols"] == "S, the number of keys and of values."
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_axes_are_logarithmic_where_the_experiment_says_so(logarithmic, monkeypatch):
+    found = group("schlag2021/figure-5", "smoke")
+    records = [record._replace(value=0.4, metrics=LINES) for record in found.records]
+    experiment = replace(found.experiment, published={}, logarithmic=logarithmic)
+    charts = []
+    monkeypatch.setattr("fastweights.report.plots.draw", lambda chart: charts.append(chart) or b"")
+    found = found._replace(experiment=experiment, records=records)
+    assert [figure.svg for figure in (*over_axis(found), *learning_curves(found))] == [b""] * 3
+    assert [chart.limits.logarithmic for chart in charts] == [logarithmic] * 3
+    assert [chart.across for chart in charts] == ["S, number of keys", "updates", "minutes"]
