@@ -10,16 +10,16 @@ SMOKE = {"steps": 10, "evaluate_every": 5}
 PUBLISHED = {"steps": 100_000, "evaluate_every": 100}
 """Preset cpu trains as the papers do: it has fewer columns, not shorter runs."""
 
-SOLVED = 1e-3
-"""The loss at which the authors take a task as learnt, and stop."""
+SOLVED = 2e-3
+"""The test loss up to which a claim takes a task as learnt: training stops at 1e-3 on validation data, as the authors'
+does, and test data have the same form."""
 
-METRIC = Metric("plain", "best validation loss", "validation")
-"""What the authors' logs have: the least loss of any evaluation. Training draws anew at every step, and nothing is
-chosen but when to stop."""
+METRIC = Metric("plain", "test loss")
 
 NOTES = (
     "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a run "
-    "stops once it is at 1e-3; ≤ 0.001 means that it got there. A loss of 0.5 is that of answering 0.",
+    "stops once it is at 1e-3; ≤ 0.001 means that it got there. Ours stop there, too, and are measured on test data of "
+    "the same form, with the weights that were best on validation data. A loss of 0.5 is that of answering 0.",
 )
 
 
