@@ -4,12 +4,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from types import FunctionType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
+from fastweights.address import address_of, find, find_imported, is_address
 from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import require, require_name
@@ -23,10 +24,13 @@ class Cell:
 
     `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes, which `slots` keeps under the same
     names; `output` are the axes of y.
-    Make one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`.
+    Make one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`. It is pickled by where its
+    function can be found, and copied as itself.
     """
 
     name: str
+    function: Callable[..., Any]
+    """What it is the cell of: the step itself, or the rule that the step applies."""
     step: Callable[..., tuple[Any, Tensor]]
     State: type
     Inputs: type
@@ -38,10 +42,24 @@ class Cell:
     """What its keys go through where nobody asks for something else."""
     summary: str
     key: str
-    """`MODULE:NAME` of the function, with a number for those that share it: what a traced program calls the cell."""
+    """The address of the function, with a number for those that share it: what a traced program calls the cell."""
 
     def __call__(self, *args: Any) -> tuple[Any, Tensor]:
         return self.step(*args)
+
+    def __copy__(self) -> "Cell":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Cell":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self.function, FunctionType):
+            return Cell.of, (self.function,)
+        address = address_of(self.function)
+        remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
+        require(address != "", "cell", "of a function that another process finds", self.key, remedy)
+        return _cell_at, (address,)
 
     @property
     def example_sizes(self) -> dict[str, int]:
@@ -64,24 +82,36 @@ class Cell:
 
     @staticmethod
     def of_key(key: str) -> "Cell":
-        """The cell with this `key`: one that is already made, else that of the function `MODULE:NAME`."""
-        if key not in _CELLS:
-            module, _, name = key.partition(":")
-            Cell.of(getattr(import_module(module), name))
-        return _CELLS[key]
+        """The cell with this `key`: one that is already made, else that of the function at this address.
+
+        Raises:
+            InputError: the function is in a module that this process has not imported, or is not there.
+        """
+        return _CELLS[key] if key in _CELLS else Cell.of(find_imported(key))
 
     @staticmethod
-    def of(function: "Callable[..., Any] | Cell") -> "Cell":
-        """The cell of a function: of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
+    def of(source: "str | Callable[..., Any] | Cell") -> "Cell":
+        """The cell of a name, of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
 
-        >>> from fastweights.rules.delta import delta
-        >>> Cell.of(delta).Inputs._fields
+        A name is one of the library's, or says where your function is: `MODULE:NAME` or `PATH.py:NAME`.
+
+        >>> Cell.of("delta").Inputs._fields
         ('q', 'k', 'v', 'beta')
         """
-        return function if isinstance(function, Cell) else _lift(function)
+        if isinstance(source, str):
+            source = find(source) if is_address(source) else Cell.named(source)
+        if isinstance(source, Cell):
+            return source
+        require(callable(source), "cell", "a function, a Cell or a name", f"a {type(source).__name__}")
+        return _lift(source)
 
 
 _CELLS: dict[str, Cell] = {}
+
+
+def _cell_at(address: str) -> Cell:
+    """What a pickled cell is loaded with."""
+    return Cell.of(find(address))
 
 
 @cache
@@ -112,16 +142,29 @@ def _cell(
 ) -> Cell:
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
-    with_methods(records[0])
     key = _key(function)
     key_maps = getattr(function, "key_maps", KeyMaps())
-    summary = function.__doc__ or ""
-    _CELLS[key] = Cell(_name(function), step, *records, all_slots, output, affine, key_maps, summary, key)
-    return _CELLS[key]
+    told = (all_slots, output, affine, key_maps, function.__doc__ or "", key)
+    cell = Cell(_name(function), function, step, *records, *told)
+    with_methods(cell.State)
+    for kind in all_slots:
+        if address_of(getattr(cell, kind)) == "":
+            _pickle_by_cell(cell, kind)
+    _CELLS[key] = cell
+    return cell
+
+
+def _pickle_by_cell(cell: Cell, kind: str) -> None:
+    """Lets instances of a record be pickled whose class no other process finds: as the record of a cell."""
+    getattr(cell, kind).__reduce__ = lambda values: (_record_of, (cell, kind, tuple(values)))
+
+
+def _record_of(cell: Cell, kind: str, values: tuple[Any, ...]) -> Any:
+    return getattr(cell, kind)(*values)
 
 
 def _key(function: Callable[..., Any]) -> str:
-    name = f"{function.__module__}:{getattr(function, '__qualname__', _name(function))}"
+    name = address_of(function) or f"{function.__module__}:{getattr(function, '__qualname__', _name(function))}"
     taken = sum(key == name or key.startswith(f"{name}#") for key in _CELLS)
     return f"{name}#{taken}" if taken else name
 

@@ -1,10 +1,19 @@
-"""What every state can do, whatever memory it belongs to: `detach`, `to` and `index`."""
+"""What every state can do, whatever memory it belongs to: `detach`, `to`, `members`, `save` and `load`."""
 
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import (
+    SUPPORTED_NODES,
+    _register_namedtuple,
+    tree_flatten_with_path,
+    tree_map_only,
+    tree_unflatten,
+)
+
+from fastweights.errors import InputError, require
 
 State = TypeVar("State", bound=type)
 
@@ -13,10 +22,15 @@ def with_methods(state: State) -> State:
     """Gives a NamedTuple of tensors, nested as one likes, the methods of a state.
 
     Cells do this to the states that they are annotated with; a state of a layer is decorated. A NamedTuple can have no
-    base class, so the methods are put onto it.
+    base class, so the methods are put onto it; a field or a method of its own that has the name of one stays. torch
+    learns of it, too: `torch.load(weights_only=True)` reads it, and `torch.export.save` writes programs that return it.
     """
-    for method in (detach, to, index):
-        setattr(state, method.__name__, method)
+    for method in (detach, to, members, save, load):
+        if method.__name__ not in vars(state):
+            setattr(state, method.__name__, method)
+    torch.serialization.add_safe_globals([state])
+    if state not in SUPPORTED_NODES:
+        _register_namedtuple(state, serialized_type_name=f"{state.__module__}.{state.__qualname__}")
     return state
 
 
@@ -34,11 +48,66 @@ def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
     return tree_map_only(Tensor, move, state)
 
 
-def index(state: Any, members: Any) -> Any:
+def members(state: Any, which: Any) -> Any:
     """The members of the batch that an int, a slice, a list or a tensor of ints or bools picks, repeated if it says so.
 
     This is how beam search reorders its hypotheses and how an agent keeps the environments that go on. One int picks a
     batch of one.
     """
-    members = slice(members, members + 1 or None) if isinstance(members, int) else members
-    return tree_map_only(Tensor, lambda leaf: leaf[members], state)
+    which = slice(which, which + 1 or None) if isinstance(which, int) else which
+    return tree_map_only(Tensor, lambda leaf: leaf[which], state)
+
+
+def save(state: Any, file: str | Path) -> None:
+    """Writes the state to a safetensors file, whole or not at all."""
+    checkpoint = _checkpoints()
+    content = checkpoint.Checkpoint(_named(state), {"state": type(state).__name__})
+    checkpoint.write_checkpoint(Path(file), content)
+
+
+def load(state: Any, file: str | Path) -> Any:
+    """The state that was saved to a file, bit by bit, on the device of this one, for any batch size.
+
+    Only the structure of this state is used, as in `layer.initial_state(1).load(file)`. Nothing is unpickled.
+
+    Raises:
+        InputError: the file cannot be read, is damaged, or holds the state of another layer.
+    """
+    tensors, facts = _checkpoints().read_checkpoint(Path(file))
+    kind, wanted = type(state).__name__, _named(state)
+    remedy = "Load it as the state of the layer that it came from."
+    require(facts.get("state") == kind, "state", f"a {kind}", f"{facts.get('state', 'none')} in {file}", remedy)
+    unlike = sorted(wanted.keys() ^ tensors.keys())
+    require(not unlike, "state", f"a {kind} of {', '.join(wanted)}", f"another {', '.join(unlike)} in {file}", remedy)
+    for name, leaf in wanted.items():
+        require(_alike(tensors[name], leaf), f"{name} of {file}", _outline(leaf), _outline(tensors[name]), remedy)
+    sizes = {len(tensor) for tensor in tensors.values()}
+    require(len(sizes) <= 1, "state", "of one batch size", f"{sorted(sizes)} in {file}")
+    leaves, structure = tree_flatten_with_path(state)
+    moved = [tensors[name].to(leaf.device) for name, (_, leaf) in zip(wanted, leaves, strict=True)]
+    return tree_unflatten(moved, structure)
+
+
+def _checkpoints() -> Any:
+    try:
+        from fastweights.training import checkpoint
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None
+    return checkpoint
+
+
+def _named(state: Any) -> dict[str, Tensor]:
+    """The tensors of a state by where they are in it, such as `layers.0.W`."""
+    leaves, _ = tree_flatten_with_path(state)
+    return {
+        ".".join(str(getattr(key, "name", getattr(key, "idx", key))) for key in path): leaf for path, leaf in leaves
+    }
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape[1:] == other.shape[1:] and one.is_floating_point() == other.is_floating_point()
+
+
+def _outline(leaf: Tensor) -> str:
+    shape = ", ".join(["B", *map(str, leaf.shape[1:])])
+    return f"[{shape}] of {'floats' if leaf.is_floating_point() else leaf.dtype}"

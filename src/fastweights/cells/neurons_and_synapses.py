@@ -1,13 +1,13 @@
 """Gregor's neurons and synapses: a network whose every part has a learned update rule."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.errors import require, require_name
+from fastweights.family import family
 from fastweights.signature import Slot
 
 OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")
@@ -97,7 +97,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any
     return NamedTuple("State", state), NamedTuple("Params", fields)
 
 
-@cache
+@family
 def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated") -> Any:
     """The step for hidden layers of these sizes and the operators of bodies and synapses: see `OPERATORS`.
 

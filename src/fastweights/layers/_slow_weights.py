@@ -26,7 +26,7 @@ class SlowWeights(nn.Module):
         self, cell: Cell, heads: int, sizes: Mapping[str, int], constants: Mapping[str, float] | None = None
     ) -> None:
         super().__init__()
-        self.kind: Any = cell.Params
+        self.cell = cell
         self.slots = cell.slots.get("Params", {})
         self.heads = heads
         for name, slot in self.slots.items():
@@ -39,9 +39,9 @@ class SlowWeights(nn.Module):
 
     def forward(self) -> Any:
         """The record that `scan` takes, None for a cell without slow weights."""
-        if self.kind is None:
+        if self.cell.Params is None:
             return None
-        return self.kind(*(self._of_all_heads(name, slot) for name, slot in self.slots.items()))
+        return self.cell.Params(*(self._of_all_heads(name, slot) for name, slot in self.slots.items()))
 
     def _of_all_heads(self, name: str, slot: Slot) -> Tensor:
         weight: Tensor = getattr(self, name)

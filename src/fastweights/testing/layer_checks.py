@@ -45,8 +45,8 @@ def check_no_state_is_the_initial_state(make: Make) -> None:
     assert_equal(layer(x, layer.initial_state(B)), layer(x))  # type: ignore[operator]
 
 
-def check_state_can_be_detached_moved_and_indexed(make: Make) -> None:
-    """`detach`, `to` and `index` work, and the members that `index` picks go on as they would have."""
+def check_state_can_be_detached_moved_and_picked_from(make: Make) -> None:
+    """`detach`, `to` and `members` work, and those that `members` picks go on as they would have."""
     layer, x = layer_and_input(make)
     _, state = layer(x.requires_grad_())
     detached = state.detach()
@@ -54,8 +54,8 @@ def check_state_can_be_detached_moved_and_indexed(make: Make) -> None:
     narrow = tree_leaves(detached.to(torch.float32))
     assert all(leaf.dtype == torch.float32 for leaf in narrow if leaf.is_floating_point()), "to(dtype) left a leaf"
     after, _ = layer(x, detached)
-    picked, _ = layer(x[[2, 0, 2]], detached.index([2, 0, 2]))
-    assert_equal(picked, after[[2, 0, 2]], "after index()")
+    picked, _ = layer(x[[2, 0, 2]], detached.members([2, 0, 2]))
+    assert_equal(picked, after[[2, 0, 2]], "after members()")
 
 
 def check_whole_equals_split_and_streamed(make: Make) -> None:
