@@ -20,11 +20,11 @@ KNOWS = {
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "compiler": BASE | {"cell", "remember"},
     "backends": BASE | {"problem", "compiler"},
-    "layers": BASE | {"catalogue", "cell", "cells", "dispatch", "backends"},
+    "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch", "backends"},
     "models": BASE | {"catalogue", "layers", "cell", "dispatch"},
     "training": BASE | {"tasks"},
     "report": BASE | {"training", "experiment", "catalogue"},
-    "recipes": BASE | {"catalogue", "experiment", "training", "tasks", "layers", "models", "report"},
+    "recipes": BASE | {"address", "catalogue", "experiment", "training", "tasks", "layers", "models", "report"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
 }
 

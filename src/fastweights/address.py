@@ -21,13 +21,23 @@ from fastweights.family import Family
 PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 
 
-def is_address(name: object) -> bool:
+def is_address(name: str) -> bool:
     """Whether a name says where code is, rather than what a part of the library is called.
 
     >>> is_address("my_module:my_rule"), is_address("./rules.py:my_rule"), is_address("delta-net")
     (True, True, False)
     """
-    return isinstance(name, str) and ":" in name
+    return ":" in name or name.endswith(".py")
+
+
+def name_at(address: str) -> str:
+    """What stands at an address is called so there; a name of the library's is its own.
+
+    >>> name_at("./rules.py:fading(0.9)"), name_at("delta-net")
+    ('fading', 'delta-net')
+    """
+    parts = PARTS.fullmatch(address)
+    return parts["name"] if parts else address
 
 
 def address_of(function: Any) -> str:
@@ -68,14 +78,27 @@ def find_imported(address: str) -> Any:
     return _found(address, _imported)
 
 
-def absolute(address: str) -> str:
-    """The same address from any folder.
+def names_in(text: str) -> list[str]:
+    """The names in a text with commas between them, such as `delta-net,./rules.py:fading(0.9, 2)`.
 
-    >>> absolute("my_module:my_rule")
-    'my_module:my_rule'
+    >>> names_in("delta-net, my_module:fading(0.9, 2)")
+    ['delta-net', 'my_module:fading(0.9, 2)']
     """
-    home, _, name = address.partition(".py:")
-    return f"{Path(home).resolve()}.py:{name}" if name else address
+    return [name.strip() for name in re.split(r",(?![^(]*\))", text)]
+
+
+def absolute(names: str) -> str:
+    """The same names, with files that are found from any folder.
+
+    >>> absolute("delta-net,my_module:my_rule")
+    'delta-net,my_module:my_rule'
+    """
+    return ",".join(_absolute(name) for name in names_in(names))
+
+
+def _absolute(name: str) -> str:
+    home, _, rest = name.partition(".py:")
+    return f"{Path(home).resolve()}.py:{rest}" if rest else name
 
 
 def _found(address: str, module_of: Callable[[str, str], ModuleType]) -> Any:

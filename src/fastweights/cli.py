@@ -106,7 +106,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _add_explain(commands: Any) -> None:
     command = commands.add_parser("explain", help="which backend runs a cell at given sizes, and why not the others")
-    command.add_argument("cell", help="a name from 'fastweights list cells', or MODULE:NAME")
+    command.add_argument("cell", help="a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own")
     for axis, size in {"batch": 8, "time": 256, "heads": 8, "key-size": 16, "value-size": 16}.items():
         command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
     dtypes = ["float32", "float64", "bfloat16", "float16"]
@@ -160,7 +160,8 @@ def _source(cell: Any, shape: Any, dtype: Any) -> str:
 
 def _add_check(commands: Any) -> None:
     command = commands.add_parser("check", help="hold a rule or a cell, yours or ours, to the library's guarantees")
-    command.add_argument("cell", metavar="MODULE:NAME", help="where it is, or a name from 'fastweights list cells'")
+    where = "MODULE:NAME or PATH.py:NAME, or a name from 'fastweights list cells'"
+    command.add_argument("cell", metavar="CELL", help=where)
     command.set_defaults(run=_check)
 
 
@@ -176,21 +177,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _cell(name: str) -> Any:
-    """A cell by name, or from a module of the user's, found from the current folder as by `python -m`."""
-    from importlib import import_module
-
     from fastweights.cell import Cell
 
-    if ":" not in name:
-        return Cell.named(name)
-    module, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cell must be MODULE:NAME that can be imported, got {name!r}: {error}.") from None
-    require(callable(found), "cell", "a function", f"{name}, a {type(found).__name__}")
-    return Cell.of(found)
+    return Cell.of(name)
 
 
 def _train(recipe: str, arguments: list[str]) -> int:
@@ -215,21 +204,26 @@ def _train(recipe: str, arguments: list[str]) -> int:
 
 def _add_evaluate(commands: Any) -> None:
     command = commands.add_parser("evaluate", help="held-out results of a run, beside the baselines")
-    command.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    _add_run(command)
     command.set_defaults(run=_evaluate)
+
+
+def _add_run(command: Any) -> None:
+    command.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    command.add_argument("--layer", help="where your own layer is, for a run that has one: its code is run")
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    run, recipe = _open(options.folder)
+    run, recipe = _open(options)
     recipe.evaluate(run, Console(soft_wrap=True))
     return 0
 
 
 def _add_generate(commands: Any) -> None:
     command = commands.add_parser("generate", help="text from a run, streamed")
-    command.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    _add_run(command)
     command.add_argument("--prompt", required=True, help="text to continue")
     command.add_argument("--length", type=int, default=500, help="characters, default: %(default)s")
     command.add_argument("--temperature", type=float, default=0.8, help="0 for the likeliest, default: %(default)s")
@@ -238,7 +232,7 @@ def _add_generate(commands: Any) -> None:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    run, recipe = _open(options.folder)
+    run, recipe = _open(options)
     require(options.length >= 0, "length", "at least 0", options.length)
     pieces = recipe.generate(run, options.prompt, options.length, options.temperature, options.seed)
     # The first piece comes before the prompt is shown: whatever is wrong with it is said first.
@@ -310,13 +304,13 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open(folder: Path) -> tuple[Any, Any]:
+def _open(options: argparse.Namespace) -> tuple[Any, Any]:
     """A run and its recipe."""
     from fastweights.recipes._parse import recipe_of
     from fastweights.training.run import Run
 
-    run = Run.open(folder)
-    return run, recipe_of(run.config(), folder)
+    run = Run.open(options.folder)
+    return run, recipe_of(run.config(), options.folder, options.layer)
 
 
 if __name__ == "__main__":

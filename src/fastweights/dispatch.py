@@ -40,7 +40,7 @@ class Explanation(NamedTuple):
 
 
 def scan(
-    cell: Cell | Callable[..., Any],
+    cell: str | Cell | Callable[..., Any],
     inputs: Any,
     state: Any = None,
     params: Any = None,
@@ -50,7 +50,7 @@ def scan(
     """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
 
     Args:
-        cell: A `Cell`, a step `(state, x) -> (state, y)` or a rule `(W, ...) -> W`.
+        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`: what `Cell.of` takes.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
         state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the cell's initial state.
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
@@ -81,7 +81,7 @@ def scan(
 
 
 def explain(
-    cell: Cell | Callable[..., Any],
+    cell: str | Cell | Callable[..., Any],
     inputs: Any,
     state: Any = None,
     params: Any = None,
@@ -129,6 +129,8 @@ def _order(problem: Problem) -> tuple[str, ...]:
 
 
 def _suits_chunks(problem: Problem) -> bool:
+    if torch.compiler.is_exporting():
+        return False  # T may be any: nothing is asked of it.
     form, T = problem.cell.affine, problem.leading[1]
     trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
     if form is None or not trains or T == 1:

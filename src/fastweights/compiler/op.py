@@ -106,6 +106,9 @@ def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     reset, checkpoints = saved[-2] if ctx.resets else None, saved[-1]
     d_y, *d_last = grads[:-1]
     d_y = tensors[0].new_zeros(ctx.y) if d_y is None else d_y
+    if not checkpoints.numel():
+        # A program that was exported keeps none: whoever runs it may or may not want gradients.
+        *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, list(tensors), list(initial), reset, True)
     call = torch.ops.fastweights.scan_backward
     gradients = call(ctx.cell, list(tensors), list(initial), reset, checkpoints, d_y, d_last)
     return None, gradients, [None] * ctx.starts, None, None
@@ -121,6 +124,6 @@ torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_
 
 def scan(cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None) -> tuple[Tensor, list[Tensor]]:
     """y and the last state, differentiable once."""
-    keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors) and not torch.compiler.is_exporting()
     y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, keep)
     return y, last

@@ -3,15 +3,9 @@
 A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its cell.
 """
 
-import inspect
-
-from torch import nn
-
-from fastweights.catalogue import LAYERS, hyphens, names
-from fastweights.cell import Cell
-from fastweights.errors import require, require_name
 from fastweights.layers._convolved import Convolved, behind_convolution
-from fastweights.layers._fast_weight import FastWeight, takes_keys
+from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._make import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
 
@@ -19,43 +13,12 @@ __all__ = [
     "Convolved",
     "FastWeight",
     "FastWeightProgrammer",
+    "LayerKind",
+    "LayerKinds",
     "ResetEvery",
     "behind_convolution",
     "layer_names",
     "layer_options",
     "make_layer",
+    "make_layers",
 ]
-
-
-def layer_names() -> list[str]:
-    """Every name that `make_layer` takes."""
-    return names("layers")
-
-
-def layer_options(name: str) -> set[str]:
-    """The options that the layer of this name takes, `heads` among them if it has any."""
-    name = hyphens(name)
-    require_name("layer", name, layer_names())
-    if name in LAYERS.names():
-        return set(inspect.signature(LAYERS.load(name)).parameters) - {"d_model"}
-    options = set(inspect.signature(FastWeight).parameters) - {"d_model", "cell", "sizes", "constants"}
-    return options if takes_keys(Cell.named(name)) else options - {"feature_map", "normaliser"}
-
-
-def make_layer(name: str, d_model: int, heads: int, **options: str | int | float) -> nn.Module:
-    """A layer by name; `heads` is left out for a layer that has none.
-
-    >>> type(make_layer("delta-net", d_model=32, heads=4)).__name__
-    'DeltaNet'
-    >>> make_layer("gated-delta", d_model=32, heads=4, feature_map="dpfp-2").cell.name
-    'gated-delta'
-    """
-    taken = layer_options(name)
-    for option, value in options.items():
-        require(option in taken, option, f"left out for {name}, which has no such option", repr(value))
-    if "heads" in taken:
-        options = {"heads": heads, **options}
-    if hyphens(name) not in LAYERS.names():
-        return FastWeight(d_model, cell=Cell.named(name), **options)  # type: ignore[arg-type]
-    layer: nn.Module = LAYERS.load(name)(d_model, **options)
-    return layer

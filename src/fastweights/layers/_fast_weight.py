@@ -15,7 +15,7 @@ class FastWeight(Programmed):
     Args:
         d_model: Size of the input and output.
         heads: Number of memories; it divides `d_model` unless both sizes are given.
-        cell: A `Cell`, a step or a rule.
+        cell: What `Cell.of` takes: a step, a rule, a name or a `Cell`.
         key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
         value_size: Size of the values; `d_model // heads` if None.
         feature_map: A name from `fastweights list feature-maps`, the cell's own if None; only for cells that take keys.

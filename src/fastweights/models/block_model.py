@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.layers import LayerKinds
 from fastweights.models._reader import make_reader
 from fastweights.models.stack import make_stack
 
@@ -18,7 +19,7 @@ class BlockModel(nn.Module):
         kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        layer: A name from `fastweights list layers`; `options` go to it.
+        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
         d_model: D.
         depth: Number of blocks.
         heads: Memories a layer.
@@ -36,7 +37,7 @@ class BlockModel(nn.Module):
         kind: str,
         input_size: int,
         output_size: int,
-        layer: str,
+        layer: LayerKinds,
         d_model: int,
         depth: int,
         heads: int,

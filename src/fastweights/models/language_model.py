@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers import LayerKinds
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.stack import StackState, make_stack
 
@@ -18,7 +19,7 @@ class LanguageModel(nn.Module):
 
     Args:
         vocabulary: Number of tokens.
-        layer: A name from `fastweights list layers`; `options` go to it.
+        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
         d_ff: Width of the feed-forward networks; `4 * d_model` if None.
         norm: Where LayerNorm stands, from `fastweights list norms`; there is one at the end only for "pre".
@@ -33,7 +34,7 @@ class LanguageModel(nn.Module):
     def __init__(
         self,
         vocabulary: int,
-        layer: str = "delta-net",
+        layer: LayerKinds = "delta-net",
         d_model: int = 128,
         depth: int = 4,
         heads: int = 8,

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.layers import layer_options, make_layer
+from fastweights.layers import LayerKind, layer_options, make_layer
 from fastweights.models._reader import make_reader
 from fastweights.models._signalled import Signalled
 
@@ -19,7 +19,7 @@ class RecurrentModel(nn.Module):
         kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        layer: A name from `fastweights list layers`; `options` go to it.
+        layer: What `make_layer` takes; `options` go to it.
         units: R, the size of the layer.
         embedding: Size of the vector of a symbol.
         projection: Size that the vector is mapped to; 0 for none. A layer that takes no `input_size` has another linear
@@ -35,7 +35,7 @@ class RecurrentModel(nn.Module):
         kind: str,
         input_size: int,
         output_size: int,
-        layer: str,
+        layer: LayerKind,
         units: int,
         embedding: int = 50,
         projection: int = 100,

@@ -1,5 +1,7 @@
 """The smallest model around a memory: keys are learned, values are given."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, scaled_dot_product_attention
@@ -27,7 +29,7 @@ class RetrievalModel(nn.Module):
         kind: "pairs".
         input_size: S, the number of keys and of values.
         output_size: S.
-        memory: A cell whose inputs are keys, values and rates, by name, or "softmax-attention".
+        memory: A rule or cell whose inputs are keys, values and rates, or its name, or "softmax-attention".
         feature_map: A name from `fastweights list feature-maps`.
         normaliser: Of keys, and of queries where these have none of their own.
         query_normaliser: Of queries; that of keys if None.
@@ -39,7 +41,7 @@ class RetrievalModel(nn.Module):
         kind: str,
         input_size: int,
         output_size: int,
-        memory: str,
+        memory: Any,
         feature_map: str = "identity",
         normaliser: str = "none",
         query_normaliser: str | None = None,
@@ -89,11 +91,11 @@ class RetrievalModel(nn.Module):
         return y[:, pairs:, 0]
 
 
-def _cell(name: str) -> Cell:
-    cell = Cell.named(name)
+def _cell(memory: Any) -> Cell:
+    cell = Cell.of(memory)
     roles = {slot.role for slot in cell.slots["Inputs"].values()}
     writes_nothing = roles <= ROLES and cell.Params is None
-    require(writes_nothing, "memory", "a cell that writes nothing where all inputs are 0", repr(name))
+    require(writes_nothing, "memory", "a cell that writes nothing where all inputs are 0", cell.name)
     return cell
 
 

@@ -1,13 +1,13 @@
 """A stack of blocks, which is a layer itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from fastweights.catalogue import POSITIONS
 from fastweights.errors import require
-from fastweights.layers import behind_convolution, make_layer
+from fastweights.layers import LayerKinds, behind_convolution, make_layers
 from fastweights.layers._programmed import check_layer_input
 from fastweights.models.block import Block
 from fastweights.state import with_methods
@@ -55,7 +55,7 @@ class Stack(nn.ModuleList):
 
 
 def make_stack(
-    layer: str,
+    layer: LayerKinds,
     d_model: int,
     depth: int,
     heads: int,
@@ -67,10 +67,10 @@ def make_stack(
     feed_forward_norm: str | None = None,
     positions: str | None = None,
 ) -> Stack:
-    """Blocks that are all alike, behind positions if they are to have any.
+    """Blocks that are alike but for their layers, behind positions if they are to have any.
 
     Args:
-        layer: A name from `fastweights list layers`; `options` go to it.
+        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
         d_model: D.
         depth: Number of blocks.
         heads: Memories a layer.
@@ -81,11 +81,10 @@ def make_stack(
         feed_forward_norm: The same for the feed-forward networks; `norm` if None.
         positions: What is added to the input, before dropout, from `fastweights list positions`; nothing if None.
     """
-    require(depth >= 1, "depth", "at least 1", depth)
 
-    def block() -> Block:
-        memory = behind_convolution(make_layer(layer, d_model, heads, **(options or {})), d_model, convolution)
-        return Block(memory, d_model, d_ff, dropout, norm, feed_forward_norm)
+    def blocks() -> Iterator[Block]:
+        for memory in make_layers(layer, depth, d_model, heads, **(options or {})):
+            yield Block(behind_convolution(memory, d_model, convolution), d_model, d_ff, dropout, norm, feed_forward_norm)
 
     places = [POSITIONS.load(positions)(d_model, dropout)] if positions else []
-    return Stack([*places, *(block() for _ in range(depth))], d_model)
+    return Stack([*places, *blocks()], d_model)

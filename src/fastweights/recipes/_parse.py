@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from jsonargparse import ArgumentError, ArgumentParser
 
+from fastweights.address import absolute
 from fastweights.catalogue import RECIPES
 from fastweights.errors import InputError, require, require_name
+from fastweights.recipes._own_layer import confirm
 
 OWN = ("preset", "run", "resume", "config")
 
@@ -23,7 +25,8 @@ class Request(NamedTuple):
 def parse(name: str, arguments: list[str]) -> Request:
     """The recipe that the flags describe: its preset, then a YAML file (`--config`), then the flags themselves.
 
-    With `--resume` the settings are those of the run; flags may repeat but not change them.
+    With `--resume` the settings are those of the run; flags may repeat but not change them. A layer of the user's own
+    must be repeated, and may have moved: see `confirm`.
     """
     kind = RECIPES.load(name)
     parser = _parser(name, kind)
@@ -32,7 +35,7 @@ def parse(name: str, arguments: list[str]) -> Request:
     resume = first.resume
     if resume:
         require(first.run is not None, "run", "given with --resume", "none", "Add --run DIR.")
-        stored = _stored(name, kind, Path(first.run))
+        stored = _stored(name, kind, Path(first.run), _given(parser, arguments).get("layer"))
         parser.set_defaults(stored)
     else:
         require_name("preset", first.preset, kind.PRESETS)
@@ -45,8 +48,11 @@ def parse(name: str, arguments: list[str]) -> Request:
     return Request(kind(**values), first.run, resume)
 
 
-def recipe_of(content: dict[str, Any], folder: Path) -> Any:
-    """The recipe in a run's `config.json`; `InputError` if it is none of ours."""
+def recipe_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
+    """The recipe in a run's `config.json`; `InputError` if it is none of ours.
+
+    `layer` is what the user says that the layer is, which must be said where it is code of the user's own.
+    """
     name, values = content.get("recipe"), content["config"]
     require_name(f"recipe in {folder}", str(name), RECIPES.names())
     kind = RECIPES.load(str(name))
@@ -57,7 +63,8 @@ def recipe_of(content: dict[str, Any], folder: Path) -> Any:
         parsed = _parser(str(name), kind).parse_object(values).as_dict()
     except ArgumentError as error:
         raise InputError(f"config in {folder} must be one of {name}, got another: {error}") from None
-    return kind(**{key: value for key, value in parsed.items() if key not in OWN})
+    values = {key: value for key, value in parsed.items() if key not in OWN}
+    return kind(**{**values, "layer": confirm(values["layer"], layer, folder)})
 
 
 def _parser(name: str, kind: Any) -> ArgumentParser:
@@ -78,13 +85,19 @@ def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
         raise InputError(f"{error} See {parser.prog} --help.") from None
 
 
-def _stored(name: str, kind: Any, path: Path) -> dict[str, Any]:
+def _given(parser: ArgumentParser, arguments: list[str]) -> dict[str, Any]:
+    """What flags and files say, without defaults."""
+    given: dict[str, Any] = parser.parse_args(arguments, defaults=False).as_dict()
+    return given
+
+
+def _stored(name: str, kind: Any, path: Path, layer: str | None) -> dict[str, Any]:
     # Run folders need a lock file library that imports in a moment, but not torch.
     from fastweights.training.run import Run
 
     content = Run.open(path).config()
     require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))
-    return asdict(recipe_of(content, path))
+    return asdict(recipe_of(content, path, layer))
 
 
 def _underscores(argument: str) -> str:
@@ -94,7 +107,6 @@ def _underscores(argument: str) -> str:
 
 
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:
-    """A text file is found again from any folder."""
-    if values.get("text") is None:
-        return values
-    return {**values, "text": str(Path(values["text"]).resolve())}
+    """Files are found again from any folder."""
+    text = values.get("text")
+    return {**values, "layer": absolute(values["layer"]), "text": text and str(Path(text).resolve())}

@@ -27,7 +27,8 @@ class Oz(LanguageModelling):
     Args:
         text: A UTF-8 text file to learn instead of the book.
         characters: Of the text, from its beginning; 0 for all.
-        layer: A name from "fastweights list layers".
+        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
+            between them take turns over the blocks: "delta-net,softmax-attention".
         feature_map: A name from "fastweights list feature-maps"; the layer's own if null.
         normaliser: Of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
         convolution: Width of the causal convolution in front of every layer; 0 for none.
