@@ -1,7 +1,11 @@
 """fastweights: neural networks whose weights are a memory that the network writes while it reads.
 
 A memory is written once, as a few lines of plain PyTorch for one head and one step (a cell), and runs everywhere.
-Names are loaded when they are first used, so that the command line answers before torch is imported.
+
+Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`, `layers`, `models`, `normalisers`,
+`rules`, `squashings` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what the
+modules `affine`, `functional`, `signature` and `testing` hold. Names are loaded when they are first used, so that the
+command line answers before torch is imported.
 """
 
 import sys
@@ -14,16 +18,49 @@ if TYPE_CHECKING:
     from fastweights.cell import Cell
     from fastweights.dispatch import explain, scan
     from fastweights.errors import InputError
+    from fastweights.families import family
+    from fastweights.layers import FastWeight, FastWeightProgrammer, make_layer
+    from fastweights.models import LanguageModel
 
-_HOMES = {"Cell": "cell", "InputError": "errors", "explain": "dispatch", "scan": "dispatch"}
+_HOMES = {
+    "Cell": "cell",
+    "FastWeight": "layers",
+    "FastWeightProgrammer": "layers",
+    "InputError": "errors",
+    "LanguageModel": "models",
+    "explain": "dispatch",
+    "family": "families",
+    "make_layer": "layers",
+    "scan": "dispatch",
+}
+_MODULES = (
+    *("affine", "cells", "feature_maps", "functional", "layers", "models", "normalisers", "rules", "signature"),
+    *("squashings", "tasks", "testing"),
+)
 
-__all__ = ["Cell", "InputError", "explain", "scan"]
+__all__ = [
+    "Cell",
+    "FastWeight",
+    "FastWeightProgrammer",
+    "InputError",
+    "LanguageModel",
+    "explain",
+    "family",
+    "make_layer",
+    "scan",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"fastweights.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'fastweights' has no attribute {name!r}")
     return getattr(import_module(f"fastweights.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, *_MODULES])
 
 
 class _BeforeExportedPrograms:

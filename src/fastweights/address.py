@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from fastweights.errors import InputError, require, require_name
-from fastweights.family import Family
+from fastweights.families import Family
 
 PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 

@@ -23,6 +23,8 @@ EPILOGUE = """examples:
   fastweights explain delta --source          the C++ that a cell compiles to
 """
 
+CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own"
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
@@ -106,7 +108,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _add_explain(commands: Any) -> None:
     command = commands.add_parser("explain", help="which backend runs a cell at given sizes, and why not the others")
-    command.add_argument("cell", help="a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own")
+    command.add_argument("cell", metavar="CELL", help=CELL)
     for axis, size in {"batch": 8, "time": 256, "heads": 8, "key-size": 16, "value-size": 16}.items():
         command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
     dtypes = ["float32", "float64", "bfloat16", "float16"]
@@ -160,8 +162,7 @@ def _source(cell: Any, shape: Any, dtype: Any) -> str:
 
 def _add_check(commands: Any) -> None:
     command = commands.add_parser("check", help="hold a rule or a cell, yours or ours, to the library's guarantees")
-    where = "MODULE:NAME or PATH.py:NAME, or a name from 'fastweights list cells'"
-    command.add_argument("cell", metavar="CELL", help=where)
+    command.add_argument("cell", metavar="CELL", help=CELL)
     command.set_defaults(run=_check)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights.errors import require, require_name
-from fastweights.family import family
+from fastweights.families import family
 from fastweights.signature import Slot
 
 OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")

@@ -8,14 +8,58 @@ from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._make import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
+from fastweights.layers.associative_lstm import AssociativeLSTM
+from fastweights.layers.delta_mlp import DeltaMLP
+from fastweights.layers.delta_net import DeltaNet
+from fastweights.layers.fake_srwm import FakeSRWM
+from fastweights.layers.fast_weight_memory import FastWeightMemory
+from fastweights.layers.fast_weight_rnn import FastWeightRNN
+from fastweights.layers.full_recurrent_delta_net import FullRecurrentDeltaNet
+from fastweights.layers.irnn import IRNN
+from fastweights.layers.linear_attention import LinearAttention
+from fastweights.layers.lstm import LSTM
+from fastweights.layers.multi_level_fast_weight_rnn import MultiLevelFastWeightRNN
+from fastweights.layers.neurons_and_synapses import NeuronsAndSynapses
+from fastweights.layers.no_carry_srwm import NoCarrySRWM
+from fastweights.layers.one_rate_srwm import OneRateSRWM
+from fastweights.layers.outer_product import OuterProduct
+from fastweights.layers.performer import Performer
+from fastweights.layers.printed_delta_mlp import PrintedDeltaMLP
+from fastweights.layers.snail import SNAIL
+from fastweights.layers.softmax_attention import SoftmaxAttention
+from fastweights.layers.sr_delta_net import SRDeltaNet
+from fastweights.layers.srwm import SRWM
+from fastweights.layers.transformer_xl import TransformerXL
 
 __all__ = [
+    "IRNN",
+    "LSTM",
+    "SNAIL",
+    "SRWM",
+    "AssociativeLSTM",
     "Convolved",
+    "DeltaMLP",
+    "DeltaNet",
+    "FakeSRWM",
     "FastWeight",
+    "FastWeightMemory",
     "FastWeightProgrammer",
+    "FastWeightRNN",
+    "FullRecurrentDeltaNet",
     "LayerKind",
     "LayerKinds",
+    "LinearAttention",
+    "MultiLevelFastWeightRNN",
+    "NeuronsAndSynapses",
+    "NoCarrySRWM",
+    "OneRateSRWM",
+    "OuterProduct",
+    "Performer",
+    "PrintedDeltaMLP",
     "ResetEvery",
+    "SRDeltaNet",
+    "SoftmaxAttention",
+    "TransformerXL",
     "behind_convolution",
     "layer_names",
     "layer_options",

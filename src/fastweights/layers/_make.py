@@ -14,7 +14,7 @@ from fastweights.errors import require, require_name
 from fastweights.layers._fast_weight import FastWeight, takes_keys
 
 LayerKind = str | Cell | Callable[..., Any]
-"""What a layer is made of: a name from `fastweights list layers`, `MODULE:NAME` or `PATH.py:NAME`, or what stands there.
+"""A name from `fastweights list layers`, `MODULE:NAME` or `PATH.py:NAME` of the user's own, or what stands there.
 
 That is a rule, a step or a `Cell`, which `FastWeight` makes a layer of; or a class or a function that makes a layer of
 the common interface, called with `d_model`, its first parameter, and with `heads` if it takes them.
@@ -64,9 +64,7 @@ def make_layer(layer: LayerKind, d_model: int, heads: int, **options: Any) -> nn
     return made
 
 
-def make_layers(
-    layer: LayerKinds, depth: int, d_model: int, heads: int, **options: Any
-) -> Iterator[nn.Module]:
+def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, **options: Any) -> Iterator[nn.Module]:
     """The layers of a stack of `depth` blocks, one after the other: the same everywhere, or several that take turns.
 
     Args:
@@ -120,7 +118,7 @@ def _maker(kind: LayerKind) -> Callable[..., Any]:
 
 
 def _makes_layers(found: Any) -> bool:
-    if isinstance(found, type) or isinstance(found, Cell):
+    if isinstance(found, type | Cell):
         return isinstance(found, type)
     return next(iter(inspect.signature(found).parameters), None) == "d_model"
 
