@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import torch
 from torch import Tensor
 
-from fastweights.address import address_of, find, find_imported, is_address, name_at
+from fastweights.address import address_of, find, find_imported, is_address
 from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import require, require_name
@@ -201,7 +201,7 @@ def _affine_form_of_rule(rule: Callable[..., Tensor]) -> AffineForm | None:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return hyphens(name_at(address_of(function)) or getattr(function, "__name__", repr(function)))
+    return hyphens(getattr(function, "__name__", repr(function)))
 
 
 def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:
