@@ -1,6 +1,6 @@
 """A causal language model over any layer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.errors import require
 from fastweights.layers import LayerKinds
+from fastweights.models._sampling import Sampling
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.stack import StackState, make_stack
 
@@ -76,26 +77,68 @@ class LanguageModel(nn.Module):
         """One layer's initial state a block."""
         return self.blocks.initial_state(batch_size)
 
-    @torch.inference_mode()
     def stream(
-        self, prompt: Tensor, length: int, temperature: float = 1.0, seed: int | None = None
+        self,
+        prompt: Tensor,
+        length: int,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        end: int | None = None,
+        state: Any = None,
     ) -> Iterator[Tensor]:
-        """Continues `prompt`, int `[B, T]`, by `length` tokens `[B, 1]`, one at a time from carried state.
+        """Continues `prompt` token by token from carried state: yields int `[B, 1]` at most `length` times.
 
-        Temperature 0 takes the most probable token.
+        Args:
+            prompt: int `[B, T]`.
+            length: Number of tokens, at most.
+            temperature: 0 takes the most probable token.
+            seed: For the same tokens every time.
+            top_k: Only so many of the most probable tokens are drawn from; all if None.
+            top_p: Only the fewest most probable tokens that together have this probability.
+            end: A token after which a member of the batch is done: it says nothing else from then on. The stream ends
+                when all are done.
+            state: What the prompt follows, from an earlier call of the model; None for nothing.
+
+        Raises:
+            InputError: an argument is out of its range.
         """
         require(prompt.ndim == 2 and prompt.shape[1] > 0, "prompt", "[B, T] with T of at least 1", list(prompt.shape))
-        require(temperature >= 0, "temperature", "at least 0", temperature)
-        generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
-        tokens, state = prompt, None
+        require(length >= 0, "length", "at least 0", length)
+        known = self.embedding.num_embeddings
+        require(end is None or 0 <= end < known, "end", f"a token, from 0 to {known - 1}", end)
+        sampling, generator = Sampling(temperature, top_k, top_p), _generator(seed, prompt.device)
+        return self._continue(prompt, length, lambda logits: sampling.draw(logits, generator), end, state)
+
+    @torch.inference_mode()
+    def _continue(
+        self, tokens: Tensor, length: int, draw: Callable[[Tensor], Tensor], end: int | None, state: Any
+    ) -> Iterator[Tensor]:
+        done = torch.zeros_like(tokens[:, :1], dtype=torch.bool)
         for _ in range(length):
             logits, state = self(tokens, state)
-            tokens = _draw(logits[:, -1], temperature, generator)
+            tokens = draw(logits[:, -1])
+            if end is not None:
+                tokens = torch.where(done, end, tokens)
+                done = tokens == end
             yield tokens
+            if done.all():
+                return
 
-    def generate(self, prompt: Tensor, length: int, temperature: float = 1.0, seed: int | None = None) -> Tensor:
-        """What `stream` yields, as int `[B, length]`."""
-        tokens = list(self.stream(prompt, length, temperature, seed))
+    def generate(
+        self,
+        prompt: Tensor,
+        length: int,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        end: int | None = None,
+        state: Any = None,
+    ) -> Tensor:
+        """What `stream` yields, as int `[B, .]` of at most `length` tokens."""
+        tokens = list(self.stream(prompt, length, temperature, seed, top_k, top_p, end, state))
         return torch.cat([prompt[:, :0], *tokens], dim=1)
 
 
@@ -108,7 +151,8 @@ def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn
     return output
 
 
-def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
-    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+def _generator(seed: int | None, device: torch.device) -> torch.Generator | None:
+    if seed is None:
+        return None
+    require(0 <= seed < 2**64, "seed", "from 0 to 2**64 - 1", seed)
+    return torch.Generator(device).manual_seed(seed)

@@ -1,0 +1,138 @@
+"""Drawing tokens, against enumeration."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastweights import InputError, LanguageModel
+from fastweights.models._sampling import Sampling
+
+logits = st.lists(st.floats(-30, 30) | st.sampled_from([0.0, 1.0, -math.inf]), min_size=1, max_size=9)
+logits = logits.filter(lambda row: max(row) > -math.inf)
+
+
+def enumerated(row, temperature, top_k, top_p):
+    """The probabilities, token by token in plain Python: order, keep, divide."""
+    best = max(row)
+    weights = [math.exp((x - best) / temperature) if x > -math.inf else 0.0 for x in row]
+    total = sum(weights)
+    order = sorted(range(len(row)), key=lambda token: (-weights[token], token))[:top_k]
+    mass = sum(weights[token] for token in order)
+    kept, reached = [], 0.0
+    for token in order:
+        if reached >= top_p * mass and top_p < 1:
+            break
+        kept.append(token)
+        reached += weights[token]
+    assert total > 0
+    return [weights[token] / reached if token in kept else 0.0 for token in range(len(row))]
+
+
+@given(logits, st.floats(0.05, 20), st.none() | st.integers(1, 10), st.floats(0.01, 1))
+@settings(max_examples=200, deadline=None)
+def test_probabilities_are_those_of_enumeration(row, temperature, top_k, top_p):
+    want = enumerated(row, temperature, top_k, top_p)
+    # Where a sum of probabilities just reaches top_p, rounding decides: the neighbours decide whether it did.
+    near = [enumerated(row, temperature, top_k, min(1.0, top_p * (1 + off))) for off in (-1e-9, 1e-9)]
+    got = Sampling(temperature, top_k, top_p).probabilities(torch.tensor(row, dtype=torch.float64))
+    if near[0] == near[1]:
+        torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
+
+
+@given(logits, st.sampled_from([0.0, 5e-324, 1e-320, 1e-40]))
+def test_no_temperature_is_too_small(row, temperature):
+    got = Sampling(temperature).probabilities(torch.tensor(row))
+    best = torch.tensor(row) == torch.tensor(row).max()
+    if temperature == 0:
+        best = torch.arange(len(row)) == best.int().argmax()  # of equals, the lowest number
+    torch.testing.assert_close(got, best.float() / best.sum())
+
+
+@given(logits, st.sampled_from([math.inf, 1e300]))
+def test_no_temperature_is_too_large(row, temperature):
+    possible = torch.tensor(row) > -math.inf
+    got = Sampling(temperature).probabilities(torch.tensor(row))
+    torch.testing.assert_close(got, possible.float() / possible.sum())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_logits_that_are_no_numbers_are_refused(bad):
+    with pytest.raises(InputError, match="logits must be numbers"):
+        Sampling().draw(torch.tensor([[0.0, bad]]), None)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("temperature", -0.1), ("temperature", math.nan), ("top_k", 0), ("top_k", 1.5), ("top_p", 0.0), ("top_p", 1.1)],
+)
+def test_options_out_of_range_are_refused(option, value):
+    with pytest.raises(InputError, match=f"{option} must be"):
+        Sampling(**{option: value})
+
+
+N = 7
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return LanguageModel(N, "delta-net", d_model=16, depth=2, heads=2).double().eval()
+
+
+def test_drawn_tokens_have_these_probabilities(model):
+    """So many draws of one token, each kind within five standard deviations."""
+    prompt, draws = torch.tensor([[1, 2, 3]]), 2000
+    p = Sampling(0.7, 5, 0.8).probabilities(model(prompt)[0][0, -1])
+    drawn = model.generate(prompt.expand(draws, -1), 1, 0.7, seed=1, top_k=5, top_p=0.8)
+    counts = torch.bincount(drawn.flatten(), minlength=N)
+    assert 1 < (p > 0).sum() < N
+    assert ((counts - draws * p).abs() <= 5 * (draws * p * (1 - p)).sqrt()).all()
+
+
+def test_one_most_probable_token_is_the_argmax(model):
+    prompt = torch.randint(N, (3, 4))
+    greedy = model.generate(prompt, 6, temperature=0)
+    assert torch.equal(model.generate(prompt, 6, top_k=1), greedy)
+    assert torch.equal(model.generate(prompt, 6, top_p=1e-9), greedy)
+    assert torch.equal(model.generate(prompt, 6, temperature=1e-320), greedy)
+
+
+@pytest.mark.parametrize("seed", [0, 2**64 - 1])
+def test_a_seed_gives_the_same_tokens_again(model, seed):
+    prompt = torch.randint(N, (2, 4))
+    one, other = (model.generate(prompt, 20, seed=seed, top_p=0.9) for _ in range(2))
+    assert torch.equal(one, other)
+    assert not torch.equal(one, model.generate(prompt, 20, seed=seed // 2 + 1, top_p=0.9))
+
+
+def test_a_member_says_nothing_after_its_end(model):
+    prompt = torch.randint(N, (8, 3))
+    free = model.generate(prompt, 30, temperature=0)
+    end = free[0, 4].item()
+    ended = model.generate(prompt, 30, temperature=0, end=end)
+    stops = [row.tolist().index(end) if end in row else 30 for row in free]
+    assert ended.shape[1] == min(30, max(stops) + 1)
+    for mine, theirs, stop in zip(ended, free, stops, strict=True):
+        assert torch.equal(mine[: stop + 1], theirs[: min(stop + 1, ended.shape[1])])
+        assert (mine[stop + 1 :] == end).all()
+
+
+def test_a_stream_goes_on_from_a_state(model):
+    tokens = torch.randint(N, (2, 9))
+    _, state = model(tokens[:, :5])
+    assert torch.equal(model.generate(tokens[:, 5:], 8, seed=1, state=state), model.generate(tokens, 8, seed=1))
+
+
+def test_nothing_is_drawn_before_it_is_asked_for(model):
+    stream = model.stream(torch.tensor([[1]]), 10**9)
+    assert next(stream).shape == (1, 1)
+    assert not next(stream).requires_grad
+
+
+@pytest.mark.parametrize(("option", "value"), [("end", N), ("end", -1), ("seed", -1), ("seed", 2**70), ("length", -1)])
+def test_bad_generation_is_refused_at_once(model, option, value):
+    with pytest.raises(InputError, match=f"{option} must be"):
+        model.stream(torch.tensor([[1]]), **{"length": 3, option: value})
