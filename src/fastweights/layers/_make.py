@@ -10,7 +10,7 @@ from torch import nn
 from fastweights.address import find, is_address, names_in
 from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
-from fastweights.errors import require, require_name
+from fastweights.errors import InputError, require, require_name
 from fastweights.layers._fast_weight import FastWeight, takes_keys
 
 LayerKind = str | Cell | Callable[..., Any]
@@ -57,11 +57,7 @@ def make_layer(layer: LayerKind, d_model: int, heads: int, **options: Any) -> nn
         _require_option(option in taken, option, value, _called(layer))
     if "heads" in taken:
         options = {"heads": heads, **options}
-    made = maker(d_model, **options)
-    fits = isinstance(made, nn.Module) and hasattr(made, "initial_state")
-    interface = "a maker of modules with forward(x, state, reset) and initial_state(batch_size)"
-    require(fits, "layer", interface, f"{_called(layer)}, which makes a {type(made).__name__}")
-    return made
+    return _call(maker, _called(layer), d_model, options)
 
 
 def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, **options: Any) -> Iterator[nn.Module]:
@@ -129,6 +125,18 @@ def _options(maker: Callable[..., Any]) -> set[str]:
         return options
     takes = takes_keys(maker.keywords["cell"])
     return options - ({"cell"} if takes else {"cell", "feature_map", "normaliser"})
+
+
+def _call(maker: Callable[..., Any], layer: str, d_model: int, options: dict[str, Any]) -> nn.Module:
+    try:
+        inspect.signature(maker).bind(d_model, **options)
+    except TypeError as error:
+        raise InputError(f"options must be all that {layer} needs, got {sorted(options)}: {error}.") from None
+    made = maker(d_model, **options)
+    fits = isinstance(made, nn.Module) and hasattr(made, "initial_state")
+    interface = "a maker of modules with forward(x, state, reset) and initial_state(batch_size)"
+    require(fits, "layer", interface, f"{layer}, which makes a {type(made).__name__}")
+    return made
 
 
 def _require_option(taken: bool, option: str, value: Any, layer: str) -> None:

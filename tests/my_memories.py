@@ -1,0 +1,68 @@
+"""Rules, cells and layers as a user would write them: what tests name as code of somebody's own."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from fastweights import Cell, family, make_layer
+from fastweights.signature import Decay, Key, Matrix, Rate, Value
+
+
+def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
+    """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards."""
+    return decay * (W + beta * torch.outer(v - W @ k, k))
+
+
+def make_leaky(kept):
+    def leaky(W: Matrix, k: Key, v: Value) -> Matrix:
+        return kept * W + torch.outer(v, k)
+
+    return leaky
+
+
+leaky = make_leaky(0.9)
+leaky_family = family(make_leaky)
+member = leaky_family(0.8)
+
+
+class BoundedState(NamedTuple):
+    W: Matrix
+
+
+class BoundedInputs(NamedTuple):
+    k: Key
+    v: Value
+
+
+def bounded(state: BoundedState, x: BoundedInputs) -> tuple[BoundedState, Value]:
+    """W <- tanh(W + v k^T), y = W k."""
+    W = torch.tanh(state.W + torch.outer(x.v, x.k))
+    return BoundedState(W), W @ x.k
+
+
+cell = Cell.of(bounded)
+
+
+class Wrapped(nn.Module):
+    """A layer of the user's own around one of the library's."""
+
+    def __init__(self, d_model: int, heads: int = 2, gain: float = 1.0) -> None:
+        super().__init__()
+        self.inner = make_layer(fading, d_model, heads)
+        self.gain = gain
+
+    def forward(self, x, state=None, reset=None):
+        y, state = self.inner(x, state, reset)
+        return self.gain * y, state
+
+    def initial_state(self, batch_size):
+        return self.inner.initial_state(batch_size)
+
+
+def wrapped_twice(d_model, heads):
+    """A function that makes a layer."""
+    return Wrapped(d_model, heads, gain=2.0)
+
+
+NUMBER = 3

@@ -1,0 +1,219 @@
+"""Rules, cells and layers of the user's own are taken wherever a name is."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import my_memories
+from fastweights import Cell, FastWeightProgrammer, InputError, LanguageModel, cli, make_layer, scan
+from fastweights.layers import layer_options, make_layers
+from fastweights.models import BlockModel, RecurrentModel, RetrievalModel
+
+FILE = Path(my_memories.__file__)
+D = 8
+FORMS = {
+    "a name": "gated-delta",
+    "a rule": my_memories.fading,
+    "a step": my_memories.bounded,
+    "a cell": my_memories.cell,
+    "a closure": my_memories.leaky,
+    "a member of a family": my_memories.member,
+    "a class": my_memories.Wrapped,
+    "a function that makes layers": my_memories.wrapped_twice,
+    "a module's rule": "my_memories:fading",
+    "a module's cell": "my_memories:cell",
+    "a module's closure": "my_memories:leaky",
+    "a module's family": "my_memories:leaky_family(0.5)",
+    "a module's class": "my_memories:Wrapped",
+    "a file's rule": f"{FILE}:fading",
+    "a file's family": f"{FILE}:leaky_family(0.5)",
+    "a file's function that makes layers": f"{FILE}:wrapped_twice",
+}
+
+
+@pytest.fixture(autouse=True)
+def _forget_files():
+    """What a test loads from a file, and where it then looks for modules, is of no concern to the next."""
+    paths, modules = [*sys.path], {*sys.modules}
+    yield
+    sys.path[:] = paths
+    for name in {*sys.modules} - modules:
+        if name.endswith(".py") or name == "somebody":
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("layer", FORMS.values(), ids=FORMS)
+def test_every_form_makes_a_layer(layer):
+    made = make_layer(layer, D, heads=2)
+    y, state = made(torch.randn(3, 5, D))
+    assert y.shape == (3, 5, D)
+    again, _ = made(torch.randn(3, 1, D), state)
+    assert again.isfinite().all()
+
+
+@pytest.mark.parametrize("layer", ["a rule", "a module's rule", "a file's rule"])
+def test_every_model_takes_it(layer):
+    own, tokens = FORMS[layer], torch.randint(5, (2, 6))
+    assert LanguageModel(5, own, D, depth=2, heads=2)(tokens)[0].shape == (2, 6, 5)
+    assert BlockModel("tokens", 5, 3, own, D, 2, 2, 16)(tokens, 1).shape == (2, 1, 3)
+    assert RecurrentModel("tokens", 5, 3, own, D, heads=2)(tokens, 1).shape == (2, 1, 3)
+    assert FastWeightProgrammer(torch.nn.Linear(D, D), own, D, heads=2)(torch.randn(2, 6, D))[0].shape == (2, 6, D)
+
+
+def test_a_memory_of_keys_values_and_rates_is_taken_by_the_retrieval_model():
+    pairs = torch.randint(5, (2, 6, 2))
+    assert RetrievalModel("pairs", 5, 5, "my_memories:leaky")(pairs, 2).shape == (2, 2, 5)
+
+
+def test_one_name_is_one_cell_however_it_is_given():
+    assert Cell.of("my_memories:fading") is Cell.of(my_memories.fading) is Cell.of(Cell.of(my_memories.fading))
+    assert Cell.of("my_memories:leaky_family(0.8)") is Cell.of(my_memories.member)
+    assert Cell.of(f"{FILE}:fading") is Cell.of(f"{FILE.parent}/../tests/{FILE.name}:fading")
+
+
+def test_scan_takes_names():
+    k, v = torch.randn(2, 1, 4, 1, 3).unbind()
+    torch.testing.assert_close(
+        scan("my_memories:bounded", my_memories.BoundedInputs(k, v))[0],
+        scan(my_memories.bounded, my_memories.BoundedInputs(k, v))[0],
+    )
+
+
+def test_arguments_of_families_that_are_equal_but_not_the_same_make_different_rules():
+    assert my_memories.leaky_family(1) is not my_memories.leaky_family(1.0)
+    assert my_memories.leaky_family(True) is not my_memories.leaky_family(1)
+
+
+@pytest.mark.parametrize("bad", [[0.5], float("nan"), torch.tensor(0.5), ({},)])
+def test_families_take_plain_arguments_only(bad):
+    with pytest.raises(InputError, match="arguments of make_leaky must be finite numbers"):
+        my_memories.leaky_family(bad)
+
+
+def kinds(model):
+    return [type(block.layer).__name__ for block in model.blocks]
+
+
+def test_several_layers_take_turns_over_the_blocks():
+    stack = LanguageModel(5, "lstm, delta-net,softmax-attention", D, depth=5, heads=2)
+    assert kinds(stack) == ["LSTM", "DeltaNet", "SoftmaxAttention", "LSTM", "DeltaNet"]
+    stack = LanguageModel(5, [my_memories.Wrapped, "lstm"], D, depth=2, heads=2)
+    assert kinds(stack) == ["Wrapped", "LSTM"]
+    tokens = torch.randint(5, (2, 6))
+    whole, state = stack(tokens)
+    first, carried = stack(tokens[:, :4])
+    last, carried = stack(tokens[:, 4:], carried)
+    torch.testing.assert_close(torch.cat([first, last], 1), whole)
+    for one, other in zip(tree_leaves(carried), tree_leaves(state), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_an_option_goes_to_the_layers_that_have_it():
+    one, other = make_layers("delta-net,softmax-attention", 2, D, heads=2, feature_map="dpfp-2", window=3)
+    assert one.slow_net.keys.output_size == 2 * 2 * D // 2
+    assert other.window == 3
+    assert {"feature_map", "window"} <= layer_options("delta-net,softmax-attention")
+
+
+REFUSED = {
+    "no layer": ([], "layer must be at least one"),
+    "more layers than blocks": (["lstm"] * 3, "layer must be at most 2 layers for as many blocks, got 3"),
+    "an unknown name among known ones": ("lstm,detla", r"Did you mean 'delta'\?"),
+    "a module that is not there": ("no_such_module:rule", "no_such_module"),
+    "a file that is not there": ("./no/such.py:rule", "No such file"),
+    "a name that is not there": ("my_memories:fadign", "Did you mean 'fading'"),
+    "a file without a name": (str(FILE), "must be MODULE:NAME or PATH.py:NAME"),
+    "a number": ("my_memories:NUMBER", "layer must be a name, a rule, .* got a int"),
+    "a call of what is no family": ("my_memories:make_leaky(0.5)", "must be a member of a family"),
+    "a call with code in it": ("my_memories:leaky_family(__import__('os'))", "with plain arguments"),
+    "a module that is made": (torch.nn.Linear(2, 2), "layer must be a name, .* got a Linear"),
+    "a class that makes no layer": (torch.nn.LayerNorm, "layer must be a maker of modules .* got LayerNorm"),
+    "a class that needs more": (torch.nn.Linear, "options must be all that Linear needs, .*'out_features'"),
+}
+
+
+@pytest.mark.parametrize(("layer", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_layer_is_refused_in_one_line(layer, message):
+    with pytest.raises(InputError, match=message) as refusal:
+        LanguageModel(5, layer, D, depth=2, heads=2)
+    assert "\n" not in str(refusal.value)
+
+
+def test_code_that_fails_is_refused_with_its_line(tmp_path):
+    (tmp_path / "somebody.py").write_text("\n\nimport math\nmath.no_such_name\n")
+    with pytest.raises(InputError, match=r"AttributeError.*no_such_name.*somebody\.py, line 4"):
+        Cell.of(f"{tmp_path}/somebody.py:rule")
+
+
+def test_a_file_finds_what_lies_beside_it(tmp_path):
+    (tmp_path / "somebody.py").write_text("from my_memories import fading as mine\n")
+    (tmp_path / "my rule-1.py").write_text("from somebody import mine\n")
+    assert Cell.of(f"{tmp_path}/my rule-1.py:mine") is Cell.of(my_memories.fading)
+
+
+@pytest.mark.parametrize("where", ["./my_memories.py:bounded", "my_memories:bounded"])
+def test_explain_and_check_take_files_and_modules(where, monkeypatch, capsys):
+    monkeypatch.chdir(FILE.parent)
+    assert cli.main(["explain", where]) == 0
+    assert "bounded, B=8" in capsys.readouterr().out
+
+
+SMALL = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--sample", "5", "--characters", "6000"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run with a layer of somebody's own, in a file that leaves a trace when it is run."""
+    folder = tmp_path_factory.mktemp("runs")
+    trace = f"from pathlib import Path\nPath({str(folder / 'trace')!r}).touch()\n"
+    (folder / "somebody.py").write_text(FILE.read_text() + trace)
+    layer = f"{folder}/somebody.py:fading,lstm"
+    assert cli.main(["train", "oz", *SMALL, "--layer", layer, "--run", str(folder / "run")]) == 0
+    (folder / "trace").unlink()
+    return folder / "run"
+
+
+def trace(run):
+    return run.parent / "trace"
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["generate", "--prompt", "a"], ["train", "oz", "--resume", "--run"]])
+def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsys):
+    assert cli.main([*command, str(run)]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "If you trust that code, add --layer" in error
+    assert not trace(run).exists()
+
+
+def test_code_that_the_user_names_may_have_moved(run, tmp_path, capsys):
+    moved = shutil.copy(FILE, tmp_path / "elsewhere.py")
+    generate = ["generate", str(run), "--prompt", "a", "--length", "9", "--seed", "1", "--layer"]
+    texts = []
+    for place in (run.parent / "somebody.py", moved):
+        assert cli.main([*generate, f"{place}:fading,lstm"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    resume = ["train", "oz", "--run", str(run), "--resume", "--layer", f"{moved}:fading,lstm"]
+    assert cli.main(resume) == 0
+
+
+@pytest.mark.parametrize("other", ["lstm", "my_memories:leaky,lstm", "my_memories:fading"])
+def test_another_layer_than_the_runs_is_refused(run, other, capsys):
+    assert cli.main(["evaluate", str(run), "--layer", other]) == 2
+    assert "layer must be" in capsys.readouterr().err
+    assert not trace(run).exists()
+
+
+def test_a_layer_that_is_no_code_need_not_be_named(run, tmp_path, capsys):
+    shutil.copytree(run, tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["config"]["layer"] = "lstm"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert cli.main(["generate", str(tmp_path / "run"), "--prompt", "a"]) == 2
+    assert "checkpoint must be of the model in config.json" in capsys.readouterr().err
