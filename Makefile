@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format generate bench clean
 
 demo: $(READY)
 	$(BIN)/fastweights train oz
@@ -21,6 +21,12 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: $(READY)
+	$(BIN)/python docs/exports.py
+	$(BIN)/ruff check --fix --quiet src
+	$(BIN)/ruff format --quiet src
+	$(BIN)/python docs/generate.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json

@@ -1,37 +1,62 @@
 """Writes what the packages export: every part of a folder, in the folder's `__init__.py`.
 
-`python docs/generate.py` runs this. The docstring of a package and what it takes from files that begin with an
-underscore are kept; the rest follows from the files that are there.
+Run `python docs/exports.py` after a file was added, renamed or removed, or `make generate`, which writes the pages as
+well. The docstring of a package and what it takes from files that begin with an underscore are kept; the rest follows
+from the files that are there. The tests hold the packages to it.
 """
 
 import ast
-import importlib
 from pathlib import Path
 
-import fastweights
-from fastweights.catalogue import CELLS, FEATURE_MAPS, LAYERS, MODELS, NORMALISERS, RULES, SQUASHINGS, TASKS, Folder
+from fastweights.catalogue import (
+    CELLS,
+    FEATURE_MAPS,
+    LAYERS,
+    MODELS,
+    NORMALISERS,
+    RULES,
+    SQUASHINGS,
+    TASKS,
+    Folder,
+    matches,
+)
 
 FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, SQUASHINGS, LAYERS, MODELS, TASKS)
-ROOT = Path(fastweights.__file__).parent
 
 
 def exports(folder: Folder) -> dict[str, list[str]]:
     """The names that a package exports, by the module that they come from."""
+    package = f"fastweights.{folder.folder}"
     chosen = {
-        node.module: [alias.name for alias in node.names]
-        for node in ast.parse((folder.path / "__init__.py").read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"fastweights.{folder.folder}._")
+        str(node.module): [alias.name for alias in node.names]
+        for node in parse(folder.path / "__init__.py").body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{package}._")
     }
-    parts = [folder.load(name) for name in folder.names()]
-    return dict(sorted({**chosen, **{part.__module__: [part.__name__] for part in parts}}.items()))
+    return chosen | {f"{package}.{file.stem}": parts(file) for file in sorted(folder.path.glob("[a-z]*.py"))}
 
 
-def write_exports(folder: Folder) -> None:
-    """Writes the `__init__.py` of a folder; `make format` breaks its long lines."""
-    package = importlib.import_module(f"fastweights.{folder.folder}")
+def parts(file: Path) -> list[str]:
+    """The definition that a file is named after; all its functions if there is none."""
+    body = parse(file).body
+    defined = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    assigned = [ast.unparse(node.targets[0]) for node in body if isinstance(node, ast.Assign)]
+    named = [name for name in [*defined, *assigned] if matches(name, file.stem)]
+    return named[:1] or [name for name in defined if not name.startswith("_")]
+
+
+def text(folder: Folder) -> str:
+    """The `__init__.py` of a folder; `ruff` breaks its long lines and puts them in order."""
     found = exports(folder)
-    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in found.items()]
-    names = sorted(name for names in found.values() for name in names)
-    listed = "".join(f'    "{name}",\n' for name in names)
-    text = f'"""{package.__doc__}"""\n\n' + "\n".join(imports) + f"\n\n__all__ = [\n{listed}]\n"
-    (folder.path / "__init__.py").write_text(text, encoding="utf-8")
+    docstring = ast.get_docstring(parse(folder.path / "__init__.py"), clean=False)
+    imports = "\n".join(f"from {module} import {', '.join(names)}" for module, names in found.items())
+    listed = "".join(f'    "{name}",\n' for names in found.values() for name in names)
+    return f'"""{docstring}"""\n\n{imports}\n\n__all__ = [\n{listed}]\n'
+
+
+def parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    for folder in FOLDERS:
+        (folder.path / "__init__.py").write_text(text(folder), encoding="utf-8")

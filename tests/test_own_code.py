@@ -62,7 +62,8 @@ def test_every_model_takes_it(layer):
     assert LanguageModel(5, own, D, depth=2, heads=2)(tokens)[0].shape == (2, 6, 5)
     assert BlockModel("tokens", 5, 3, own, D, 2, 2, 16)(tokens, 1).shape == (2, 1, 3)
     assert RecurrentModel("tokens", 5, 3, own, D, heads=2)(tokens, 1).shape == (2, 1, 3)
-    assert FastWeightProgrammer(torch.nn.Linear(D, D), own, D, heads=2)(torch.randn(2, 6, D))[0].shape == (2, 6, D)
+    programmer = FastWeightProgrammer(torch.nn.Linear(D, D), make_layer(own, D, heads=2), D)
+    assert programmer(torch.randn(2, 6, D))[0].shape == (2, 6, D)
 
 
 def test_a_memory_of_keys_values_and_rates_is_taken_by_the_retrieval_model():

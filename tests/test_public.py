@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,10 @@ from pathlib import Path
 import pytest
 
 import fastweights
-from fastweights import catalogue
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [catalogue.RULES, catalogue.CELLS, catalogue.FEATURE_MAPS, catalogue.NORMALISERS, catalogue.SQUASHINGS]
-FOLDERS += [catalogue.LAYERS, catalogue.MODELS, catalogue.TASKS]
+EXPORTS = runpy.run_path(str(ROOT / "docs" / "exports.py"))
+FOLDERS = EXPORTS["FOLDERS"]
 PACKAGES = ["fastweights", *(f"fastweights.{folder.folder}" for folder in FOLDERS)]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -23,11 +23,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.folder)
 def test_every_part_of_a_folder_is_exported_by_its_package(folder):
     package = importlib.import_module(f"fastweights.{folder.folder}")
-    for name in folder.names():
-        part = folder.load(name)
-        remedy = "run python docs/generate.py, then make format"
-        assert getattr(package, part.__name__, None) is part, remedy
-        assert part.__name__ in package.__all__, remedy
+    found = {name: module for module, names in EXPORTS["exports"](folder).items() for name in names}
+    assert sorted(package.__all__) == sorted(found), "run make generate"
+    for name, module in found.items():
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -43,7 +43,7 @@ class Folder:
         require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
         module = import_module(f"fastweights.{self.folder.replace('/', '.')}.{stem}")
-        return next(part for key, part in vars(module).items() if _matches(key, stem) and callable(part))
+        return next(part for key, part in vars(module).items() if matches(key, stem) and callable(part))
 
     def describe(self, name: str) -> Description:
         """Formula and source of a part."""
@@ -54,7 +54,7 @@ class Folder:
         stem = _underscores(name)
         tree = ast.parse((self.path / f"{stem}.py").read_text(encoding="utf-8"))
         parts = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
-        part = next((node for node in parts if _matches(node.name, stem)), tree)
+        part = next((node for node in parts if matches(node.name, stem)), tree)
         return ast.get_docstring(part) or ""
 
 
@@ -113,7 +113,7 @@ def _underscores(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _matches(attribute: str, stem: str) -> bool:
+def matches(attribute: str, stem: str) -> bool:
     """Whether a definition is the part its file is named after: `DeltaNet` or `delta_net` in `delta_net.py`."""
     return attribute.replace("_", "").lower() == stem.replace("_", "")
 

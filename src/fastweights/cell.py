@@ -143,9 +143,8 @@ def _cell(
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
     key = _key(function)
-    key_maps = getattr(function, "key_maps", KeyMaps())
-    told = (all_slots, output, affine, key_maps, function.__doc__ or "", key)
-    cell = Cell(_name(function), function, step, *records, *told)
+    key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
+    cell = Cell(_name(function), function, step, *records, all_slots, output, affine, key_maps, summary, key)
     with_methods(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":

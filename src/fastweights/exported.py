@@ -3,12 +3,11 @@
 `import fastweights` sees to it that torch finds this when it first reads a program.
 """
 
-from fastweights.catalogue import LAYERS, MODELS
+import fastweights.layers
+import fastweights.models
 from fastweights.cell import Cell
 from fastweights.compiler import op
 
-for _folder in (LAYERS, MODELS):
-    for _name in _folder.names():
-        _folder.load(_name)
-CELLS = [Cell.named(name) for name in Cell.names()]
+STATES = [fastweights.layers, fastweights.models, *map(Cell.named, Cell.names())]
+"""What has told torch of the states that programs take and return."""
 OPERATION = op.LIBRARY

@@ -13,6 +13,7 @@ from fastweights.cells.delta_rnn_v1 import delta_rnn_v1
 from fastweights.cells.fast_weight_memory import fast_weight_memory
 from fastweights.cells.fast_weight_rnn import fast_weight_rnn
 from fastweights.cells.full_recurrent_delta_net import full_recurrent_delta_net
+from fastweights.cells.gated_attention import gated_attention
 from fastweights.cells.half_attention_delta import half_attention_delta
 from fastweights.cells.linear_attention import linear_attention
 from fastweights.cells.multi_level_fast_weight_rnn import multi_level_fast_weight_rnn
@@ -37,6 +38,7 @@ __all__ = [
     "fast_weight_memory",
     "fast_weight_rnn",
     "full_recurrent_delta_net",
+    "gated_attention",
     "half_attention_delta",
     "linear_attention",
     "multi_level_fast_weight_rnn",

@@ -5,6 +5,7 @@ from fastweights.feature_maps.elu import ELU
 from fastweights.feature_maps.favor import Favor
 from fastweights.feature_maps.identity import Identity
 from fastweights.feature_maps.relu import ReLU
+from fastweights.feature_maps.row_favor import RowFavor
 from fastweights.feature_maps.softmax import Softmax
 from fastweights.feature_maps.tanh import Tanh
 
@@ -14,6 +15,7 @@ __all__ = [
     "Favor",
     "Identity",
     "ReLU",
+    "RowFavor",
     "Softmax",
     "Tanh",
 ]

@@ -12,7 +12,6 @@ from fastweights.layers.associative_lstm import AssociativeLSTM
 from fastweights.layers.delta_mlp import DeltaMLP
 from fastweights.layers.delta_net import DeltaNet
 from fastweights.layers.fake_srwm import FakeSRWM
-from fastweights.layers.fast_weight_memory import FastWeightMemory
 from fastweights.layers.fast_weight_rnn import FastWeightRNN
 from fastweights.layers.full_recurrent_delta_net import FullRecurrentDeltaNet
 from fastweights.layers.irnn import IRNN
@@ -22,7 +21,6 @@ from fastweights.layers.multi_level_fast_weight_rnn import MultiLevelFastWeightR
 from fastweights.layers.neurons_and_synapses import NeuronsAndSynapses
 from fastweights.layers.no_carry_srwm import NoCarrySRWM
 from fastweights.layers.one_rate_srwm import OneRateSRWM
-from fastweights.layers.outer_product import OuterProduct
 from fastweights.layers.performer import Performer
 from fastweights.layers.printed_delta_mlp import PrintedDeltaMLP
 from fastweights.layers.snail import SNAIL
@@ -42,7 +40,6 @@ __all__ = [
     "DeltaNet",
     "FakeSRWM",
     "FastWeight",
-    "FastWeightMemory",
     "FastWeightProgrammer",
     "FastWeightRNN",
     "FullRecurrentDeltaNet",
@@ -53,7 +50,6 @@ __all__ = [
     "NeuronsAndSynapses",
     "NoCarrySRWM",
     "OneRateSRWM",
-    "OuterProduct",
     "Performer",
     "PrintedDeltaMLP",
     "ResetEvery",

@@ -84,7 +84,9 @@ def make_stack(
 
     def blocks() -> Iterator[Block]:
         for memory in make_layers(layer, depth, d_model, heads, **(options or {})):
-            yield Block(behind_convolution(memory, d_model, convolution), d_model, d_ff, dropout, norm, feed_forward_norm)
+            yield Block(
+                behind_convolution(memory, d_model, convolution), d_model, d_ff, dropout, norm, feed_forward_norm
+            )
 
     places = [POSITIONS.load(positions)(d_model, dropout)] if positions else []
     return Stack([*places, *blocks()], d_model)

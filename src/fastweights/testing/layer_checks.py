@@ -1,7 +1,10 @@
 """What every layer guarantees: one check a guarantee, each a function of `make`, which builds a layer for D = 16."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from itertools import pairwise
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -134,6 +137,29 @@ def check_saved_and_loaded_is_the_same(make: Make) -> None:
     other = make().double().eval()
     other.load_state_dict(layer.state_dict())
     assert_equal(other(x), layer(x))
+
+
+def check_is_pickled_and_copied(make: Make) -> None:
+    """The whole layer, with a state: what a spawned worker is given, and what `copy.deepcopy` makes."""
+    layer, x = layer_and_input(make)
+    want = layer(x)
+    state = tree_map(Tensor.detach, want[1])
+    for again, carried in (pickle.loads(pickle.dumps((layer, state))), copy.deepcopy((layer, state))):
+        assert type(carried) is type(state), f"the state is a {type(carried).__name__}"
+        assert_equal((again(x), carried), (want, state))
+
+
+def check_state_is_saved_and_loaded(make: Make) -> None:
+    """A state goes through a file and on as if nothing had happened, to the same bits."""
+    layer, x = layer_and_input(make)
+    _, state = layer(x)
+    with TemporaryDirectory() as folder:
+        state.save(f"{folder}/state.safetensors")
+        loaded = layer.initial_state(1).load(f"{folder}/state.safetensors")  # type: ignore[operator]
+    assert type(loaded) is type(state), f"the state is a {type(loaded).__name__}"
+    for mine, theirs in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
+        assert torch.equal(mine, theirs), "a number has changed"
+    assert all(map(torch.equal, tree_leaves(layer(x, loaded)), tree_leaves(layer(x, state)))), "it goes on elsewhere"
 
 
 def check_runs_in_bfloat16(make: Make) -> None:
