@@ -1,4 +1,4 @@
-"""Training in several processes: DistributedDataParallel over a layer whose scan is compiled."""
+"""Training in several processes: DistributedDataParallel over a layer of the user's own rule, whose scan is compiled."""
 
 import sys
 
@@ -8,6 +8,7 @@ from torch import nn
 from torch.multiprocessing import spawn
 from torch.nn.parallel import DistributedDataParallel
 
+import my_memories
 from fastweights.layers import make_layer
 
 PROCESSES = 2
@@ -15,16 +16,16 @@ PROCESSES = 2
 
 def make() -> nn.Module:
     torch.manual_seed(1)
-    return make_layer("delta-net", 12, heads=3, backend="compiled").double()
+    return make_layer(my_memories.fading, 12, heads=3, backend="compiled").double()
 
 
 def batch() -> torch.Tensor:
     return torch.randn(2 * PROCESSES, 5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
 
 
-def work(rank: int, folder: str) -> None:
+def work(rank: int, folder: str, layer: nn.Module) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=PROCESSES)
-    layer = DistributedDataParallel(make())
+    layer = DistributedDataParallel(layer)
     layer(batch().chunk(PROCESSES)[rank])[0].square().mean().backward()
     torch.save([p.grad for p in layer.parameters()], f"{folder}/{rank}.pt")
     dist.destroy_process_group()
@@ -32,8 +33,8 @@ def work(rank: int, folder: str) -> None:
 
 def test_processes_share_the_gradient_of_the_whole_batch(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
-    spawn(work, (str(tmp_path),), nprocs=PROCESSES)
     layer = make()
+    spawn(work, (str(tmp_path), layer), nprocs=PROCESSES)
     layer(batch())[0].square().mean().backward()
     want = [p.grad for p in layer.parameters()]
     for rank in range(PROCESSES):

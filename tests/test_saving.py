@@ -1,0 +1,211 @@
+"""What is saved on one day is loaded on another: layers, states and programs, in a process that made none of them."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.export import Dim
+from torch.utils._pytree import tree_leaves, tree_map
+
+import my_memories
+from fastweights import Cell, FastWeight, InputError, LanguageModel, family, make_layer, scan
+from fastweights.signature import Key, Matrix, Value
+from fastweights.state import with_methods
+
+D, T, LONG = 8, 6, 150
+OWN = [my_memories.fading, my_memories.leaky, my_memories.member, my_memories.bounded, my_memories.cell]
+OWN += [my_memories.Wrapped, f"{my_memories.__file__}:fading", f"{my_memories.__file__}:leaky_family(0.25)"]
+
+
+@pytest.fixture(scope="module")
+@torch.no_grad()
+def another_day(tmp_path_factory):
+    """What a fresh process says that it could load and go on with."""
+    folder = tmp_path_factory.mktemp("saved")
+    torch.manual_seed(0)
+    layers = [by_definition(make_layer(own, D, heads=2)) for own in OWN]
+    layer, x = make_layer("delta-net", D, heads=2), torch.randn(2, LONG, D)
+    model = LanguageModel(5, ["gated-delta", my_memories.fading], D, depth=3, heads=2).eval()
+    tokens = torch.randint(5, (2, T))
+    nested = model(tokens)[1]
+    torch.save(layers, folder / "layers.pt")
+    torch.save(model.state_dict(), folder / "model.pt")
+    torch.save((layer(x)[1], nested), folder / "states.pt")
+    nested.save(folder / "nested.safetensors")
+    torch.export.save(exported(layer, x), folder / "layer.pt2")
+    torch.export.save(exported(model, tokens), folder / "model.pt2")
+    want = {"layer": layer(x)[0], "layers": [own(x[:, :T])[0] for own in layers], "onwards": model(tokens, nested)[0]}
+    torch.save(want, folder / "outputs.pt")
+    torch.save((x, tokens), folder / "inputs.pt")
+    command = [sys.executable, Path(__file__).with_name("on_another_day.py"), folder]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def by_definition(layer):
+    """The layer without a kernel, which would be built for a few steps."""
+    for module in layer.modules():
+        if hasattr(module, "backend"):
+            module.backend = "reference"
+    return layer
+
+
+def exported(module, inputs):
+    """A program for any batch and any number of steps, with a state."""
+    state = module.initial_state(len(inputs))
+    batch, time = Dim("batch", min=1, max=4096), Dim("time", min=1, max=1 << 16)
+    shapes = ({0: batch, 1: time}, tree_map(lambda leaf: {0: batch}, state))
+    return torch.export.export(module, (inputs, state), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("layers", "states-are-read-with-weights_only", "state-goes-on", "program-of-a-layer"),
+        *("program-names-what-to-import", "program-of-a-model"),
+    ],
+)
+def test_another_process_goes_on_to_the_same_bits(another_day, what):
+    assert what in another_day
+
+
+def test_a_program_takes_any_length_and_has_gradients():
+    layer = make_layer("delta-net", D, heads=2)
+    program = exported(layer, torch.randn(2, LONG, D)).module()
+    for batch, steps in ((1, 1), (3, 2), (1, 700)):
+        x, state = torch.randn(batch, steps, D, requires_grad=True), layer.initial_state(batch)
+        torch.testing.assert_close(program(x, state)[0], layer(x, state)[0])
+        gradients = [torch.autograd.grad(run(x, state)[0].square().sum(), x)[0] for run in (program, layer)]
+        torch.testing.assert_close(*gradients)
+
+
+UNNAMED = {"a lambda": lambda W, k, v: W + torch.outer(v, k), "a function in a function": my_memories.make_leaky(0.5)}
+UNNAMED["a lambda"].__annotations__ = {"W": Matrix, "k": Key, "v": Value}
+
+
+@pytest.mark.parametrize("function", UNNAMED.values(), ids=UNNAMED)
+def test_what_no_process_can_find_is_copied_but_not_pickled(function):
+    layer = FastWeight(D, 2, function, backend="reference")
+    x = torch.randn(2, T, D)
+    torch.testing.assert_close(copy.deepcopy(layer)(x)[0], layer(x)[0])
+    remedy = "Define it at the top level of a module, or in a `family`, or save state_dict"
+    with pytest.raises(InputError, match=f"cell must be .* got .*{remedy}"):
+        pickle.dumps(layer)
+
+
+def test_inputs_of_a_rule_are_pickled_and_copied():
+    inputs = Cell.of(my_memories.leaky).Inputs(*torch.randn(3, 1, 2, 1, 4).unbind())
+    for again in (pickle.loads(pickle.dumps(inputs)), copy.deepcopy(inputs)):
+        assert type(again) is type(inputs)
+        assert all(map(torch.equal, again, inputs))
+
+
+class Greedy(NamedTuple):
+    """A state whose fields have the names of methods."""
+
+    save: Tensor
+    to: Tensor
+
+    def detach(self):
+        """The user's own."""
+        return "mine"
+
+
+def test_methods_of_states_take_no_names_away():
+    state = with_methods(Greedy)(torch.ones(2), torch.zeros(2))
+    assert torch.equal(state.save, torch.ones(2))
+    assert torch.equal(state.to, torch.zeros(2))
+    assert state.detach() == "mine"
+    assert len(state.members(0).save) == 1
+    assert state.index(state.save) == tuple.index(state, state.save) == 0
+
+
+LAYERS = {
+    "lstm": lambda: make_layer("lstm", D, heads=2),
+    "two-layer lstm": lambda: make_layer("lstm", D, heads=2, layers=2),
+    "delta-net": lambda: make_layer("delta-net", D, heads=2),
+    "other heads": lambda: make_layer("delta-net", D, heads=4),
+    "behind a convolution": lambda: LanguageModel(5, "delta-net", D, depth=1, heads=2, convolution=3),
+    "a stack": lambda: LanguageModel(5, "delta-net", D, depth=1, heads=2),
+    "a deeper stack": lambda: LanguageModel(5, "delta-net", D, depth=2, heads=2),
+    "another stack": lambda: LanguageModel(5, "lstm", D, depth=1, heads=2),
+    "integers": lambda: make_layer("no-carry-srwm", D, heads=2),
+}
+
+
+@pytest.mark.parametrize("owner", LAYERS)
+def test_the_state_of_another_layer_is_refused_in_one_line(owner, tmp_path):
+    file = tmp_path / "state.safetensors"
+    LAYERS[owner]().initial_state(3).save(file)
+    for other, make in LAYERS.items():
+        if other == owner:
+            assert all(len(leaf) == 3 for leaf in tree_leaves(make().initial_state(1).load(file)))
+        else:
+            with pytest.raises(InputError, match=r"must be .* got .* Load it as the state of the layer") as refusal:
+                make().initial_state(1).load(file)
+            assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "another file", "two batches"])
+def test_a_damaged_state_is_refused(damage, tmp_path):
+    file, state = tmp_path / "state.safetensors", LAYERS["lstm"]().initial_state(2)
+    state.save(file)
+    content = file.read_bytes()
+    match damage:
+        case "missing":
+            file.unlink()
+        case "truncated":
+            file.write_bytes(content[:-1])
+        case "flipped":
+            file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+        case "another file":
+            save_file({"h": torch.ones(2)}, file)
+        case "two batches":
+            state._replace(h=torch.zeros(3, *state.h.shape[1:])).save(file)
+    with pytest.raises(InputError, match=r"must be .* got"):
+        state.load(file)
+
+
+def test_states_keep_their_dtypes_and_go_to_the_device_of_the_layer(tmp_path):
+    layer = make_layer("no-carry-srwm", D, heads=2).double()
+    _, state = layer(torch.randn(2, T, D).double())
+    state.save(tmp_path / "state.safetensors")
+    loaded = layer.to("meta").initial_state(1).load(tmp_path / "state.safetensors")
+    for mine, theirs in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
+        assert (mine.dtype, mine.device.type) == (theirs.dtype, "meta")
+
+
+def test_a_scan_goes_on_from_a_file(tmp_path):
+    k, v = torch.randn(2, 1, T, 2, 4).unbind()
+    x = my_memories.BoundedInputs(k, v)
+    whole, _ = scan(my_memories.bounded, x)
+    _, state = scan(my_memories.bounded, tree_map(lambda leaf: leaf[:, :3], x))
+    state.save(tmp_path / "state.safetensors")
+    rest, _ = scan(
+        my_memories.bounded, tree_map(lambda leaf: leaf[:, 3:], x), state.load(tmp_path / "state.safetensors")
+    )
+    torch.testing.assert_close(rest, whole[:, 3:])
+
+
+@family
+def scaled(gain):
+    def rule(W: Matrix, k: Key, v: Value) -> Matrix:
+        return W + gain * torch.outer(v, k)
+
+    return rule
+
+
+def test_a_layer_of_a_family_is_saved_with_torch():
+    layer, file = make_layer(scaled(0.5), D, heads=2), io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False).cell is layer.cell
