@@ -1,4 +1,4 @@
-"""Training in several processes: DistributedDataParallel over a layer of the user's own rule, whose scan is compiled."""
+"""Training in several processes: DistributedDataParallel over a layer of a user's rule, whose scan is compiled."""
 
 import sys
 
