@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fastweights.families import family
     from fastweights.layers import FastWeight, FastWeightProgrammer, make_layer
     from fastweights.models import LanguageModel
+    from fastweights.trained import load
 
 _HOMES = {
     "Cell": "cell",
@@ -30,6 +31,7 @@ _HOMES = {
     "LanguageModel": "models",
     "explain": "dispatch",
     "family": "families",
+    "load": "trained",
     "make_layer": "layers",
     "scan": "dispatch",
 }
@@ -46,6 +48,7 @@ __all__ = [
     "LanguageModel",
     "explain",
     "family",
+    "load",
     "make_layer",
     "scan",
 ]

@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -226,22 +227,36 @@ def _add_generate(commands: Any) -> None:
     command = commands.add_parser("generate", help="text from a run, streamed")
     _add_run(command)
     command.add_argument("--prompt", required=True, help="text to continue")
-    command.add_argument("--length", type=int, default=500, help="characters, default: %(default)s")
+    command.add_argument("--length", type=int, default=500, help="characters at most, default: %(default)s")
     command.add_argument("--temperature", type=float, default=0.8, help="0 for the likeliest, default: %(default)s")
+    command.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest characters")
+    fewest = "only the fewest likely characters that together have probability P"
+    command.add_argument("--top-p", type=float, default=1.0, metavar="P", help=fewest)
+    command.add_argument("--end", metavar="CHARACTER", help="where to stop, such as '.'; it is the last one")
     command.add_argument("--seed", type=int, default=None, help="for the same text every time")
     command.set_defaults(run=_generate)
 
 
 def _generate(options: argparse.Namespace) -> int:
-    run, recipe = _open(options)
-    require(options.length >= 0, "length", "at least 0", options.length)
-    pieces = recipe.generate(run, options.prompt, options.length, options.temperature, options.seed)
-    # The first piece comes before the prompt is shown: whatever is wrong with it is said first.
-    print(options.prompt, end=next(pieces, ""), flush=True)
-    for piece in pieces:
-        print(piece, end="", flush=True)
+    from fastweights.trained import load
+
+    model, text = load(options.folder, options.layer)
+    require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder}, another model's")
+    require(options.prompt != "", "prompt", "at least one character", "none")
+    end = None if options.end is None else _token(text, options.end)
+    how = (options.temperature, options.seed, options.top_k, options.top_p, end)
+    tokens = model.stream(text.encode(options.prompt)[None], options.length, *how)  # type: ignore[operator]
+    # The first character comes before the prompt is shown: whatever is wrong is said first.
+    print(options.prompt, end="".join(text.decode(token[0]) for token in islice(tokens, 1)), flush=True)
+    for token in tokens:
+        print(text.decode(token[0]), end="", flush=True)
     print()
     return 0
+
+
+def _token(text: Any, character: str) -> int:
+    require(len(character) == 1, "end", "one character", repr(character))
+    return int(text.encode(character))
 
 
 def _add_reproduce(commands: Any) -> None:

@@ -21,7 +21,13 @@ def confirm(stored: str, given: Any, folder: Path) -> Any:
         require(given in (None, stored), "layer", f"{stored!r} as in {folder}, or left out", repr(given))
         return stored
     wanted = f"named by you, since the run in {folder} has code of somebody's own, {stored!r}"
-    require(given is not None, "layer", wanted, "nothing", f"If you trust that code, add --layer {stored}.")
+    require(
+        given is not None,
+        "layer",
+        wanted,
+        "nothing",
+        f"If you trust that code, add --layer {stored} (in Python, layer=).",
+    )
     if not isinstance(given, str):
         return given
     given = absolute(given)

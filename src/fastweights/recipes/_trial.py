@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from fastweights.catalogue import MODELS, TASKS
-from fastweights.errors import require
+from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.errors import require, require_name
 from fastweights.experiment import Experiment, Metric, Trial
 from fastweights.tasks import Task
-from fastweights.training.loop import make_fabric
+from fastweights.training.loop import load_best, make_fabric
 from fastweights.training.run import FAILURE, Run
 from fastweights.training.supervised import finish, train
 
@@ -83,11 +83,38 @@ def build(trial: Trial, task: Task) -> nn.Module:
     return model
 
 
+def load_trial(run: Run, config: dict[str, Any]) -> tuple[nn.Module, Task]:
+    """The trained model and its task; only names are taken from the folder, what they mean from the library."""
+    names = {part: str(config.get(part)) for part in ("experiment", "preset", "model", "column")}
+    require_name(f"experiment in {run.path}", names["experiment"], EXPERIMENTS.names())
+    experiment: Experiment = EXPERIMENTS.load(names["experiment"])
+    known = {"preset": experiment.presets, "model": experiment.models, "column": experiment.columns}
+    for part, values in known.items():
+        require_name(f"{part} in {run.path}", names[part], values)
+    seed = config.get("seed")
+    require(isinstance(seed, int) and seed >= 0, f"seed in {run.path}", "a whole number of at least 0", repr(seed))
+    job = Job(**names, seed=seed)  # type: ignore[arg-type]
+    trial = job.trial(experiment)
+    _require_same(run, job, trial)
+    task = _task(trial.task, json.dumps(trial.task_options))
+    model = build(trial, task)
+    load_best(run, model)
+    return model, task
+
+
 def _begin(run: Run, job: Job, trial: Trial) -> None:
-    config = json.loads(json.dumps({**asdict(job), "trial": trial.facts()}))
     if not run.exists():
-        run.begin(job.experiment, config, {"name": trial.task, **trial.task_options})
-    stored = run.config()["config"]
+        run.begin(job.experiment, _facts(job, trial), {"name": trial.task, **trial.task_options})
+    _require_same(run, job, trial)
+
+
+def _facts(job: Job, trial: Trial) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(json.dumps({**asdict(job), "trial": trial.facts()}))
+    return facts
+
+
+def _require_same(run: Run, job: Job, trial: Trial) -> None:
+    stored, config = run.config()["config"], _facts(job, trial)
     changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
     remedy = "Name another --folder, or move the run away."
     require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)

@@ -1,6 +1,5 @@
 """A character language model on The Wonderful Wizard of Oz."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -159,33 +158,20 @@ class Oz(LanguageModelling):
         run.write_result({"held_out_bits": mine, "baselines": bits})
         _show(console, self.layer, mine, bits)
         prompt = text.decode(text.before_held_out[-200:])
-        sample = "".join(_continue(model, text, prompt, self.sample))
+        tokens = model.generate(text.encode(prompt)[None], self.sample, temperature=0.8, seed=1)  # type: ignore[operator]
+        sample = text.decode(tokens[0])
         console.print(f"\nA sample, after {prompt[-60:]!r}:\n\n{sample}", markup=False, highlight=False)
         console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
 
-    def generate(self, run: "Run", prompt: str, length: int, temperature: float, seed: int | None) -> Iterator[str]:
-        """Continues a prompt, character by character from carried state."""
+    def load(self, run: "Run") -> "tuple[nn.Module, Characters]":
+        """The trained model, and its characters. The text itself need not be there."""
         from fastweights.tasks._characters import Characters
         from fastweights.training.loop import load_best
 
         characters = Characters("", run.config()["task"]["vocabulary"])
         model = self.build(len(characters.vocabulary))
         load_best(run, model)
-        yield from _continue(model, characters, prompt, length, temperature, seed)
-
-
-def _continue(
-    model: "nn.Module",
-    characters: "Characters",
-    prompt: str,
-    length: int,
-    temperature: float = 0.8,
-    seed: int | None = 1,
-) -> Iterator[str]:
-    require(prompt != "", "prompt", "at least one character", "none")
-    tokens = characters.encode(prompt)
-    for token in model.stream(tokens[None], length, temperature, seed):  # type: ignore[operator]
-        yield characters.decode(token[0])
+        return model, characters
 
 
 def _require_same_text(run: "Run", text: "Characters") -> None:

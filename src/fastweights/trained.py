@@ -1,0 +1,46 @@
+"""Models that were trained, from their run folders."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.training.run import Run
+
+
+class Trained(NamedTuple):
+    """A model in evaluation mode, and what it was trained on.
+
+    That is a `Task` or, for a language model, its `Characters`: `encode` and `decode` are between text and tokens.
+    """
+
+    model: nn.Module
+    task: Any
+
+
+def load(run: str | Path, layer: Any = None) -> Trained:
+    """The model of a run of `fastweights train` or `fastweights reproduce`, with the weights that validated best.
+
+        model, text = fastweights.load("runs/oz-2026-08-01-120000")
+        tokens = model.generate(text.encode("Dorothy")[None], length=100, top_p=0.9)
+        print(text.decode(tokens[0]))
+
+    Nothing is unpickled, and no code is run that the folder names: where the layer is one of your own, say which.
+
+    Args:
+        run: The run folder.
+        layer: The layer or layers of a run that has its own: what `make_layer` takes. Left out for all others.
+
+    Raises:
+        InputError: the folder is no run or is damaged, or its layer must be given.
+    """
+    found = Run.open(Path(run))
+    content = found.config()
+    if str(content.get("recipe")) in EXPERIMENTS.names():
+        from fastweights.recipes._trial import load_trial
+
+        return Trained(*load_trial(found, content["config"]))
+    from fastweights.recipes._parse import recipe_of
+
+    return Trained(*recipe_of(content, found.path, layer).load(found))

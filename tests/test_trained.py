@@ -1,0 +1,124 @@
+"""Trained models in Python: from a run folder to text, hidden states and predictions."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import fastweights
+import my_memories
+from fastweights import InputError, cli
+from fastweights.tasks import Task
+
+SMALL = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--sample", "5", "--characters", "6000"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A language model, one with a layer of the user's own, and a run of an experiment."""
+    folder = tmp_path_factory.mktemp("runs")
+    own = f"{my_memories.__file__}:Wrapped"
+    assert cli.main(["train", "oz", *SMALL, "--run", str(folder / "book")]) == 0
+    assert cli.main(["train", "oz", *SMALL, "--layer", own, "--run", str(folder / "own")]) == 0
+    reproduce = ["reproduce", "state-tracking/groups", "--preset", "smoke", "--models", "delta-net", "--folder"]
+    assert cli.main([*reproduce, str(folder / "papers")]) in (0, 1)
+    return folder
+
+
+def test_a_language_model_comes_with_its_characters(runs, capsys):
+    model, text = fastweights.load(runs / "book")
+    assert not model.training
+    tokens = text.encode("Dorothy")[None]
+    assert text.decode(tokens[0]) == "Dorothy"
+    said = text.decode(model.generate(tokens, 30, temperature=0.8, seed=3, top_p=0.9)[0])
+    arguments = ["--prompt", "Dorothy", "--length", "30", "--seed", "3", "--top-p", "0.9"]
+    capsys.readouterr()
+    assert cli.main(["generate", str(runs / "book"), *arguments]) == 0
+    assert capsys.readouterr().out == f"Dorothy{said}\n"
+
+
+def test_a_loaded_model_goes_on_from_states_and_gives_hidden_ones(runs):
+    model, text = fastweights.load(str(runs / "book"))
+    tokens = text.encode("Dorothy lived")[None]
+    hidden, _ = model.hidden(tokens)
+    assert hidden.shape[:2] == tokens.shape
+    _, state = model(tokens[:, :7])
+    again = model.generate(tokens[:, 7:], 9, seed=1, state=state)
+    assert torch.equal(again, model.generate(tokens, 9, seed=1))
+
+
+def test_the_text_that_a_model_was_trained_on_need_not_be_there(runs, tmp_path):
+    shutil.copytree(runs / "book", tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content["config"]["text"] = "/no/such/file"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    assert fastweights.load(tmp_path / "run").task.vocabulary == fastweights.load(runs / "book").task.vocabulary
+
+
+@pytest.mark.parametrize("layer", [my_memories.Wrapped, "my_memories:Wrapped"], ids=["itself", "by name"])
+def test_a_layer_of_ones_own_is_given(runs, layer):
+    model, text = fastweights.load(runs / "own", layer=layer)
+    assert type(model.blocks[0].layer.layer) is my_memories.Wrapped
+    assert model(text.encode("Dorothy")[None])[0].isfinite().all()
+
+
+def test_a_layer_of_somebodys_own_must_be_given(runs):
+    with pytest.raises(InputError, match=r"layer must be named by you, .* \(in Python, layer=\)"):
+        fastweights.load(runs / "own")
+
+
+def test_generation_stops_at_its_end(runs, capsys):
+    assert cli.main(["generate", str(runs / "book"), "--prompt", "a", "--seed", "1", "--end", "e"]) == 0
+    said = capsys.readouterr().out[1:-1]
+    assert said.endswith("e")
+    assert said.count("e") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--end", "ab"), ("--end", "\0"), ("--top-k", "0"), ("--top-p", "1.5"), ("--seed", "-1"), ("--length", "-1")],
+)
+def test_bad_generation_gets_one_line(runs, flag, value, capsys):
+    assert cli.main(["generate", str(runs / "book"), "--prompt", "a", flag, value]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def run_of_an_experiment(runs):
+    return next((runs / "papers").rglob("config.json")).parent
+
+
+def test_a_model_of_an_experiment_comes_with_its_task(runs):
+    model, task = fastweights.load(run_of_an_experiment(runs))
+    assert isinstance(task, Task)
+    inputs, targets = next(task.test(4))
+    with torch.no_grad():
+        outputs = model(inputs, targets.shape[1])
+    measured = task.metrics(outputs, targets)
+    assert 0 <= measured[task.main_metric].value <= 1
+
+
+def test_a_run_of_an_experiment_is_no_language_model(runs, capsys):
+    assert cli.main(["generate", str(run_of_an_experiment(runs)), "--prompt", "a"]) == 2
+    assert "run must be one of a language model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("experiment", "no/such"), ("model", "os"), ("column", 3), ("preset", None), ("seed", -1)]
+)
+def test_only_names_of_the_library_are_taken_from_a_folder(runs, tmp_path, part, value):
+    shutil.copytree(run_of_an_experiment(runs), tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content["config"][part] = value
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=f"{part} in .* must be"):
+        fastweights.load(tmp_path / "run")
+
+
+def test_another_trial_than_the_librarys_is_refused(runs, tmp_path):
+    shutil.copytree(run_of_an_experiment(runs), tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content["config"]["trial"]["model_options"]["layer"] = "os:system"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="one with the same settings"):
+        fastweights.load(tmp_path / "run")
