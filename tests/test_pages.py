@@ -24,7 +24,7 @@ def test_committed_pages_follow_from_the_code(tmp_path):
     subprocess.run([sys.executable, DOCS / "generate.py", tmp_path], check=True, env=environment)
     for page in sorted([*tmp_path.rglob("*.md"), *tmp_path.rglob("*.svg")]):
         committed = DOCS / page.relative_to(tmp_path)
-        assert committed.read_text() == page.read_text(), f"run python docs/generate.py: {committed} is stale"
+        assert committed.read_text() == page.read_text(), f"run make generate: {committed} is stale"
     for folder in ("cells", "tasks", "pictures"):
         assert {p.name for p in (DOCS / folder).iterdir()} == {p.name for p in (tmp_path / folder).iterdir()}
 
