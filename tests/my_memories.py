@@ -44,6 +44,18 @@ def bounded(state: BoundedState, x: BoundedInputs) -> tuple[BoundedState, Value]
 cell = Cell.of(bounded)
 
 
+class Squashed:
+    """An object that is a step."""
+
+    def __init__(self, squash) -> None:
+        self.squash = squash
+        self.__annotations__ = bounded.__annotations__
+
+    def __call__(self, state: BoundedState, x: BoundedInputs) -> tuple[BoundedState, Value]:
+        W = self.squash(state.W + torch.outer(x.v, x.k))
+        return BoundedState(W), W @ x.k
+
+
 class Wrapped(nn.Module):
     """A layer of the user's own around one of the library's."""
 

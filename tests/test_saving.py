@@ -22,7 +22,12 @@ from fastweights.state import with_methods
 
 D, T, LONG = 8, 6, 150
 OWN = [my_memories.fading, my_memories.leaky, my_memories.member, my_memories.bounded, my_memories.cell]
-OWN += [my_memories.Wrapped, f"{my_memories.__file__}:fading", f"{my_memories.__file__}:leaky_family(0.25)"]
+OWN += [
+    my_memories.Wrapped,
+    my_memories.Squashed(torch.tanh),
+    f"{my_memories.__file__}:fading",
+    f"{my_memories.__file__}:leaky_family(0.25)",
+]
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +95,7 @@ def test_a_program_takes_any_length_and_has_gradients():
 
 UNNAMED = {"a lambda": lambda W, k, v: W + torch.outer(v, k), "a function in a function": my_memories.make_leaky(0.5)}
 UNNAMED["a lambda"].__annotations__ = {"W": Matrix, "k": Key, "v": Value}
+UNNAMED["an object with a lambda in it"] = my_memories.Squashed(lambda W: W.clamp(-1, 1))
 
 
 @pytest.mark.parametrize("function", UNNAMED.values(), ids=UNNAMED)

@@ -1,10 +1,10 @@
 """A cell: one step of one head, written once, with everything else read off its signature."""
 
 import inspect
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from types import FunctionType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from fastweights.address import address_of, find, find_imported, is_address
 from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
-from fastweights.errors import require, require_name
+from fastweights.errors import InputError, require, require_name
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, slot_of, slots
 from fastweights.state import with_methods
 
@@ -54,12 +54,12 @@ class Cell:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not isinstance(self.function, FunctionType):
-            return Cell.of, (self.function,)
         address = address_of(self.function)
+        if address:
+            return _cell_at, (address,)
         remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
-        require(address != "", "cell", "of a function that another process finds", self.key, remedy)
-        return _cell_at, (address,)
+        require(_is_pickled(self.function), "cell", "of a function that another process finds", self.key, remedy)
+        return Cell.of, (self.function,)
 
     @property
     def example_sizes(self) -> dict[str, int]:
@@ -107,6 +107,15 @@ class Cell:
 
 
 _CELLS: dict[str, Cell] = {}
+
+
+def _is_pickled(function: Callable[..., Any]) -> bool:
+    """Whether it is: objects and parts of functions with arguments are, if all in them is."""
+    try:
+        pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError, InputError):
+        return False
+    return True
 
 
 def _cell_at(address: str) -> Cell:
