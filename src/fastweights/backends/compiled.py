@@ -24,5 +24,6 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the compiled cell."""
     tensors = [*problem.inputs, *problem.state, *(() if problem.params is None else problem.params)]
     initial = [] if problem.reset is None else list(problem.initial)
-    y, state = scan(problem.cell, tensors, initial, problem.reset)
+    lengths = None if problem.lengths is None else problem.lengths.long()
+    y, state = scan(problem.cell, tensors, initial, problem.reset, lengths)
     return y.to(problem.dtype), problem.cell.State(*state)

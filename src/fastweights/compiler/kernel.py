@@ -41,7 +41,12 @@ class Kernel:
         return chunk(self.size, T)
 
     def forward(
-        self, tensors: Sequence[Tensor], initial: Sequence[Tensor], reset: Tensor | None, keep: bool
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        keep: bool,
     ) -> list[Tensor]:
         """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
         B, T, H = tensors[0].shape[:3]
@@ -51,7 +56,7 @@ class Kernel:
         last = [torch.empty_like(x) for x in first]
         C = self.chunk(T)
         checkpoints = torch.empty((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
-        pointers = [*given, *_resets(initial, reset, first), y, *last, checkpoints if keep else None]
+        pointers = [*given, *_resets(initial, reset, first), lengths, y, *last, checkpoints if keep else None]
         self._forward(_pointers(pointers), _numbers([B, T, H, C, torch.get_num_threads(), *strides]))
         return [y, *last, checkpoints]
 
@@ -60,16 +65,17 @@ class Kernel:
         tensors: Sequence[Tensor],
         initial: Sequence[Tensor],
         reset: Tensor | None,
+        lengths: Tensor | None,
         checkpoints: Tensor,
         d_y: Tensor,
         d_last: Sequence[Tensor | None],
     ) -> list[Tensor]:
-        """The gradients of `tensors`."""
+        """The gradients of `tensors` and of `initial`."""
         B, T, H = tensors[0].shape[:3]
         given, strides = self._given(tensors)
         inputs, first, params = self._parts(given)
-        d_inputs, d_first = (
-            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first)
+        d_inputs, d_first, d_initial = (
+            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
         )
         d_params = [torch.empty((B, *x.shape), dtype=x.dtype) for x in params]
         incoming = [d_y.contiguous(), *(None if d is None else d.contiguous() for d in d_last)]
@@ -77,15 +83,17 @@ class Kernel:
             *inputs,
             *params,
             *_resets(initial, reset, first),
+            lengths,
             checkpoints,
             *incoming,
             *d_inputs,
             *d_first,
             *d_params,
+            *(d_initial or [None] * len(first)),
         ]
         numbers = [B, T, H, self.chunk(T), torch.get_num_threads(), *strides]
         self._backward(_pointers(pointers), _numbers(numbers))
-        return [*d_inputs, *d_first, *(d.sum(0) for d in d_params)]
+        return [*d_inputs, *d_first, *(d.sum(0) for d in d_params), *d_initial]
 
     def _parts(self, tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
         states = self.inputs + self.states

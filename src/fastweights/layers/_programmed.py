@@ -51,7 +51,7 @@ class Programmed(nn.Module):
 
     def read(self, inputs: Any, state: Any, reset: Tensor | None) -> tuple[Tensor, Any]:
         """`cell.Inputs` `[B, T, H, ...]` -> y `[B, T, D]` and the state after the last step."""
-        y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, self.backend)
+        y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, backend=self.backend)
         return self.output(self.scale * y.flatten(2)), state
 
     def initial_state(self, batch_size: int) -> Any:

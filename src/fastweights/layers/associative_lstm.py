@@ -51,7 +51,7 @@ class AssociativeLSTM(nn.Module):
         P = one_hot(self.permutations, self.sizes["V"]).to(W.dtype)
         inputs = AssociativeLSTMInputs(self.input(x).unsqueeze(2))
         params = AssociativeLSTMParams(W.unsqueeze(0), P.unsqueeze(0))
-        y, state = scan(self.cell, inputs, state, params, reset, self.backend)
+        y, state = scan(self.cell, inputs, state, params, reset, backend=self.backend)
         return y.flatten(2), state
 
     def initial_state(self, batch_size: int) -> Any:
