@@ -12,6 +12,7 @@ from torch import Tensor
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
+from fastweights.precision import full_precision
 from fastweights.problem import Problem, pose
 
 PREFERENCE = ("compiled", "chunkwise", "reference")
@@ -77,11 +78,8 @@ def scan(
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset, lengths, initial)
     run = MODULES[_choose(problem, backend)].run
-    device = problem.inputs[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return run(problem)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
-    with torch.autocast(device, enabled=False):
+    with full_precision(problem.inputs[0].device):
         return run(problem)
 
 

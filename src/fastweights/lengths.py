@@ -8,7 +8,7 @@ from fastweights.errors import require
 INTEGERS = (torch.int64, torch.int32)
 
 
-def check_lengths(lengths: Tensor | None, B: int, T: int, device: torch.device) -> None:
+def check_lengths(lengths: Tensor | None, B: int, device: torch.device) -> None:
     """Raises unless `lengths` is None or int `[B]` on the device of the inputs."""
     if lengths is None:
         return

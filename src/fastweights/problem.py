@@ -13,7 +13,6 @@ from fastweights.lengths import check_ends, check_lengths, only, within
 from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
 
-
 FILL = 0.5
 """Stands in the place of padding. Not 0: a cell may divide by the length of a key, and 0.5 suits every role."""
 
@@ -101,9 +100,7 @@ def _agree(
     kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(marks), reset is None, _kinds(initial)
     if torch.compiler.is_compiling() or None in kinds:
         return _check(cell, inputs, state, params, reset, lengths, initial)
-    return remember(
-        _AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset, lengths, initial)
-    )
+    return remember(_AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset, lengths, initial))
 
 
 def _kinds(record: Any) -> Any:
@@ -127,7 +124,7 @@ def _check(
         _check_state("state", state, cell, {"B": B, "H": H}, sizes, inputs[0].device)
     if initial is not None:
         _check_state("initial", initial, cell, {"H": H}, sizes, inputs[0].device)
-    check_lengths(lengths, B, T, inputs[0].device)
+    check_lengths(lengths, B, inputs[0].device)
     _check_reset(reset, B, T, inputs[0].device)
     return sizes, _promote(inputs)
 

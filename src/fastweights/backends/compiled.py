@@ -13,6 +13,8 @@ from fastweights.problem import Problem
 def refusal(problem: Problem) -> str:
     """Why this backend cannot run the problem; empty if it can."""
     first = problem.inputs[0]
+    if first.is_meta:
+        return ""  # shapes need no kernel
     if first.device.type != "cpu":
         return f"it compiles for cpu, not for {first.device.type}"
     if torch.compiler.is_compiling():

@@ -55,8 +55,10 @@ class Kernel:
         y = torch.empty((B, T, H, *self.output), dtype=self.dtype)
         last = [torch.empty_like(x) for x in first]
         C = self.chunk(T)
-        checkpoints = torch.empty((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
-        pointers = [*given, *_resets(initial, reset, first), lengths, y, *last, checkpoints if keep else None]
+        # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
+        make = torch.empty if lengths is None else torch.zeros
+        checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
+        pointers = [*given, *_marks(initial, reset, lengths, first), y, *last, checkpoints if keep else None]
         self._forward(_pointers(pointers), _numbers([B, T, H, C, torch.get_num_threads(), *strides]))
         return [y, *last, checkpoints]
 
@@ -82,14 +84,13 @@ class Kernel:
         pointers = [
             *inputs,
             *params,
-            *_resets(initial, reset, first),
-            lengths,
+            *_marks(initial, reset, lengths, first),
             checkpoints,
             *incoming,
             *d_inputs,
             *d_first,
             *d_params,
-            *(d_initial or [None] * len(first)),
+            *(d_initial if initial else [None] * len(first)),
         ]
         numbers = [B, T, H, self.chunk(T), torch.get_num_threads(), *strides]
         self._backward(_pointers(pointers), _numbers(numbers))
@@ -128,11 +129,12 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def _resets(initial: Sequence[Tensor], reset: Tensor | None, like: Sequence[Tensor]) -> list[Tensor | None]:
-    """The states that a reset goes back to, and when; nothing where there is none."""
-    if reset is None:
-        return [None] * (len(like) + 1)
-    return [*(x.contiguous() for x in initial), reset.contiguous()]
+def _marks(
+    initial: Sequence[Tensor], reset: Tensor | None, lengths: Tensor | None, like: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """The states that a reset goes back to, and when, and where sequences end; nothing where there is none."""
+    given = [*initial, reset, lengths] if initial else [*([None] * len(like)), reset, lengths]
+    return [None if x is None else x.contiguous() for x in given]
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:

@@ -115,7 +115,11 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) 
 
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     *saved, checkpoints = ctx.saved_tensors
-    tensors, initial, rest = saved[: ctx.count], saved[ctx.count : ctx.count + ctx.starts], saved[ctx.count + ctx.starts :]
+    tensors, initial, rest = (
+        saved[: ctx.count],
+        saved[ctx.count : ctx.count + ctx.starts],
+        saved[ctx.count + ctx.starts :],
+    )
     reset, lengths = rest[0] if ctx.resets else None, rest[-1] if ctx.ends else None
     d_y, *d_last = grads[:-1]
     d_y = tensors[0].new_zeros(ctx.y) if d_y is None else d_y

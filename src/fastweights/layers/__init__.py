@@ -1,9 +1,11 @@
-"""Layers with one interface: `y, state = layer(x, state=None, reset=None)`, x `[B, T, D]`, batch first in every state.
+"""Layers with one interface: `y, state = layer(x, state=None, reset=None, lengths=None, controls=None)`, x `[B, T, D]`.
 
-A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its cell.
+Batch first in every state. A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its
+cell.
 """
 
 import inspect
+from typing import Any
 
 from torch import nn
 
@@ -12,15 +14,19 @@ from fastweights.cell import Cell
 from fastweights.errors import require, require_name
 from fastweights.layers._convolved import Convolved, behind_convolution
 from fastweights.layers._fast_weight import FastWeight, takes_keys
+from fastweights.layers._layer import Controls, Layer, call
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
 
 __all__ = [
+    "Controls",
     "Convolved",
     "FastWeight",
     "FastWeightProgrammer",
+    "Layer",
     "ResetEvery",
     "behind_convolution",
+    "call",
     "layer_names",
     "layer_options",
     "make_layer",
@@ -42,7 +48,7 @@ def layer_options(name: str) -> set[str]:
     return options if takes_keys(Cell.named(name)) else options - {"feature_map", "normaliser"}
 
 
-def make_layer(name: str, d_model: int, heads: int, **options: str | int | float) -> nn.Module:
+def make_layer(name: str, d_model: int, heads: int, **options: Any) -> nn.Module:
     """A layer by name; `heads` is left out for a layer that has none.
 
     >>> type(make_layer("delta-net", d_model=32, heads=4)).__name__
@@ -56,6 +62,6 @@ def make_layer(name: str, d_model: int, heads: int, **options: str | int | float
     if "heads" in taken:
         options = {"heads": heads, **options}
     if hyphens(name) not in LAYERS.names():
-        return FastWeight(d_model, cell=Cell.named(name), **options)  # type: ignore[arg-type]
+        return FastWeight(d_model, cell=Cell.named(name), **options)
     layer: nn.Module = LAYERS.load(name)(d_model, **options)
     return layer

@@ -87,9 +87,9 @@ def gradients(outputs: dict[str, Tensor], a: Arguments) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(4)
     # Numbers that every dtype has: the gradient that comes in must not differ by its own rounding.
     weights = [torch.randn(out.shape, generator=generator).bfloat16().double() for out in outputs.values()]
-    total = sum((out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True))
+    total = torch.stack([(out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True)])
     named = leaves(a)
-    found = torch.autograd.grad(total, list(named.values()), materialize_grads=True)
+    found = torch.autograd.grad(total.sum(), list(named.values()), materialize_grads=True)
     return {f"gradient of {name}": gradient for name, gradient in zip(named, found, strict=True)}
 
 
@@ -399,7 +399,7 @@ def check_bad_input_is_refused(cell: Cell, backend: str) -> None:
         "negative lengths": a._replace(lengths=torch.tensor([-1, 1])),
         "lengths of another batch": a._replace(lengths=torch.ones(ODD.B + 1, dtype=torch.long)),
         "lengths as a mask": a._replace(lengths=a.reset),
-        "lengths as a list": a._replace(lengths=[1, 2]),
+        "lengths as a list": a._replace(lengths=[1, 2]),  # type: ignore[arg-type]
         "an initial state of every member": a._replace(initial=a.state),
         "an initial state of another kind": a._replace(initial=a.inputs),
     }.items():
