@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -148,17 +149,22 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
     device = record[0].device if record and isinstance(record[0], Tensor) else None
     for (name, slot), value in zip(slots.items(), record, strict=True):
         # Checked before messages are made that nobody reads: a scan of one step takes microseconds.
-        if not (isinstance(value, Tensor) and value.is_floating_point() and value.device == device):
-            _refuse_kind(name, value, device, record._fields[0])
+        if not (isinstance(value, Tensor) and _is_number(value, slot) and value.device == device):
+            _refuse_kind(name, slot, value, device, record._fields[0])
         learn_sizes(slot, value.shape[len(leading) :], sizes)
     for (name, slot), value in zip(slots.items(), record, strict=True):
         if list(value.shape) != _expected(slot, leading, sizes) or not value.numel():
             _refuse_shape(name, slot, value, leading, sizes)
 
 
-def _refuse_kind(name: str, value: Any, device: torch.device | None, first: str) -> None:
+def _is_number(value: Tensor, slot: Slot) -> bool:
+    """Whether a scan can compute with it; marks may be true or false, or counted."""
+    return value.is_floating_point() or (slot.role == "control" and not value.is_complex())
+
+
+def _refuse_kind(name: str, slot: Slot, value: Any, device: torch.device | None, first: str) -> None:
     require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
-    require(value.is_floating_point(), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
+    require(_is_number(value, slot), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
     require(False, name, f"on {device} like {first}", value.device)
 
 
@@ -177,10 +183,9 @@ def _refuse_shape(name: str, slot: Slot, value: Tensor, leading: dict[str, int],
 
 
 def _promote(record: Any) -> torch.dtype:
-    dtype = record[0].dtype
-    for value in record:
-        dtype = torch.promote_types(dtype, value.dtype)
-    return dtype
+    """The widest floating dtype; where all are marks, the default one."""
+    found = [value.dtype for value in record if value.is_floating_point()] or [torch.get_default_dtype()]
+    return reduce(torch.promote_types, found)
 
 
 def _cast(record: Any, dtype: torch.dtype) -> Any:

@@ -12,21 +12,21 @@ from torch import nn
 from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
+from fastweights.layers._bidirectional import Bidirectional
 from fastweights.layers._convolved import Convolved, behind_convolution
 from fastweights.layers._fast_weight import FastWeight, takes_keys
-from fastweights.layers._layer import Controls, Layer, call
+from fastweights.layers._layer import Layer
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
 
 __all__ = [
-    "Controls",
+    "Bidirectional",
     "Convolved",
     "FastWeight",
     "FastWeightProgrammer",
     "Layer",
     "ResetEvery",
     "behind_convolution",
-    "call",
     "layer_names",
     "layer_options",
     "make_layer",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers._layer import Controls, Layer, call
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._past import Padded
 from fastweights.state import with_methods
 
@@ -32,7 +32,7 @@ class Convolved(Layer):
         super().__init__()
         require(width >= 2, "width", "at least 2", width, "Use the layer alone for no convolution.")
         self.input_size = d_model
-        self.controls = getattr(layer, "controls", ())
+        self.controls = controls_of(layer)
         self.layer = layer
         self.weight = nn.Parameter(torch.empty(width, d_model).uniform_(-(width**-0.5), width**-0.5))
 

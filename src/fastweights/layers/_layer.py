@@ -9,6 +9,7 @@ from fastweights.layers._given import check_controls, check_input, check_marks, 
 from fastweights.lengths import check_ends, only, within
 
 Controls = Mapping[str, Tensor]
+"""Marks of steps by name, `[B, T]` or `[B, T, ...]`."""
 NO_CONTROLS: Controls = {}
 
 
@@ -78,6 +79,11 @@ class Layer(nn.Module):
         return fit_state(state, self.initial_state(1), x)
 
 
+def controls_of(*layers: nn.Module) -> tuple[str, ...]:
+    """The names of the controls that any of the layers takes."""
+    return tuple(dict.fromkeys(name for layer in layers for name in getattr(layer, "controls", ())))
+
+
 def call(
     layer: nn.Module,
     x: Tensor,
@@ -86,7 +92,11 @@ def call(
     lengths: Tensor | None,
     controls: Controls = NO_CONTROLS,
 ) -> tuple[Tensor, Any]:
-    """A call of a layer inside of another one, which may be a module of the user's that knows no padding or marks."""
-    more = {"lengths": lengths, "controls": controls or None}
-    y, after = layer(x, state, reset, **{name: value for name, value in more.items() if value is not None})
+    """A call of a layer inside of another one, with those of the controls that it takes.
+
+    It may be a module of the user's that knows neither padding nor marks.
+    """
+    more: dict[str, Any] = {} if lengths is None else {"lengths": lengths}
+    own = {name: mark for name, mark in controls.items() if name in controls_of(layer)}
+    y, after = layer(x, state, reset, **more, **({"controls": own} if own else {}))
     return y, after

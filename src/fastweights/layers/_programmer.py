@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import InputError
-from fastweights.layers._layer import Controls, Layer, call
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.state import with_methods
 
 
@@ -48,7 +48,7 @@ class FastWeightProgrammer(Layer):
         self.sees_output = sees_output
         seen = getattr(slow_net, "input_size", None)
         self.input_size = seen - d_slow if seen and sees_output else seen
-        self.controls = getattr(fast_net, "controls", ())
+        self.controls = controls_of(slow_net, fast_net)
 
     def run(
         self, x: Tensor, state: ProgrammerState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -73,7 +73,10 @@ class FastWeightProgrammer(Layer):
     def _program(
         self, x: Tensor, state: ProgrammerState, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ProgrammerState]:
-        said, slow = call(self.slow_net, x, state.slow, reset, lengths) if self.has_state else (self._say(x), ())
+        if self.has_state:
+            said, slow = call(self.slow_net, x, state.slow, reset, lengths, controls)
+        else:
+            said, slow = self._say(x), ()
         y, fast = call(self.fast_net, said, state.fast, reset, lengths, controls)
         return y, ProgrammerState(slow, fast, state.y)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers._layer import Controls, Layer, call
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.lengths import at_end
 from fastweights.state import with_methods
 
@@ -29,7 +29,7 @@ class ResetEvery(Layer):
         super().__init__()
         require(steps >= 1, "steps", "at least 1", steps)
         self.input_size = getattr(layer, "input_size", None)
-        self.controls = getattr(layer, "controls", ())
+        self.controls = controls_of(layer)
         self.layer = layer
         self.steps = steps
 

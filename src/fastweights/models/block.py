@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.catalogue import NORMS
-from fastweights.layers import Controls, Layer, call
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 
 
 class Block(Layer):
@@ -33,7 +33,7 @@ class Block(Layer):
     ) -> None:
         super().__init__()
         self.input_size = d_model
-        self.controls = getattr(layer, "controls", ())
+        self.controls = controls_of(layer)
         self.layer = layer
         self.layer_norm = NORMS.load(norm)(d_model)
         self.feed_forward = nn.Sequential(

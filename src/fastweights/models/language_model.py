@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers import Controls
 from fastweights.layers._given import check_marks
+from fastweights.layers._layer import Controls
 from fastweights.lengths import only, within
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.stack import StackState, make_stack

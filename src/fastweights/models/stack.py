@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from fastweights.catalogue import POSITIONS
 from fastweights.errors import require
-from fastweights.layers import Controls, Layer, behind_convolution, call, make_layer
+from fastweights.layers import behind_convolution, make_layer
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block
 from fastweights.state import with_methods
 
@@ -28,7 +29,7 @@ class Stack(Layer, nn.ModuleList):
     def __init__(self, blocks: Iterable[nn.Module], d_model: int) -> None:
         super().__init__(blocks)
         self.input_size = d_model
-        self.controls = tuple({name: None for block in self for name in getattr(block, "controls", ())})
+        self.controls = controls_of(*self)
 
     def run(
         self, x: Tensor, state: StackState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -37,8 +38,7 @@ class Stack(Layer, nn.ModuleList):
         given = (None,) * len(self) if state is None else state.layers
         after = []
         for block, before in zip(self, given, strict=True):
-            own = {name: mark for name, mark in controls.items() if name in getattr(block, "controls", ())}
-            x, new = call(block, x, before, reset, lengths, own)
+            x, new = call(block, x, before, reset, lengths, controls)
             after.append(new)
         return x, StackState(tuple(after))
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers import Controls, Layer
+from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._reset_every import ages
 from fastweights.state import with_methods
 
