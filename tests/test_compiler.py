@@ -361,13 +361,15 @@ def tensors_of(shape: Shape, cell: Cell) -> list[Tensor]:
     return [x.requires_grad_() for x in parts]
 
 
+@pytest.mark.parametrize("lengths", [None, torch.tensor([3, 0])], ids=["whole", "padded"])
 @pytest.mark.parametrize("reset", [False, True])
-def test_opcheck(reset):
+def test_opcheck(reset, lengths):
     cell = Cell.of(with_params)
     shape = Shape(2, 5, 2, 4, 3)
     given = scan_checks.arguments(cell, shape)
-    initial, when = ([torch.zeros_like(x) for x in given.state], given.reset) if reset else ([], None)
-    arguments = (cell.key, tensors_of(shape, cell), initial, when, True)
+    start = [torch.zeros_like(x, requires_grad=True) for x in given.state]
+    initial, when = (start, given.reset) if reset else ([], None)
+    arguments = (cell.key, tensors_of(shape, cell), initial, when, lengths, True)
     torch.library.opcheck(torch.ops.fastweights.scan.default, arguments)
 
 

@@ -197,7 +197,7 @@ def test_multi_level_layer_stores_at_the_end_of_every_segment():
     store, integrate = torch.zeros(2, 2, 10, dtype=torch.bool)
     store[:, [4, 8]] = True
     integrate[:, [3, 7]] = True
-    assert error(layer(x)[0], layer(x, store=store, integrate=integrate)[0]) < EXACT
+    assert error(layer(x)[0], layer(x, controls={"store": store, "integrate": integrate})[0]) < EXACT
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])

@@ -3,10 +3,12 @@ import torch
 
 from fastweights import InputError
 from fastweights.layers import layer_names
+from fastweights.lengths import within
 from fastweights.models.language_model import LanguageModel
 from fastweights.testing.tolerance import error, tolerance
 
 N = 11
+EXACT = tolerance(torch.float64).forward
 
 
 def model(layer="delta-net", **options):
@@ -56,3 +58,27 @@ def test_bad_generation_is_refused(prompt, temperature):
 def test_unknown_norm_is_refused():
     with pytest.raises(InputError, match="norm must be 'pre' or 'post'"):
         model(norm="none")
+
+
+@pytest.mark.parametrize("layer", layer_names())
+def test_padded_batch_equals_its_members(layer):
+    """Logits and states of sequences of 3, 9 and no tokens, whatever stands behind them; on from there as well."""
+    net = model(layer, convolution=3)
+    tokens, lengths = torch.randint(N, (3, 9)), torch.tensor([3, 9, 0])
+    padded = torch.where(within(lengths, 9), tokens, -100)
+    logits, state = net(padded, lengths=lengths)
+    onwards, _ = net(tokens[:, :2], state)
+    for b, end in enumerate(lengths.tolist()):
+        alone, after = net(tokens[b : b + 1, :end]) if end else (torch.empty(1, 0, N), None)
+        assert error(logits[b : b + 1, :end], alone) <= EXACT
+        assert (logits[b, end:] == 0).all()
+        assert error(onwards[b : b + 1], net(tokens[b : b + 1, :2], after)[0]) < EXACT
+
+
+def test_padding_has_no_gradient():
+    net = model("gated-delta")
+    tokens, lengths = torch.tensor([[1, 2, 5, 5]]), torch.tensor([2])
+    logits, _ = net(tokens, lengths=lengths)
+    logits.square().sum().backward()
+    used = net.embedding.weight.grad.abs().sum(1).nonzero().flatten()
+    assert used.tolist() == [1, 2]

@@ -12,6 +12,7 @@ from torch import Tensor
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
+from fastweights.precision import full_precision
 from fastweights.problem import Problem, pose
 
 PREFERENCE = ("compiled", "chunkwise", "reference")
@@ -45,6 +46,8 @@ def scan(
     state: Any = None,
     params: Any = None,
     reset: Tensor | None = None,
+    lengths: Tensor | None = None,
+    initial: Any = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Any]:
     """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
@@ -52,9 +55,12 @@ def scan(
     Args:
         cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`: what `Cell.of` takes.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
-        state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the cell's initial state.
+        state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the initial state.
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
         reset: bool `[B, T]`: the state goes back to the initial one before step t.
+        lengths: int `[B]`, from 0 to T: how many steps a member has. What follows is padding: its inputs are not
+            looked at, its y is 0, and the last state is that after the member's own last step.
+        initial: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
         backend: "auto", or a name from `explain`; a named backend runs or raises.
 
     Returns:
@@ -70,13 +76,10 @@ def scan(
     (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
     cell = Cell.of(cell)
-    problem = pose(cell, inputs, state, params, reset)
+    problem = pose(cell, inputs, state, params, reset, lengths, initial)
     run = MODULES[_choose(problem, backend)].run
-    device = problem.inputs[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return run(problem)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
-    with torch.autocast(device, enabled=False):
+    with full_precision(problem.inputs[0].device):
         return run(problem)
 
 
@@ -86,6 +89,8 @@ def explain(
     state: Any = None,
     params: Any = None,
     reset: Tensor | None = None,
+    lengths: Tensor | None = None,
+    initial: Any = None,
 ) -> Explanation:
     """Says which backend `auto` runs for a call of `scan`, and why not the others.
 
@@ -97,7 +102,7 @@ def explain(
       chunkwise  could run
       reference  could run
     """
-    problem = pose(Cell.of(cell), inputs, state, params, reset)
+    problem = pose(Cell.of(cell), inputs, state, params, reset, lengths, initial)
     refusals = {name: _refusal(name, problem) for name in _order(problem)}
     chosen = next(name for name, refusal in refusals.items() if not refusal)
     reasons = {name: f"cannot: {refusal}" if refusal else "could run" for name, refusal in refusals.items()}

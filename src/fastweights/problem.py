@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -9,23 +10,30 @@ from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
+from fastweights.lengths import check_ends, check_lengths, only, within
 from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
+
+FILL = 0.5
+"""Stands in the place of padding. Not 0: a cell may divide by the length of a key, and 0.5 suits every role."""
 
 
 @dataclass(frozen=True)
 class Problem:
     """Inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, all in the dtype of the computation.
 
-    `initial` is the state that a reset goes back to, None without resets; `dtype` is the dtype of the output.
+    `initial` is the state that a reset goes back to, None without resets, and `from_zero` whether it is 0; no reset
+    lies beyond a length. `dtype` is the dtype of the output.
     """
 
     cell: Cell
     inputs: Any
     state: Any
     initial: Any
+    from_zero: bool
     params: Any
     reset: Tensor | None
+    lengths: Tensor | None
     sizes: Mapping[str, int]
     dtype: torch.dtype
 
@@ -34,6 +42,17 @@ class Problem:
         """B, T, H."""
         return tuple(self.inputs[0].shape[:3])
 
+    @property
+    def inside(self) -> Tensor | None:
+        """Which steps are no padding, bool `[B, T]`; None if all are."""
+        return None if self.lengths is None else within(self.lengths, self.leading[1])
+
+    @property
+    def finite_inputs(self) -> Any:
+        """The inputs with `FILL` in place of the padding: backends that compute there must meet no NaN."""
+        inside = self.inside
+        return self.inputs if inside is None else type(self.inputs)(*(only(inside, x, FILL) for x in self.inputs))
+
     def __str__(self) -> str:
         B, T, H = self.leading
         sizes = " ".join(f"{axis}={size}" for axis, size in self.sizes.items())
@@ -41,16 +60,32 @@ class Problem:
         return f"{self.cell.name}, B={B} T={T} H={H} {sizes}, {kind}"
 
 
-def pose(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Problem:
+def pose(
+    cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
+) -> Problem:
     """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
-    sizes, dtype = _agree(cell, inputs, state, params, reset)
+    sizes, dtype = _agree(cell, inputs, state, params, reset, lengths, initial)
+    T = inputs[0].shape[1]
+    check_ends(lengths, T)
     compute = torch.promote_types(dtype, torch.float32)
-    inputs, state, params = (_cast(record, compute) for record in (inputs, state, params))
-    initial = None
+    inputs, state, params, initial = (_cast(record, compute) for record in (inputs, state, params, initial))
+    from_zero, start = initial is None, None
     if state is None or reset is not None:
-        initial = initial_state(cell, sizes, tuple(inputs[0].shape[:3:2]), inputs[0])
-    state = initial if state is None else state
-    return Problem(cell, inputs, state, None if reset is None else initial, params, reset, sizes, dtype)
+        start = _start(cell, initial, sizes, inputs[0])
+    state = start if state is None else state
+    if reset is None:
+        start = None
+    elif lengths is not None:
+        reset = reset & within(lengths, T)
+    return Problem(cell, inputs, state, start, from_zero, params, reset, lengths, sizes, dtype)
+
+
+def _start(cell: Cell, initial: Any, sizes: dict[str, int], like: Tensor) -> Any:
+    """The state `[B, H, ...]` before the first step: that of every head, or zeros."""
+    B, _, H = like.shape[:3]
+    if initial is None:
+        return initial_state(cell, sizes, (B, H), like)
+    return type(initial)(*(leaf.expand(B, *leaf.shape) for leaf in initial))
 
 
 Agreement = tuple[dict[str, int], torch.dtype]
@@ -58,12 +93,15 @@ Agreement = tuple[dict[str, int], torch.dtype]
 _AGREED: dict[Hashable, Agreement] = {}
 
 
-def _agree(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
+def _agree(
+    cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
+) -> Agreement:
     """The sizes and the dtype of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
-    kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(None if reset is None else (reset,))
+    marks = tuple([mark for mark in (reset, lengths) if mark is not None])
+    kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(marks), reset is None, _kinds(initial)
     if torch.compiler.is_compiling() or None in kinds:
-        return _check(cell, inputs, state, params, reset)
-    return remember(_AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset))
+        return _check(cell, inputs, state, params, reset, lengths, initial)
+    return remember(_AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset, lengths, initial))
 
 
 def _kinds(record: Any) -> Any:
@@ -75,14 +113,19 @@ def _kinds(record: Any) -> Any:
     return (getattr(record, "_fields", None), *[(x.shape, x.dtype, x.device) for x in record])
 
 
-def _check(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
+def _check(
+    cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
+) -> Agreement:
     _check_record("inputs", inputs, cell.Inputs)
     sizes: dict[str, int] = {}
     B, T, H = _leading(inputs)
     _check_fields(inputs, cell.slots["Inputs"], {"B": B, "T": T, "H": H}, sizes)
     _check_params(cell, params, H, sizes)
     if state is not None:
-        _check_state(cell, state, B, H, sizes, inputs[0].device)
+        _check_state("state", state, cell, {"B": B, "H": H}, sizes, inputs[0].device)
+    if initial is not None:
+        _check_state("initial", initial, cell, {"H": H}, sizes, inputs[0].device)
+    check_lengths(lengths, B, inputs[0].device)
     _check_reset(reset, B, T, inputs[0].device)
     return sizes, _promote(inputs)
 
@@ -106,17 +149,22 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
     device = record[0].device if record and isinstance(record[0], Tensor) else None
     for (name, slot), value in zip(slots.items(), record, strict=True):
         # Checked before messages are made that nobody reads: a scan of one step takes microseconds.
-        if not (isinstance(value, Tensor) and value.is_floating_point() and value.device == device):
-            _refuse_kind(name, value, device, record._fields[0])
+        if not (isinstance(value, Tensor) and _is_number(value, slot) and value.device == device):
+            _refuse_kind(name, slot, value, device, record._fields[0])
         learn_sizes(slot, value.shape[len(leading) :], sizes)
     for (name, slot), value in zip(slots.items(), record, strict=True):
         if list(value.shape) != _expected(slot, leading, sizes) or not value.numel():
             _refuse_shape(name, slot, value, leading, sizes)
 
 
-def _refuse_kind(name: str, value: Any, device: torch.device | None, first: str) -> None:
+def _is_number(value: Tensor, slot: Slot) -> bool:
+    """Whether a scan can compute with it; marks may be true or false, or counted."""
+    return value.is_floating_point() or (slot.role == "control" and not value.is_complex())
+
+
+def _refuse_kind(name: str, slot: Slot, value: Any, device: torch.device | None, first: str) -> None:
     require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
-    require(value.is_floating_point(), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
+    require(_is_number(value, slot), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
     require(False, name, f"on {device} like {first}", value.device)
 
 
@@ -135,10 +183,9 @@ def _refuse_shape(name: str, slot: Slot, value: Tensor, leading: dict[str, int],
 
 
 def _promote(record: Any) -> torch.dtype:
-    dtype = record[0].dtype
-    for value in record:
-        dtype = torch.promote_types(dtype, value.dtype)
-    return dtype
+    """The widest floating dtype; where all are marks, the default one."""
+    found = [value.dtype for value in record if value.is_floating_point()] or [torch.get_default_dtype()]
+    return reduce(torch.promote_types, found)
 
 
 def _cast(record: Any, dtype: torch.dtype) -> Any:
@@ -155,10 +202,12 @@ def _check_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int]) ->
     _check_fields(params, cell.slots["Params"], {"H": heads}, sizes)
 
 
-def _check_state(cell: Cell, state: Any, B: int, H: int, sizes: dict[str, int], device: torch.device) -> None:
-    _check_record("state", state, cell.State)
-    _check_fields(state, cell.slots["State"], {"B": B, "H": H}, sizes)
-    require(state[0].device == device, "state", f"on {device} like the inputs", state[0].device)
+def _check_state(
+    name: str, state: Any, cell: Cell, leading: dict[str, int], sizes: dict[str, int], device: torch.device
+) -> None:
+    _check_record(name, state, cell.State)
+    _check_fields(state, cell.slots["State"], leading, sizes)
+    require(state[0].device == device, name, f"on {device} like the inputs", state[0].device)
 
 
 def _check_reset(reset: Tensor | None, B: int, T: int, device: torch.device) -> None:

@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from fastweights.affine import Affine
+from fastweights.affine import Affine, Program
 from fastweights.backends.reference import where
+from fastweights.lengths import only
 from fastweights.problem import Problem
 
 BLOCK = 1 << 20
@@ -49,24 +50,36 @@ def refusal(problem: Problem) -> str:
 
 def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the affine form of the cell chunk by chunk."""
-    form = problem.cell.affine
+    form, inside, left = problem.cell.affine, problem.inside, None
     assert form is not None
-    q, k, v, scalars = form.program(problem.inputs)
-    state = problem.state
+    program, state = form.program(problem.finite_inputs), problem.state
+    if inside is not None:
+        program = program._replace(scalars=_hold(program.scalars, inside, program.q))
     if problem.reset is not None:
         # At the first step a reset replaces the carried state, so that not even a NaN in it survives.
         state = where(problem.reset[:, 0], problem.initial, state)
-        scalars = _cut_off(scalars, problem.reset, q)
-    B, T, H = problem.leading
-    size = _chunk_size(T, q.shape[-1])
-    W = form.pack(state).flatten(0, 1)
-    parts = (q, k, v, *scalars)
+        start = form.pack(problem.initial)
+        if not problem.from_zero:
+            program, left = _apart(start, program, problem.reset)
+        program = program._replace(scalars=_cut_off(program.scalars, problem.reset, program.q))
+    read, last = _scan(program, form.pack(state))
+    if left is not None:
+        read = read + left.unsqueeze(-1) * _apply(start, program.q)
+        last = last + left[:, -1, :, None, None] * start
+    y = form.read(read).to(problem.dtype)
+    return y if inside is None else only(inside, y), form.unpack(last)
+
+
+def _scan(program: Program, W: Tensor) -> tuple[Tensor, Tensor]:
+    """What every step reads, `[B, T, H, V]`, and the last W; the first one is `[B, H, V, K]`."""
+    parts = (program.q, program.k, program.v, *program.scalars)
+    size = _chunk_size(program.q.shape[1], program.q.shape[-1])
     if len(_blocks(parts, size)) == 1 or torch.compiler.is_compiling():
         # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
-        read, _, last = _scan_block(W, parts, size)
+        read, _, last = _scan_block(W.flatten(0, 1), parts, size)
     else:
-        read, last = CheckpointedScan.apply(size, W, *parts)
-    return form.read(read).to(problem.dtype), form.unpack(last.unflatten(0, (B, H)))
+        read, last = CheckpointedScan.apply(size, W.flatten(0, 1), *parts)
+    return read, last.unflatten(0, W.shape[:2])
 
 
 def _chunk_size(T: int, K: int) -> int:
@@ -74,10 +87,61 @@ def _chunk_size(T: int, K: int) -> int:
     return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
 
 
+def _hold(scalars: Affine, inside: Tensor, like: Tensor) -> Affine:
+    """Changes nothing where a sequence has ended: there decay is 1, erase and write are 0."""
+    decay, erase, write = scalars
+    return Affine(
+        decay=only(inside, decay, 1.0) if isinstance(decay, Tensor) else decay,
+        erase=only(inside, erase) if isinstance(erase, Tensor) else erase,
+        write=only(inside, write if isinstance(write, Tensor) else like.new_full(like.shape[:3], write)),
+    )
+
+
 def _cut_off(scalars: Affine, reset: Tensor, like: Tensor) -> Affine:
     """Forgets everything before a reset: there decay and erase are 0."""
     keep = (~reset).to(like.dtype).unsqueeze(-1).expand(like.shape[:3])
     return Affine(scalars.decay * keep, scalars.erase * keep, scalars.write)
+
+
+def _apart(start: Tensor, program: Program, reset: Tensor) -> tuple[Program, Tensor]:
+    """A program for W - left start instead of W, and `left [B, T, H]`, what decays have left of the last reset's start.
+
+    That difference is 0 after a reset, as chunks need it, and stays affine: with c = left[t-1], or 1 at a reset,
+    W - decay c start <- (W - c start) (decay I - erase k k^T) + (write v - erase c start k) k^T.
+    """
+    _, k, v, (decay, erase, write) = program
+    before, left = _left(decay, reset, program.q)
+    v = _scaled(v, write) - _scaled(_apply(start, k), before * erase)
+    return program._replace(v=v, scalars=Affine(decay, erase, 1.0)), left
+
+
+def _scaled(x: Tensor, by: Tensor | float) -> Tensor:
+    return x * (by.unsqueeze(-1) if isinstance(by, Tensor) else by)
+
+
+def _apply(W: Tensor, x: Tensor) -> Tensor:
+    """W x for every step: `[B, H, V, K]`, `[B, T, H, K]` -> `[B, T, H, V]`."""
+    return torch.einsum("bhvk,bthk->bthv", W, x)
+
+
+def _left(decay: Tensor | float, reset: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Products of all decays since the last reset, before and after every step, `[B, T, H]`; 0 if there was none.
+
+    before[t] = a[t] before[t-1] + b[t] is a chain of maps: every round joins those of twice as many steps.
+    """
+    decays = decay if isinstance(decay, Tensor) else like.new_full(like.shape[:3], decay)
+    began = reset.unsqueeze(-1).expand(decays.shape)
+    a, before = torch.where(began, 0.0, _later(decays, 1)), began.to(like.dtype)
+    joined = 1
+    while joined < reset.shape[1]:
+        a, before = a * _later(a, joined), before + a * _later(before, joined)
+        joined *= 2
+    return before, decays * before
+
+
+def _later(x: Tensor, steps: int) -> Tensor:
+    """`[B, T, H]` so many steps later, with zeros before it."""
+    return pad(x[:, :-steps], (0, 0, steps, 0))
 
 
 def _chunk(parts: Sequence[Any], size: int) -> Chunks:

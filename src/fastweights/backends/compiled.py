@@ -13,6 +13,8 @@ from fastweights.problem import Problem
 def refusal(problem: Problem) -> str:
     """Why this backend cannot run the problem; empty if it can."""
     first = problem.inputs[0]
+    if first.is_meta:
+        return ""  # shapes need no kernel
     if first.device.type != "cpu":
         return f"it compiles for cpu, not for {first.device.type}"
     if torch.compiler.is_compiling():
@@ -24,5 +26,6 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the compiled cell."""
     tensors = [*problem.inputs, *problem.state, *(() if problem.params is None else problem.params)]
     initial = [] if problem.reset is None else list(problem.initial)
-    y, state = scan(problem.cell, tensors, initial, problem.reset)
+    lengths = None if problem.lengths is None else problem.lengths.long()
+    y, state = scan(problem.cell, tensors, initial, problem.reset, lengths)
     return y.to(problem.dtype), problem.cell.State(*state)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from fastweights.lengths import only
 from fastweights.problem import Problem
 
 
@@ -16,23 +17,25 @@ def refusal(problem: Problem) -> str:
 
 def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the cell over batch and heads with `vmap` and over time with a loop."""
-    step = _over_batch_and_heads(problem)
+    step, inside = _over_batch_and_heads(problem), problem.inside
     state, outputs = problem.state, []
-    for t, x in enumerate(_steps(problem.inputs)):
+    for t, x in enumerate(_steps(problem.finite_inputs)):
         if problem.reset is not None:
             state = where(problem.reset[:, t], problem.initial, state)
-        state, y = step(state, x)
+        after, y = step(state, x)
+        state = after if inside is None else where(inside[:, t], after, state)
         outputs.append(y)
-    return torch.stack(outputs, dim=1).to(problem.dtype), state
+    y = torch.stack(outputs, dim=1).to(problem.dtype)
+    return y if inside is None else only(inside, y), state
 
 
-def where(reset: Tensor, initial: Any, state: Any) -> Any:
-    """The initial state for the members of the batch that are reset (`[B]`), the old one for the others."""
+def where(chosen: Tensor, state: Any, other: Any) -> Any:
+    """One state for the members of the batch that are chosen (bool `[B]`), the other for the others."""
 
-    def choose(new: Tensor, old: Tensor) -> Tensor:
-        return torch.where(reset.view(-1, *[1] * (old.ndim - 1)), new, old)
+    def choose(mine: Tensor, theirs: Tensor) -> Tensor:
+        return torch.where(chosen.view(-1, *[1] * (mine.ndim - 1)), mine, theirs)
 
-    return tree_map(choose, initial, state)
+    return tree_map(choose, state, other)
 
 
 def _over_batch_and_heads(problem: Problem) -> Any:

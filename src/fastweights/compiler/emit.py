@@ -88,11 +88,11 @@ class Source:
         for b in self.state:
             out.add(f"real* const last_{b.name} = (real*)*p++;")
         out.add("real* const checkpoints = (real*)*p++;")
-        out.add("const std::int64_t start = 0, stop = T;")
         self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
         self._load_params(out)
         for b in self.state:
             out.add(f"into_{b.name}({b.name}, first_{b.name} + m * {volume(b.shape)});")
+        out.add("const std::int64_t start = 0, stop = length;")
         out.open("for (std::int64_t t = start; t < stop; ++t)")
         out.open("if (checkpoints && t % C == 0)")
         out.add(f"real* to = checkpoints + (m * ((T + C - 1) / C) + t / C) * {self._state_size()};")
@@ -107,6 +107,7 @@ class Source:
         self._run(out, "forward", plan.forward, 1)
         self._swap(out, plan.forward)
         out.close()
+        self._clear_padding(out, "all_y", size)
         for b in self.state:
             out.add(f"from_{b.name}(last_{b.name} + m * {volume(b.shape)}, {b.name});")
         out.close(3)
@@ -120,22 +121,26 @@ class Source:
         out.add("const real* const checkpoints = (const real*)*p++;")
         out.add("const real* const all_d_y = (const real*)*p++;")
         d_state = plan.backward.state
+        d_initial = _named("initial", d_state)
         for b in d_state:
             out.add(f"const real* const last_{b.name} = (const real*)*p++;")
-        for b in [*plan.d_inputs, *d_state, *plan.d_params]:
+        for b in [*plan.d_inputs, *d_state, *plan.d_params, *d_initial]:
             out.add(f"real* const all_{b.name} = (real*)*p++;")
         ahead = [*plan.again.ahead, *plan.backward.ahead]
-        buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params]
+        buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params, *d_initial]
         self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
         self._load_params(out)
-        for b in plan.d_params:
+        for b in [*plan.d_params, *d_initial]:
             out.add(f"std::memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
+        for b in plan.d_inputs:
+            self._clear_padding(out, f"all_{b.name}", volume(b.shape))
         for b in d_state:
             size = volume(b.shape)
             out.add(f"if (last_{b.name}) into_{b.name}({b.name}, last_{b.name} + m * {size});")
             out.add(f"else std::memset({b.name}, 0, sizeof(real) * {size});")
-        out.open("for (std::int64_t start = (T - 1) / C * C; start >= 0; start -= C)")
-        out.add("const std::int64_t stop = start + C < T ? start + C : T;")
+        # Of no step, the last chunk begins before the first one.
+        out.open("for (std::int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
+        out.add("const std::int64_t stop = start + C < length ? start + C : length;")
         self._recompute(out)
         self._way_back(out)
         out.close()
@@ -144,6 +149,8 @@ class Source:
         for b in plan.d_params:
             name = b.name.removeprefix("d_")
             out.add(f"from_{name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
+        for b, of_state in zip(d_initial, d_state, strict=True):
+            out.add(f"if (reset) from_{of_state.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
         out.close(3)
         return "\n".join(out.lines)
 
@@ -176,7 +183,9 @@ class Source:
         self._swap(out, plan.backward)
         out.open("if (reset && reset[b * T + t])")
         for b in plan.backward.state:
-            out.add(f"std::memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
+            size = volume(b.shape)
+            out.add(f"for (int n = 0; n < {size}; ++n) initial_{b.name}[n] += {b.name}[n];")
+            out.add(f"std::memset({b.name}, 0, sizeof(real) * {size});")
         out.close(2)
 
     def _run(self, out: Writer, name: str, phase: Phase, way: int) -> None:
@@ -239,6 +248,7 @@ class Source:
                 out.add(f"const real* const {name} = (const real*)*p++;")
                 out.add(f"(void){name};")
         out.add("const bool* const reset = (const bool*)*p++;")
+        out.add("const std::int64_t* const lengths = (const std::int64_t*)*p++;")
 
     def _open_heads(self, out: Writer, buffers: Sequence[Buffer], slots: Sequence[Buffer] = ()) -> None:
         """The loop over batch and heads, with memory for `buffers` in an arena a thread."""
@@ -258,7 +268,7 @@ class Source:
         out.add("real* const scratch = arena.start;")
         out.add("#pragma omp for schedule(static)")
         out.open("for (std::int64_t m = 0; m < B * H; ++m)")
-        out.add("const std::int64_t b = m / H, h = m % H;")
+        out.add("const std::int64_t b = m / H, h = m % H, length = lengths ? lengths[b] : T;")
         for line in offsets:
             out.add(line)
 
@@ -270,6 +280,12 @@ class Source:
         out.open("if (reset && reset[b * T + t])")
         for b in self.state:
             out.add(f"into_{b.name}({b.name}, initial_{b.name} + m * {volume(b.shape)});")
+        out.close()
+
+    def _clear_padding(self, out: Writer, name: str, size: int) -> None:
+        """Zeros where a sequence that has ended is padded."""
+        out.open("for (std::int64_t t = length; t < T; ++t)")
+        out.add(f"std::memset({name} + ((b * T + t) * H + h) * {size}, 0, sizeof(real) * {size});")
         out.close()
 
     def _call(self, out: Writer, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> None:

@@ -41,7 +41,12 @@ class Kernel:
         return chunk(self.size, T)
 
     def forward(
-        self, tensors: Sequence[Tensor], initial: Sequence[Tensor], reset: Tensor | None, keep: bool
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        keep: bool,
     ) -> list[Tensor]:
         """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
         B, T, H = tensors[0].shape[:3]
@@ -50,8 +55,10 @@ class Kernel:
         y = torch.empty((B, T, H, *self.output), dtype=self.dtype)
         last = [torch.empty_like(x) for x in first]
         C = self.chunk(T)
-        checkpoints = torch.empty((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
-        pointers = [*given, *_resets(initial, reset, first), y, *last, checkpoints if keep else None]
+        # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
+        make = torch.empty if lengths is None else torch.zeros
+        checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
+        pointers = [*given, *_marks(initial, reset, lengths, first), y, *last, checkpoints if keep else None]
         self._forward(_pointers(pointers), _numbers([B, T, H, C, torch.get_num_threads(), *strides]))
         return [y, *last, checkpoints]
 
@@ -60,32 +67,34 @@ class Kernel:
         tensors: Sequence[Tensor],
         initial: Sequence[Tensor],
         reset: Tensor | None,
+        lengths: Tensor | None,
         checkpoints: Tensor,
         d_y: Tensor,
         d_last: Sequence[Tensor | None],
     ) -> list[Tensor]:
-        """The gradients of `tensors`."""
+        """The gradients of `tensors` and of `initial`."""
         B, T, H = tensors[0].shape[:3]
         given, strides = self._given(tensors)
         inputs, first, params = self._parts(given)
-        d_inputs, d_first = (
-            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first)
+        d_inputs, d_first, d_initial = (
+            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
         )
         d_params = [torch.empty((B, *x.shape), dtype=x.dtype) for x in params]
         incoming = [d_y.contiguous(), *(None if d is None else d.contiguous() for d in d_last)]
         pointers = [
             *inputs,
             *params,
-            *_resets(initial, reset, first),
+            *_marks(initial, reset, lengths, first),
             checkpoints,
             *incoming,
             *d_inputs,
             *d_first,
             *d_params,
+            *(d_initial if initial else [None] * len(first)),
         ]
         numbers = [B, T, H, self.chunk(T), torch.get_num_threads(), *strides]
         self._backward(_pointers(pointers), _numbers(numbers))
-        return [*d_inputs, *d_first, *(d.sum(0) for d in d_params)]
+        return [*d_inputs, *d_first, *(d.sum(0) for d in d_params), *d_initial]
 
     def _parts(self, tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
         states = self.inputs + self.states
@@ -120,11 +129,12 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def _resets(initial: Sequence[Tensor], reset: Tensor | None, like: Sequence[Tensor]) -> list[Tensor | None]:
-    """The states that a reset goes back to, and when; nothing where there is none."""
-    if reset is None:
-        return [None] * (len(like) + 1)
-    return [*(x.contiguous() for x in initial), reset.contiguous()]
+def _marks(
+    initial: Sequence[Tensor], reset: Tensor | None, lengths: Tensor | None, like: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """The states that a reset goes back to, and when, and where sequences end; nothing where there is none."""
+    given = [*initial, reset, lengths] if initial else [*([None] * len(like)), reset, lengths]
+    return [None if x is None else x.contiguous() for x in given]
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:

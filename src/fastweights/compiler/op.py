@@ -16,11 +16,9 @@ from fastweights.remember import remember
 from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
-LIBRARY.define("scan(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, bool keep) -> Tensor[]")
-LIBRARY.define(
-    "scan_backward(str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor checkpoints, Tensor d_y, "
-    "Tensor?[] d_last) -> Tensor[]"
-)
+GIVEN = "str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor? lengths"
+LIBRARY.define(f"scan({GIVEN}, bool keep) -> Tensor[]")
+LIBRARY.define(f"scan_backward({GIVEN}, Tensor checkpoints, Tensor d_y, Tensor?[] d_last) -> Tensor[]")
 
 
 def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
@@ -47,8 +45,15 @@ def _make_kernel(cell: Cell, tensors: Sequence[Tensor]) -> Kernel:
 
 
 @torch.library.impl(LIBRARY, "scan", "CPU")
-def _scan(cell: str, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, keep: bool) -> list[Tensor]:
-    return _kernel(cell, tensors).forward(tensors, initial, reset, keep)
+def _scan(
+    cell: str,
+    tensors: list[Tensor],
+    initial: list[Tensor],
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    keep: bool,
+) -> list[Tensor]:
+    return _kernel(cell, tensors).forward(tensors, initial, reset, lengths, keep)
 
 
 @torch.library.impl(LIBRARY, "scan_backward", "CPU")
@@ -57,16 +62,22 @@ def _scan_backward(
     tensors: list[Tensor],
     initial: list[Tensor],
     reset: Tensor | None,
+    lengths: Tensor | None,
     checkpoints: Tensor,
     d_y: Tensor,
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
-    return _kernel(cell, tensors).backward(tensors, initial, reset, checkpoints, d_y, d_last)
+    return _kernel(cell, tensors).backward(tensors, initial, reset, lengths, checkpoints, d_y, d_last)
 
 
 @torch.library.register_fake("fastweights::scan", lib=LIBRARY)
 def _scan_shapes(
-    cell: str, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, keep: bool
+    cell: str,
+    tensors: list[Tensor],
+    initial: list[Tensor],
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    keep: bool,
 ) -> list[Tensor]:
     found = Cell.of_key(cell)
     B, T, H = tensors[0].shape[:3]
@@ -85,33 +96,39 @@ def _scan_backward_shapes(
     tensors: list[Tensor],
     initial: list[Tensor],
     reset: Tensor | None,
+    lengths: Tensor | None,
     checkpoints: Tensor,
     d_y: Tensor,
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in tensors]
+    return [x.new_empty(x.shape) for x in (*tensors, *initial)]
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    ctx.cell, tensors, initial, reset, _ = inputs
-    ctx.count, ctx.starts, ctx.resets = len(tensors), len(initial), reset is not None
-    ctx.save_for_backward(*tensors, *initial, *([reset] if ctx.resets else []), output[-1])
+    ctx.cell, tensors, initial, reset, lengths, _ = inputs
+    ctx.count, ctx.starts = len(tensors), len(initial)
+    ctx.resets, ctx.ends = reset is not None, lengths is not None
+    ctx.save_for_backward(*tensors, *initial, *(x for x in (reset, lengths) if x is not None), output[-1])
     ctx.y = output[0].shape
     ctx.set_materialize_grads(False)
 
 
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
-    saved = ctx.saved_tensors
-    tensors, initial = saved[: ctx.count], saved[ctx.count : ctx.count + ctx.starts]
-    reset, checkpoints = saved[-2] if ctx.resets else None, saved[-1]
+    *saved, checkpoints = ctx.saved_tensors
+    tensors, initial, rest = (
+        saved[: ctx.count],
+        saved[ctx.count : ctx.count + ctx.starts],
+        saved[ctx.count + ctx.starts :],
+    )
+    reset, lengths = rest[0] if ctx.resets else None, rest[-1] if ctx.ends else None
     d_y, *d_last = grads[:-1]
     d_y = tensors[0].new_zeros(ctx.y) if d_y is None else d_y
     if not checkpoints.numel():
         # A program that was exported keeps none: whoever runs it may or may not want gradients.
-        *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, list(tensors), list(initial), reset, True)
+        *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, tensors, initial, reset, lengths, True)
     call = torch.ops.fastweights.scan_backward
-    gradients = call(ctx.cell, list(tensors), list(initial), reset, checkpoints, d_y, d_last)
-    return None, gradients, [None] * ctx.starts, None, None
+    gradients = call(ctx.cell, tensors, initial, reset, lengths, checkpoints, d_y, d_last)
+    return None, gradients[: ctx.count], gradients[ctx.count :], None, None, None
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
@@ -122,8 +139,11 @@ torch.library.register_autograd("fastweights::scan_backward", _refuse_second_der
 torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)
 
 
-def scan(cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+def scan(
+    cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, lengths: Tensor | None
+) -> tuple[Tensor, list[Tensor]]:
     """y and the last state, differentiable once."""
-    keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors) and not torch.compiler.is_exporting()
-    y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, keep)
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *initial))
+    keep = wanted and not torch.compiler.is_exporting()
+    y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, lengths, keep)
     return y, last

@@ -1,10 +1,13 @@
-"""Layers with one interface: `y, state = layer(x, state=None, reset=None)`, x `[B, T, D]`, batch first in every state.
+"""Layers with one interface: `y, state = layer(x, state=None, reset=None, lengths=None, controls=None)`, x `[B, T, D]`.
 
-A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its cell.
+Batch first in every state. A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its
+cell.
 """
 
+from fastweights.layers._bidirectional import Bidirectional
 from fastweights.layers._convolved import Convolved, behind_convolution
 from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._layer import Layer
 from fastweights.layers._make import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
@@ -35,6 +38,7 @@ __all__ = [
     "SNAIL",
     "SRWM",
     "AssociativeLSTM",
+    "Bidirectional",
     "Convolved",
     "DeltaMLP",
     "DeltaNet",
@@ -43,6 +47,7 @@ __all__ = [
     "FastWeightProgrammer",
     "FastWeightRNN",
     "FullRecurrentDeltaNet",
+    "Layer",
     "LayerKind",
     "LayerKinds",
     "LinearAttention",

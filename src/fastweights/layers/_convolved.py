@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._past import Padded
-from fastweights.layers._programmed import check_layer_input
 from fastweights.state import with_methods
 
 
@@ -20,7 +19,7 @@ class ConvolvedState(NamedTuple):
     tail: Tensor
 
 
-class Convolved(nn.Module):
+class Convolved(Layer):
     """layer(silu(sum_j w_j * x[t-j])), j < width: lets a memory bind what stands side by side.
 
     A memory without recurrence sees one step at a time. The convolution a channel shows its keys and values the last
@@ -32,18 +31,19 @@ class Convolved(nn.Module):
     def __init__(self, layer: nn.Module, d_model: int, width: int = 4) -> None:
         super().__init__()
         require(width >= 2, "width", "at least 2", width, "Use the layer alone for no convolution.")
+        self.input_size = d_model
+        self.controls = controls_of(layer)
         self.layer = layer
         self.weight = nn.Parameter(torch.empty(width, d_model).uniform_(-(width**-0.5), width**-0.5))
 
-    def forward(
-        self, x: Tensor, state: ConvolvedState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: ConvolvedState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ConvolvedState]:
-        """The interface of a layer."""
-        check_layer_input(x, self.weight.shape[1])
-        state = begin(x, state, self.initial_state(len(x)), reset)
-        past = Padded(state.tail, x, reset)
+        """What the layer does."""
+        inner, tail = self.initial_state(len(x)) if state is None else state
+        past = Padded(tail, x, reset, lengths)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
-        y, after = self.layer(nn.functional.silu(mixed), state.layer, reset)
+        y, after = call(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)
         return y, ConvolvedState(after, past.tail())
 
     def initial_state(self, batch_size: int) -> ConvolvedState:

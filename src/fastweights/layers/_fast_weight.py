@@ -25,6 +25,7 @@ class FastWeight(Programmed):
         backend: The backend of `scan`.
         sizes: The cell's own letters, beside K and V.
         constants: Values of the cell's parameters with the role "constant".
+        initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class FastWeight(Programmed):
         backend: str = "auto",
         sizes: Mapping[str, int] | None = None,
         constants: Mapping[str, float] | None = None,
+        initial: Any = "zero",
     ) -> None:
         cell = Cell.of(cell)
         if key_size is None or value_size is None:
@@ -51,7 +53,7 @@ class FastWeight(Programmed):
         for name, size in {"heads": heads, "key_size": keys.input_size, "value_size": values["V"]}.items():
             require(size >= 1, name, "at least 1", size)
         slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing)
-        super().__init__(d_model, slow_net, cell, scale, backend, constants)
+        super().__init__(d_model, slow_net, cell, scale, backend, constants, initial=initial)
 
 
 def takes_keys(cell: Cell) -> bool:

@@ -1,7 +1,9 @@
 """What the two recurrent networks of Ba et al. share: their output is their own state, without a map behind it."""
 
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.errors import require
@@ -23,6 +25,7 @@ class FastWeightNetwork(Programmed):
         rate: eta, at least 0.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
+        initial: The initial state, as in `FastWeight`.
     """
 
     def __init__(
@@ -35,16 +38,23 @@ class FastWeightNetwork(Programmed):
         rate: float,
         input_size: int | None,
         backend: str,
+        initial: Any,
     ) -> None:
         _check(d_model, heads, inner_steps, decay, rate)
         sizes, named = {"S": inner_steps, "R": d_model // heads}, Cell.named(cell)
         given = d_model if input_size is None else input_size
         slow_net = SlowNet(given, heads, named, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}
-        super().__init__(d_model, slow_net, named, backend=backend, constants=constants, output=nn.Identity())
+        super().__init__(d_model, slow_net, named, 1.0, backend, constants, nn.Identity(), initial)
         for name, weight in self.slow_weights.named_parameters():
             if name.startswith("W"):
                 _start_near_nothing(weight)
+
+    @property
+    def like(self) -> Tensor:
+        """The map of the input: there is none behind the output."""
+        weight: Tensor = self.slow_net.projection.weight
+        return weight
 
 
 def _check(d_model: int, heads: int, inner_steps: int, decay: float, rate: float) -> None:

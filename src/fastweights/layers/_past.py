@@ -9,18 +9,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastweights.lengths import only
+
 
 def nothing(past: Any) -> Any:
     """A record of carried tensors `[B, carried, ...]` with no place in it."""
     return type(past)(*(tensor[:, :0] for tensor in past))
 
 
-def last(past: Tensor, size: int) -> Tensor:
-    """The last `size` places of `[B, L, ...]`; zeros stand in front of them where L is less."""
-    kept = past[:, -size:]
-    missing = size - kept.shape[1]
+def last(past: Tensor, size: int, ends: Tensor | None = None) -> Tensor:
+    """The last `size` places of `[B, L, ...]`; zeros stand in front of them where L is less.
+
+    With `ends`, int `[B]`, those before the place where a member ends.
+    """
+    kept = past if ends is not None else past[:, -size:]
+    missing = size if ends is not None else size - kept.shape[1]
     # Streams come with a full past: they copy nothing.
-    return torch.cat([past.new_zeros(len(past), missing, *past.shape[2:]), kept], dim=1) if missing else kept
+    kept = torch.cat([past.new_zeros(len(past), missing, *past.shape[2:]), kept], dim=1) if missing else kept
+    if ends is None:
+        return kept
+    places = ends.unsqueeze(1) + torch.arange(size, device=past.device)
+    return kept[torch.arange(len(past), device=past.device).unsqueeze(1), places]
 
 
 def number_segments(valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
@@ -44,9 +53,9 @@ def visible(segments: Tensor, steps: int, window: int) -> Tensor:
     return near & (segments[:, -steps:, None] == segments[:, None, :])
 
 
-def still_valid(segments: Tensor, size: int) -> Tensor:
-    """Which of the last `size` steps the next one belongs with, bool `[B, size]`."""
-    return last(segments == segments[:, -1:], size)
+def still_valid(segments: Tensor, size: int, ends: Tensor | None = None) -> Tensor:
+    """Which of the last `size` steps the next one belongs with, bool `[B, size]`; before `ends` as in `last`."""
+    return last(segments == segments[:, -1:], size, ends)
 
 
 class Padded:
@@ -55,9 +64,10 @@ class Padded:
     For convolutions, where a place without an input needs no mark of its own: zero is their padding.
     """
 
-    def __init__(self, tail: Tensor, x: Tensor, reset: Tensor | None) -> None:
+    def __init__(self, tail: Tensor, x: Tensor, reset: Tensor | None, lengths: Tensor | None) -> None:
         self.row = torch.cat([tail, x], dim=1)
         self.carried, self.steps = tail.shape[1], x.shape[1]
+        self.ends = None if lengths is None else self.carried + lengths
         everything = torch.ones(tail.shape[:2], dtype=torch.bool, device=x.device)
         self.segments = None if reset is None else number_segments(everything, reset, self.steps)
 
@@ -67,13 +77,11 @@ class Padded:
         seen = self.row[:, end - self.steps : end]
         if self.segments is None:
             return seen
-        return _only(self.segments[:, end - self.steps : end] == self.segments[:, -self.steps :], seen)
+        return only(self.segments[:, end - self.steps : end] == self.segments[:, -self.steps :], seen)
 
     def tail(self) -> Tensor:
         """What the next call is to carry, of the size of the old tail."""
-        last = self.row[:, -self.carried :]
-        return last if self.segments is None else _only(still_valid(self.segments, self.carried), last)
-
-
-def _only(kept: Tensor, x: Tensor) -> Tensor:
-    return torch.where(kept.unsqueeze(-1), x, 0.0)
+        kept = last(self.row, self.carried, self.ends)
+        if self.segments is None:
+            return kept
+        return only(still_valid(self.segments, self.carried, self.ends), kept)

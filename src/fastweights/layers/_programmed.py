@@ -6,23 +6,27 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.cell import Cell, initial_state
+from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import require
+from fastweights.layers._layer import NO_CONTROLS, Controls, Layer
 from fastweights.layers._slow_weights import SlowWeights
+from fastweights.layers._start import Start
 
 
-class Programmed(nn.Module):
+class Programmed(Layer):
     """y = W_o [scale read_1, ..., scale read_H], where the heads of a cell read what the slow net programs.
 
     Args:
         d_model: Size of the input and output.
-        slow_net: A module from x `[B, T, input_size]` to `cell.Inputs` `[B, T, H, ...]`, which has `heads` and `sizes`.
+        slow_net: A module from x `[B, T, input_size]` and controls to `cell.Inputs` `[B, T, H, ...]`, which has `heads`
+            and `sizes`.
         cell: The cell.
         scale: Factor on what the memory returns.
         backend: The backend of `scan`.
         constants: Values of the cell's parameters with the role "constant".
         output: What takes W_o's place; a linear map without bias if None.
+        initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
     """
 
     def __init__(
@@ -34,39 +38,49 @@ class Programmed(nn.Module):
         backend: str = "auto",
         constants: Mapping[str, float] | None = None,
         output: nn.Module | None = None,
+        initial: Any = "zero",
     ) -> None:
         super().__init__()
+        self.input_size = slow_net.input_size
+        self.controls = tuple(name for name, slot in cell.slots["Inputs"].items() if slot.role == "control")
         self.cell = cell
         self.scale = scale
         self.backend = backend
         self.slow_net = slow_net
         self.slow_weights = SlowWeights(cell, slow_net.heads, slow_net.sizes, constants)
+        self.start = Start.of_heads(cell, slow_net.heads, slow_net.sizes, initial)
         read = prod(cell.output.shape(slow_net.sizes))
         self.output = nn.Linear(slow_net.heads * read, d_model, bias=False) if output is None else output
 
-    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.slow_net.input_size)
-        return self.read(self.slow_net(x), state, reset)
+    @property
+    def like(self) -> Tensor:
+        """The output projection."""
+        weight: Tensor = self.output.weight  # type: ignore[assignment]
+        return weight
 
-    def read(self, inputs: Any, state: Any, reset: Tensor | None) -> tuple[Tensor, Any]:
-        """`cell.Inputs` `[B, T, H, ...]` -> y `[B, T, D]` and the state after the last step."""
-        y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, self.backend)
+    def take(self, state: Any, x: Tensor) -> Any:
+        """The state as it is: the scan checks it."""
+        return state
+
+    def run(
+        self,
+        x: Tensor,
+        state: Any,
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        controls: Controls = NO_CONTROLS,
+    ) -> tuple[Tensor, Any]:
+        """What the layer does."""
+        inputs = self.slow_net(x, controls)
+        y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, lengths, self.start(), self.backend)
         return self.output(self.scale * y.flatten(2)), state
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step, batch first in every leaf."""
-        leading = (batch_size, self.slow_net.heads)
-        return initial_state(self.cell, self.slow_net.sizes, leading, next(self.parameters()))
+        return self.start.of_batch(batch_size, self.like)
 
 
 def require_heads(d_model: int, heads: int) -> None:
     """Raises unless `heads` divides `d_model`."""
     fits = heads >= 1 and d_model % heads == 0
     require(fits, "heads", f"a divisor of d_model={d_model}", heads, "Give key_size and value_size for other sizes.")
-
-
-def check_layer_input(x: Tensor, d_model: int) -> None:
-    """Raises unless x is `[B, T, d_model]` with at least one step."""
-    fits = x.ndim == 3 and x.shape[-1] == d_model and x.shape[1] > 0
-    require(fits, "x", f"[B, T, D] with D={d_model} and T of at least 1", list(x.shape))

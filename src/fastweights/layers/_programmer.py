@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import InputError
-from fastweights.layers._begin import begin
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.state import with_methods
 
 
@@ -21,7 +20,7 @@ class ProgrammerState(NamedTuple):
     y: Any
 
 
-class FastWeightProgrammer(nn.Module):
+class FastWeightProgrammer(Layer):
     """slow[t] = SlowNet(x[t], y[t-1]), theta[t] = write(theta[t-1], slow[t]), y[t] = read(theta[t], slow[t]).
 
     Two nets, one programs the other. The slow net is a layer with the common interface, such as an LSTM, or any module
@@ -47,28 +46,39 @@ class FastWeightProgrammer(nn.Module):
         self.fast_net = fast_net
         self.d_slow = d_slow
         self.sees_output = sees_output
+        seen = getattr(slow_net, "input_size", None)
+        self.input_size = seen - d_slow if seen and sees_output else seen
+        self.controls = controls_of(slow_net, fast_net)
 
-    def forward(
-        self, x: Tensor, state: ProgrammerState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: ProgrammerState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ProgrammerState]:
-        """The interface of a layer."""
-        check_layer_input(x, x.shape[-1])
-        state = begin(x, state, self.initial_state(len(x)), reset)
+        """What the layer does."""
+        state = self.initial_state(len(x)) if state is None else state
         if not self.sees_output:
-            return self._run(x, state, reset)
+            return self._program(x, state, reset, lengths, controls)
         outputs = []
         for t in range(x.shape[1]):
             now = None if reset is None else reset[:, t : t + 1]
+            left = None if lengths is None else (lengths - t).clamp(0, 1)
             before = state.y if now is None else torch.where(now, 0.0, state.y)
-            seen = torch.cat([x[:, t], before.to(x.dtype)], dim=-1)
-            y, state = self._run(seen.unsqueeze(1), state, now)
+            seen = torch.cat([x[:, t], before.to(x.dtype)], dim=-1).unsqueeze(1)
+            marks = {name: mark[:, t : t + 1] for name, mark in controls.items()}
+            y, state = self._program(seen, state, now, left, marks)
+            last = y[:, 0].to(before.dtype)
+            state = state._replace(y=last if left is None else torch.where(left.unsqueeze(1) > 0, last, before))
             outputs.append(y)
         return torch.cat(outputs, dim=1), state
 
-    def _run(self, x: Tensor, state: ProgrammerState, reset: Tensor | None) -> tuple[Tensor, ProgrammerState]:
-        said, slow = self.slow_net(x, state.slow, reset) if self.has_state else (self._say(x), ())
-        y, fast = self.fast_net(said, state.fast, reset)
-        return y, ProgrammerState(slow, fast, y[:, -1] if self.sees_output else ())
+    def _program(
+        self, x: Tensor, state: ProgrammerState, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, ProgrammerState]:
+        if self.has_state:
+            said, slow = call(self.slow_net, x, state.slow, reset, lengths, controls)
+        else:
+            said, slow = self._say(x), ()
+        y, fast = call(self.fast_net, said, state.fast, reset, lengths, controls)
+        return y, ProgrammerState(slow, fast, state.y)
 
     def _say(self, x: Tensor) -> Tensor:
         try:

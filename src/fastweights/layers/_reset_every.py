@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
+from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.lengths import at_end
 from fastweights.state import with_methods
 
 
@@ -18,7 +19,7 @@ class ResetEveryState(NamedTuple):
     age: Tensor
 
 
-class ResetEvery(nn.Module):
+class ResetEvery(Layer):
     """A layer whose state goes back to the initial one before every `steps`-th step: a memory without carry-over.
 
     Source: Irie et al. 2022, Sec. 4.3 (ablation on state reset).
@@ -27,17 +28,19 @@ class ResetEvery(nn.Module):
     def __init__(self, layer: nn.Module, steps: int) -> None:
         super().__init__()
         require(steps >= 1, "steps", "at least 1", steps)
+        self.input_size = getattr(layer, "input_size", None)
+        self.controls = controls_of(layer)
         self.layer = layer
         self.steps = steps
 
-    def forward(
-        self, x: Tensor, state: ResetEveryState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: ResetEveryState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ResetEveryState]:
-        """The interface of a layer."""
-        inner, age = begin(x, state, self.initial_state(len(x)), reset)
-        before = ages(age, reset, x.shape[1])
-        y, inner = self.layer(x, inner, before % self.steps == 0)
-        return y, ResetEveryState(inner, before[:, -1] + 1)
+        """What the layer does."""
+        inner, age = self.initial_state(len(x)) if state is None else state
+        before, age = ages(age, reset, lengths, x.shape[1])
+        y, inner = call(self.layer, x, inner, before % self.steps == 0, lengths, controls)
+        return y, ResetEveryState(inner, age)
 
     def initial_state(self, batch_size: int) -> ResetEveryState:
         """The layer's, of age 0."""
@@ -46,11 +49,12 @@ class ResetEvery(nn.Module):
         return ResetEveryState(inner, torch.zeros(batch_size, dtype=torch.long, device=device))
 
 
-def ages(age: Tensor, reset: Tensor | None, steps: int) -> Tensor:
-    """Steps since the last reset or the start, before every step, `[B, T]`."""
-    time = torch.arange(steps, device=age.device)
-    since_start = age.unsqueeze(-1) + time
-    if reset is None:
-        return since_start
-    last = torch.where(reset, time, -1).cummax(dim=1).values
-    return torch.where(last >= 0, time - last, since_start)
+def ages(age: Tensor, reset: Tensor | None, lengths: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:
+    """Steps since the last reset or the start, before every step `[B, T]` and after the last one `[B]`."""
+    time = torch.arange(steps + 1, device=age.device)
+    since = age.unsqueeze(-1) + time
+    if reset is not None:
+        # No step is reset after the last one.
+        began = torch.where(nn.functional.pad(reset, (0, 1)), time, -1).cummax(dim=1).values
+        since = torch.where(began >= 0, time - began, since)
+    return since[:, :-1], since[:, -1] if lengths is None else at_end(since, lengths)

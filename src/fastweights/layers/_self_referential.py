@@ -1,5 +1,7 @@
 """What the layers over self-referential cells share."""
 
+from typing import Any
+
 from fastweights.cell import Cell
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._split import Split
@@ -14,9 +16,10 @@ class SelfReferential(Programmed):
         cell: Name of the cell.
         feature_map: Of the input: "identity" (few-shot learning) or "softmax" (reinforcement learning) in the paper.
         backend: The backend of `scan`.
+        initial: The initial state, as in `FastWeight`: the shift from the learned weights that the heads start with.
     """
 
-    def __init__(self, d_model: int, heads: int, cell: str, feature_map: str, backend: str) -> None:
+    def __init__(self, d_model: int, heads: int, cell: str, feature_map: str, backend: str, initial: Any) -> None:
         require_heads(d_model, heads)
         named = Cell.named(cell)
-        super().__init__(d_model, Split(d_model, heads, named, feature_map), named, backend=backend)
+        super().__init__(d_model, Split(d_model, heads, named, feature_map), named, backend=backend, initial=initial)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS, Folder
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._layer import NO_CONTROLS, Controls
 
 
 def feature_map(name: str, size: int) -> Any:
@@ -62,9 +63,6 @@ class Keys(nn.Module):
         return mapped
 
 
-NO_CONTROLS: Mapping[str, Tensor] = {}
-
-
 class SlowNet(nn.Module):
     """Emits the inputs of a cell for every step and head: one linear map without bias, then what each role asks for.
 
@@ -95,7 +93,9 @@ class SlowNet(nn.Module):
         self.squash = SQUASHINGS.load(squashing)
         self.sizes = {**sizes, "K": keys.output_size}
         raw = {**sizes, "K": keys.input_size}
-        self.slots = {name: slot for name, slot in cell.slots["Inputs"].items() if slot.role != "control"}
+        inputs = cell.slots["Inputs"].items()
+        self.slots = {name: slot for name, slot in inputs if slot.role != "control"}
+        self.controls = {name: slot for name, slot in inputs if slot.role == "control"}
         self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
         self.widths = [prod(slot.shape(raw if slot.role == "key" else self.sizes)) for slot in self.slots.values()]
         self.widths += [idle] if idle else []
@@ -103,14 +103,29 @@ class SlowNet(nn.Module):
         if any(slot.role == "decay" for slot in self.slots.values()):
             self.decay_bias = nn.Parameter(_spread_decays(heads))
 
-    def forward(self, x: Tensor, controls: Mapping[str, Tensor] = NO_CONTROLS) -> Any:
-        """x `[B, T, D]`, the cell's controls `[B, T]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
+    def forward(self, x: Tensor, controls: Controls = NO_CONTROLS) -> Any:
+        """x `[B, T, D]`, the cell's controls `[B, T, ...]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
         parts = self.projection(x).unflatten(-1, (self.heads, -1)).split(self.widths, dim=-1)
         fields = dict(zip(self.slots, parts, strict=False))  # idle outputs come last
         fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.role == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
-        marks = {name: mark.to(x.dtype).unsqueeze(-1).expand_as(parts[0][..., 0]) for name, mark in controls.items()}
-        return self.cell.Inputs(**emitted, **marks)
+        return self.cell.Inputs(**emitted, **self._marks(x, controls))
+
+    def _marks(self, x: Tensor, controls: Controls) -> dict[str, Tensor]:
+        """Every head has the same marks, as numbers."""
+        if not self.controls:
+            return {}
+        if controls.keys() != self.controls.keys():
+            wanted = f"marks for {' and '.join(self.controls)}, which {self.cell.name} takes"
+            remedy = f"Call layer(x, controls={{'{next(iter(self.controls))}': ...}}) with tensors [B, T]."
+            require(False, "controls", wanted, ", ".join(controls) or "none", remedy)
+        return {name: self._mark(name, controls[name], x) for name in self.controls}
+
+    def _mark(self, name: str, mark: Tensor, x: Tensor) -> Tensor:
+        shape = self.controls[name].shape(self.sizes)
+        if mark.shape[2:] != shape:
+            require(False, name, f"{[*x.shape[:2], *shape]} like the steps of x", list(mark.shape))
+        return mark.to(x.dtype).unsqueeze(2).expand(*x.shape[:2], self.heads, *shape)
 
     def _map_keys(self, keys: dict[str, Tensor]) -> dict[str, Tensor]:
         """All keys in one call: random features must be the same for keys and queries."""

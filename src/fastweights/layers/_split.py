@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
+from fastweights.layers._layer import Controls
 from fastweights.layers._slow_net import Keys
 
 
@@ -19,6 +20,6 @@ class Split(nn.Module):
         self.keys = Keys(d_model // heads, features, "none")
         self.sizes = {"K": self.keys.output_size, "V": d_model // heads}
 
-    def forward(self, x: Tensor) -> Any:
-        """x `[B, T, D]` -> `cell.Inputs` of one tensor `[B, T, H, K]`."""
+    def forward(self, x: Tensor, controls: Controls) -> Any:
+        """x `[B, T, D]`, no controls -> `cell.Inputs` of one tensor `[B, T, H, K]`."""
         return self.cell.Inputs(self.keys(x.unflatten(-1, (self.heads, -1))))

@@ -6,14 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from fastweights.cell import Cell, initial_state
+from fastweights.cell import Cell
 from fastweights.cells.associative_lstm import AssociativeLSTMInputs, AssociativeLSTMParams
 from fastweights.dispatch import scan
 from fastweights.errors import require
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._start import Start
 
 
-class AssociativeLSTM(nn.Module):
+class AssociativeLSTM(Layer):
     """c_s <- f c_s + (P_s r_i) (i u), y = o bound(mean_s (P_s r_o) c_s): complex, with copies against noise.
 
     P_s are permutations, drawn at random once and always the same; they are saved with the parameters. One network of
@@ -26,37 +27,48 @@ class AssociativeLSTM(nn.Module):
         copies: Number of redundant copies of the memory.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
+        initial: The initial state, as in `FastWeight`.
 
     Raises:
         InputError: `d_model` is odd, or `copies` is below 1.
     """
 
-    def __init__(self, d_model: int, copies: int = 4, input_size: int | None = None, backend: str = "auto") -> None:
+    def __init__(
+        self,
+        d_model: int,
+        copies: int = 4,
+        input_size: int | None = None,
+        backend: str = "auto",
+        initial: Any = "zero",
+    ) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since complex numbers have two parts", d_model)
         require(copies >= 1, "copies", "at least 1", copies)
         self.cell = Cell.named("associative-lstm")
         self.backend = backend
         self.sizes = {"V": d_model // 2, "S": copies}
+        self.start = Start.of_heads(self.cell, 1, self.sizes, initial)
+        self.input_size = d_model if input_size is None else input_size
         outputs = 9 * self.sizes["V"]
-        self.input = nn.Linear(d_model if input_size is None else input_size, outputs)
+        self.input = nn.Linear(self.input_size, outputs)
         self.recurrent = nn.Linear(d_model, outputs, bias=False)
         self.permutations: Tensor
         self.register_buffer("permutations", _draw_permutations(copies, self.sizes["V"]))
 
-    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.input.in_features)
+    def run(
+        self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, Any]:
+        """What the layer does."""
         W = self.recurrent.weight
         P = one_hot(self.permutations, self.sizes["V"]).to(W.dtype)
         inputs = AssociativeLSTMInputs(self.input(x).unsqueeze(2))
         params = AssociativeLSTMParams(W.unsqueeze(0), P.unsqueeze(0))
-        y, state = scan(self.cell, inputs, state, params, reset, self.backend)
+        y, state = scan(self.cell, inputs, state, params, reset, lengths, self.start(), self.backend)
         return y.flatten(2), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """Zeros."""
-        return initial_state(self.cell, self.sizes, (batch_size, 1), self.recurrent.weight)
+        """The state before the first step, batch first in every leaf."""
+        return self.start.of_batch(batch_size, self.recurrent.weight)
 
 
 def _draw_permutations(copies: int, units: int) -> Tensor:

@@ -1,5 +1,7 @@
 """The layer over delta-mlp."""
 
+from typing import Any
+
 from fastweights.cell import Cell
 from fastweights.errors import require
 from fastweights.layers._programmed import Programmed, require_heads
@@ -18,13 +20,22 @@ class DeltaMLP(Programmed):
         idle: Whether the slow net also has the outputs that the authors' code makes and does not read: as many as it
             reads for the matrices. The published numbers of parameters count them.
         backend: The backend of `scan`.
+        initial: The initial state, as in `FastWeight`.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, depth: int = 2, idle: bool = False, backend: str = "auto") -> None:
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 8,
+        depth: int = 2,
+        idle: bool = False,
+        backend: str = "auto",
+        initial: Any = "zero",
+    ) -> None:
         require_heads(d_model, heads)
         require(depth >= 1, "depth", "at least 1", depth)
         cell, size = Cell.named("delta-mlp"), d_model // heads
         unread = depth * 2 * (size + 4 * size) if idle else 0
         sizes = {"V": size, "L": depth}
         slow_net = SlowNet(d_model, heads, cell, Keys(size, "identity", "none"), sizes, idle=unread)
-        super().__init__(d_model, slow_net, cell, backend=backend)
+        super().__init__(d_model, slow_net, cell, backend=backend, initial=initial)

@@ -1,5 +1,7 @@
 """DeltaNet."""
 
+from typing import Any
+
 from fastweights.cell import Cell
 from fastweights.layers._fast_weight import FastWeight
 
@@ -21,7 +23,10 @@ class DeltaNet(FastWeight):
         squashing: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
         cell = Cell.named("delta")
         sizes = (key_size, value_size)
-        super().__init__(d_model, heads, cell, *sizes, feature_map, normaliser, squashing, scale, backend)
+        super().__init__(
+            d_model, heads, cell, *sizes, feature_map, normaliser, squashing, scale, backend, initial=initial
+        )

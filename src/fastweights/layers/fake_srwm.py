@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.layers._begin import begin
-from fastweights.layers._programmed import check_layer_input, require_heads
+from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods
 
 
@@ -15,7 +15,7 @@ class NoState(NamedTuple):
     """The state of a layer that remembers nothing."""
 
 
-class FakeSRWM(nn.Module):
+class FakeSRWM(Layer):
     """y = W_o [W_1 x_1, ..., W_H x_H]: the SRWM with all rates 0, a control without memory.
 
     Source: Irie et al. 2022, Sec. 4.3 ("Fake SR"); on the raw input, as in the authors' code.
@@ -26,14 +26,15 @@ class FakeSRWM(nn.Module):
     def __init__(self, d_model: int, heads: int = 8) -> None:
         super().__init__()
         require_heads(d_model, heads)
+        self.input_size = d_model
         size = d_model // heads
         self.weight = nn.Parameter(torch.randn(heads, size, size) / size**0.5)
         self.output = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, state: NoState | None = None, reset: Tensor | None = None) -> tuple[Tensor, NoState]:
-        """The interface of a layer."""
-        check_layer_input(x, self.output.out_features)
-        begin(x, state, NoState(), reset)
+    def run(
+        self, x: Tensor, state: NoState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, NoState]:
+        """What the layer does."""
         parts = x.unflatten(-1, (len(self.weight), -1))
         return self.output(torch.einsum("hvk,bthk->bthv", self.weight, parts).flatten(2)), NoState()
 

@@ -8,9 +8,11 @@ from torch import Tensor
 
 from fastweights.cells.fast_weight_rnn import FastWeightRNNState, settle
 from fastweights.errors import require_name
-from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight_network import FastWeightNetwork
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._given import fit_state
+from fastweights.layers._layer import NO_CONTROLS, Controls
+from fastweights.lengths import within
+from fastweights.precision import full_precision
 
 FORMS = ("auto", "matrix", "attention")
 
@@ -36,6 +38,7 @@ class FastWeightRNN(FastWeightNetwork):
         form: "matrix", "attention", or "auto": attention where T < R, but on a CPU always the matrix.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`, for the matrix form.
+        initial: The initial state, as in `FastWeight`.
     """
 
     def __init__(
@@ -48,22 +51,31 @@ class FastWeightRNN(FastWeightNetwork):
         form: str = "auto",
         input_size: int | None = None,
         backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
         require_name("form", form, FORMS)
-        super().__init__(d_model, heads, "fast-weight-rnn", inner_steps, decay, rate, input_size, backend)
+        super().__init__(d_model, heads, "fast-weight-rnn", inner_steps, decay, rate, input_size, backend, initial)
         self.form = form
 
-    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.slow_net.input_size)
+    def run(
+        self,
+        x: Tensor,
+        state: Any,
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        controls: Controls = NO_CONTROLS,
+    ) -> tuple[Tensor, Any]:
+        """What the layer does."""
         if not self._attends(x):
-            return super().forward(x, state, reset)
+            return super().run(x, state, reset, lengths, controls)
+        start = self.initial_state(len(x))
+        state = start if state is None else fit_state(state, start, x)
         boundary = self.slow_net(x).x
-        compute = torch.promote_types(boundary.dtype, torch.float32)
-        params = self.slow_weights()
-        params = type(params)(*(p.to(compute) for p in params))
-        state = begin(x, state, self.initial_state(len(x)), reset)
-        y, state = attend(boundary.to(compute), state, params, reset)
+        # As in a scan, no autocast region may turn the sums into half precision.
+        with full_precision(x.device):
+            params = self.slow_weights()
+            params = type(params)(*(p.to(state.A.dtype) for p in params))
+            y, state = attend(boundary.to(state.A.dtype), state, params, reset, lengths, start)
         return y.to(x.dtype).flatten(2), state
 
     def _attends(self, x: Tensor) -> bool:
@@ -72,43 +84,55 @@ class FastWeightRNN(FastWeightNetwork):
         return x.device.type != "cpu" and x.shape[1] < self.slow_net.sizes["R"]
 
 
-def attend(x: Tensor, state: FastWeightRNNState, params: Any, reset: Tensor | None) -> tuple[Tensor, Any]:
+def attend(
+    x: Tensor, state: FastWeightRNNState, params: Any, reset: Tensor | None, lengths: Tensor | None, start: Any
+) -> tuple[Tensor, Any]:
     """The cell over x `[B, T, H, R]` without its matrix: y, and the same state as the matrix form."""
     A, h = state
-    age = torch.ones_like(h[..., :1])  # what is left of A: [B, H, 1]
+    matrices = [A] if reset is None else [A, start.A]
+    # What is left of the matrix that was given, and of the one that a reset goes back to: [B, H, 1] each.
+    left = [torch.ones_like(h[..., :1]), torch.zeros_like(h[..., :1])][: len(matrices)]
+    inside = None if lengths is None else within(lengths, x.shape[1])
     stored: list[Tensor] = []
     weights: list[Tensor] = []
     outputs: list[Tensor] = []
     for t, x_t in enumerate(x.unbind(1)):
         if reset is not None:
-            keep = ~reset[:, t, None, None]
-            h = torch.where(keep, h, 0.0)
-            age = torch.where(keep, age, 0.0)
-            weights = [torch.where(keep, weight, 0.0) for weight in weights]
-        decay = params.decay[:, None]
-        age, weights = age * decay, [*(weight * decay for weight in weights), params.eta[:, None].expand_as(age)]
+            again = reset[:, t, None, None]
+            h = torch.where(again, start.h, h)
+            left = [torch.where(again, new, old) for new, old in zip((0.0, 1.0), left, strict=True)]
+            weights = [torch.where(again, 0.0, weight) for weight in weights]
+        decay, eta = params.decay[:, None], params.eta[:, None]
+        if inside is not None:
+            decay, eta = (
+                torch.where(inside[:, t, None, None], rate, kept) for rate, kept in ((decay, 1.0), (eta, 0.0))
+            )
+        left = [part * decay for part in left]
+        weights = [*(weight * decay for weight in weights), eta.expand_as(h[..., :1])]
         stored.append(h)
-        read = _reader(A, age, torch.stack(stored, -2), torch.cat(weights, -1))
-        h = settle(read, _apply(params.W, h) + x_t, params.gain.transpose(0, 1), params.bias.transpose(0, 1))
+        read = _reader(matrices, left, torch.stack(stored, -2), torch.cat(weights, -1))
+        after = settle(read, _apply(params.W, h) + x_t, params.gain.transpose(0, 1), params.bias.transpose(0, 1))
+        h = after if inside is None else torch.where(inside[:, t, None, None], after, h)
         outputs.append(h)
     keys, written = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)
-    left = _only_where(age.unsqueeze(-1), A)
-    return torch.stack(outputs, 1), FastWeightRNNState(left + (written * keys).mT @ keys, h)
+    kept = [_only_where(part.unsqueeze(-1), matrix) for part, matrix in zip(left, matrices, strict=True)]
+    return torch.stack(outputs, 1), FastWeightRNNState(sum(kept) + (written * keys).mT @ keys, h)
 
 
-def _reader(A: Tensor, age: Tensor, stored: Tensor, weights: Tensor) -> Callable[[Tensor], Tensor]:
-    """h -> A h, where A is what is left of a matrix, plus states stored since, with their weights."""
+def _reader(matrices: list[Tensor], left: list[Tensor], stored: Tensor, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """h -> A h, where A is what is left of matrices, plus states stored since, with their weights."""
 
     def apply_A(h: Tensor) -> Tensor:
         scores = weights * _apply(stored, h)
-        return _only_where(age, _apply(A, h)) + (scores.unsqueeze(-2) @ stored).squeeze(-2)
+        parts = [_only_where(part, _apply(matrix, h)) for part, matrix in zip(left, matrices, strict=True)]
+        return sum(parts) + (scores.unsqueeze(-2) @ stored).squeeze(-2)
 
     return apply_A
 
 
-def _only_where(age: Tensor, x: Tensor) -> Tensor:
-    """age x, but 0 where the age is: nothing is left of a matrix that was reset, not even a NaN."""
-    return torch.where(age == 0, 0.0, age * x)
+def _only_where(left: Tensor, x: Tensor) -> Tensor:
+    """left x, but 0 where nothing is left: of a matrix that was reset, not even a NaN."""
+    return torch.where(left == 0, 0.0, left * x)
 
 
 def _apply(matrix: Tensor, x: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """The Recurrent DeltaNet with slow weights across heads."""
 
+from typing import Any
+
 from fastweights.cell import Cell
 from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._programmed import require_heads
@@ -13,9 +15,12 @@ class FullRecurrentDeltaNet(FastWeight):
     Source: Irie et al. 2021, Eqs. 15-18, as printed.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, scale: float = 1.0, backend: str = "auto") -> None:
+    def __init__(
+        self, d_model: int, heads: int = 8, scale: float = 1.0, backend: str = "auto", initial: Any = "zero"
+    ) -> None:
         require_heads(d_model, heads)
         size = d_model // heads
         cell = Cell.named("full-recurrent-delta-net")
+        sizes = {"M": heads}
         # One head for the scan: the memories of a step are not independent.
-        super().__init__(d_model, 1, cell, size, size, scale=scale, backend=backend, sizes={"M": heads})
+        super().__init__(d_model, 1, cell, size, size, scale=scale, backend=backend, sizes=sizes, initial=initial)

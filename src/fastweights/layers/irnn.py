@@ -1,22 +1,23 @@
 """The IRNN: a recurrent network of rectified linear units that starts by remembering."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.layers._programmed import check_layer_input
-from fastweights.layers._torch_recurrent import run_between_resets
+from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._start import Start
+from fastweights.layers._torch_recurrent import run_in_stretches
 from fastweights.state import with_methods
 
 
 @with_methods
 class IRNNState(NamedTuple):
-    """Hidden state `[B, D]`."""
+    """Hidden state `[B, D]`, at least in float32."""
 
     h: Tensor
 
 
-class IRNN(nn.Module):
+class IRNN(Layer):
     """h <- relu(W h + C x + b), y = h: W starts as the identity, so that h is kept until training says otherwise.
 
     C starts small (standard deviation 0.001) and b at 0, as in the paper. It is `torch.nn.RNN` with resets.
@@ -28,30 +29,31 @@ class IRNN(nn.Module):
     Args:
         d_model: Number of units, and size of the output.
         input_size: Size of the input; `d_model` if None.
+        initial: The initial state: "zero", "learned", or an `IRNNState` of constants that fit `[D]`.
     """
 
-    def __init__(self, d_model: int, input_size: int | None = None) -> None:
+    def __init__(self, d_model: int, input_size: int | None = None, initial: Any = "zero") -> None:
         super().__init__()
-        given = d_model if input_size is None else input_size
-        self.rnn = nn.RNN(given, d_model, nonlinearity="relu", batch_first=True)
+        self.input_size = d_model if input_size is None else input_size
+        self.start = Start(IRNNState, {"h": (d_model,)}, initial)
+        self.rnn = nn.RNN(self.input_size, d_model, nonlinearity="relu", batch_first=True)
         C, W, *biases = self.rnn.all_weights[0]
         nn.init.eye_(W)
         nn.init.normal_(C, std=0.001)
         for bias in biases:
             nn.init.zeros_(bias)
 
-    def forward(
-        self, x: Tensor, state: IRNNState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: IRNNState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, IRNNState]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.rnn.input_size)
-        return run_between_resets(self._run, x, state, self.initial_state(len(x)), reset)
+        """What the layer does."""
+        return run_in_stretches(self._run, x, state, self.initial_state(len(x)), reset, lengths)
 
     def initial_state(self, batch_size: int) -> IRNNState:
-        """Zeros."""
-        weight = self.rnn.all_weights[0][0]
-        return IRNNState(weight.new_zeros(batch_size, self.rnn.hidden_size))
+        """The state before the first step, batch first."""
+        state: IRNNState = self.start.of_batch(batch_size, self.rnn.all_weights[0][0])
+        return state
 
     def _run(self, x: Tensor, state: IRNNState) -> tuple[Tensor, IRNNState]:
-        y, h = self.rnn(x, state.h.unsqueeze(0).contiguous())
-        return y, IRNNState(h.squeeze(0))
+        y, h = self.rnn(x, state.h.unsqueeze(0).to(self.rnn.all_weights[0][0].dtype).contiguous())
+        return y, IRNNState(h.squeeze(0).to(state.h.dtype))

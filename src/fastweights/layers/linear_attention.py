@@ -1,5 +1,7 @@
 """The Linear Transformer's attention."""
 
+from typing import Any
+
 from fastweights.cell import Cell
 from fastweights.layers._fast_weight import FastWeight
 
@@ -20,7 +22,10 @@ class LinearAttention(FastWeight):
         value_size: int | None = None,
         scale: float = 1.0,
         backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
         cell = Cell.named("linear-attention")
         sizes = (key_size, value_size)
-        super().__init__(d_model, heads, cell, *sizes, feature_map, normaliser, scale=scale, backend=backend)
+        super().__init__(
+            d_model, heads, cell, *sizes, feature_map, normaliser, scale=scale, backend=backend, initial=initial
+        )

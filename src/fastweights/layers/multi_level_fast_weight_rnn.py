@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
 from fastweights.layers._fast_weight_network import FastWeightNetwork
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._given import fit_state
+from fastweights.layers._layer import NO_CONTROLS, Controls
 from fastweights.layers._reset_every import ages
 from fastweights.state import with_methods
 
@@ -24,8 +24,9 @@ class MultiLevelState(NamedTuple):
 class MultiLevelFastWeightRNN(FastWeightNetwork):
     """A <- lambda A + eta h h^T and h <- 0 at marked steps; then h <- relu(LN(W h + C x + A h')) for S steps.
 
-    The marks come with the data. Without them a segment has `segment` steps: its end uses the weights for integration,
-    and the state is stored and wiped before the next one begins. The paper does not say which steps it marks.
+    The marks come with the data, as the controls "store" and "integrate". Without them a segment has `segment` steps:
+    its end uses the weights for integration, and the state is stored and wiped before the next one begins. The paper
+    does not say which steps it marks.
 
     Source: Ba et al. 2016, Sec. 4.2 and Fig. 3.
 
@@ -38,6 +39,7 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
         rate: eta, at least 0.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
+        initial: The initial state, as in `FastWeight`.
     """
 
     def __init__(
@@ -50,32 +52,35 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
         rate: float = 0.5,
         input_size: int | None = None,
         backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
         require(segment >= 1, "segment", "at least 1", segment)
-        super().__init__(d_model, heads, "multi-level-fast-weight-rnn", inner_steps, decay, rate, input_size, backend)
+        cell = "multi-level-fast-weight-rnn"
+        super().__init__(d_model, heads, cell, inner_steps, decay, rate, input_size, backend, initial)
         self.segment = segment
 
-    def forward(
+    def take(self, state: Any, x: Tensor) -> MultiLevelState:
+        """The state, found to fit."""
+        taken: MultiLevelState = fit_state(state, self.initial_state(1), x)
+        return taken
+
+    def run(
         self,
         x: Tensor,
-        state: MultiLevelState | None = None,
-        reset: Tensor | None = None,
-        store: Tensor | None = None,
-        integrate: Tensor | None = None,
+        state: MultiLevelState | None,
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        controls: Controls = NO_CONTROLS,
     ) -> tuple[Tensor, MultiLevelState]:
-        """x `[B, T, D]`; reset, store, integrate bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.slow_net.input_size)
-        memory, age = begin(x, state, self.initial_state(len(x)), reset)
-        steps = ages(age, reset, x.shape[1])
-        store = (steps % self.segment == 0) & (steps > 0) if store is None else store
-        integrate = steps % self.segment == self.segment - 1 if integrate is None else integrate
-        for name, marks in {"store": store, "integrate": integrate}.items():
-            require(marks.shape == x.shape[:2], name, f"[B, T] = {list(x.shape[:2])}", list(marks.shape))
-        inputs = self.slow_net(x, {"store": store, "integrate": integrate})
-        y, memory = self.read(inputs, memory, reset)
-        return y, MultiLevelState(memory, steps[:, -1] + 1)
+        """What the layer does."""
+        memory, age = self.initial_state(len(x)) if state is None else state
+        steps, age = ages(age, reset, lengths, x.shape[1])
+        place = steps % self.segment
+        marks = {"store": (place == 0) & (steps > 0), "integrate": place == self.segment - 1, **controls}
+        y, memory = super().run(x, memory, reset, lengths, marks)
+        return y, MultiLevelState(memory, age)
 
     def initial_state(self, batch_size: int) -> MultiLevelState:
         """No steps so far."""
-        age = torch.zeros(batch_size, dtype=torch.long, device=next(self.parameters()).device)
+        age = torch.zeros(batch_size, dtype=torch.long, device=self.like.device)
         return MultiLevelState(super().initial_state(batch_size), age)

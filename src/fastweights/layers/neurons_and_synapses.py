@@ -1,5 +1,7 @@
 """Gregor's neurons and synapses as a layer."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -31,6 +33,7 @@ class NeuronsAndSynapses(FastWeight):
         body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
         synapse: What updates a synapse, one of the same.
         backend: The backend of `scan`.
+        initial: The initial state, as in `FastWeight`: synapses add it to their random start.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class NeuronsAndSynapses(FastWeight):
         body: str = "lstm",
         synapse: str = "gated",
         backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
         require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
         for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
@@ -53,7 +57,7 @@ class NeuronsAndSynapses(FastWeight):
         require(depth >= 0, "depth", "at least 0", depth)
         cell = Cell.of(make_neurons_and_synapses((neurons,) * depth, body, synapse))
         sizes = {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
-        super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes)
+        super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)
         with torch.no_grad():
             # As weights of ordinary nets start, which a neuron has from all others: N(0, 1 / neurons).
             nn.init.normal_(self.slow_weights.get_buffer("start"), std=(inputs + depth * neurons) ** -0.5)

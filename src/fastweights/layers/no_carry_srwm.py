@@ -1,5 +1,7 @@
 """The self-referential weight matrix that starts anew every span."""
 
+from typing import Any
+
 from fastweights.layers._reset_every import ResetEvery
 from fastweights.layers.srwm import SRWM
 
@@ -13,6 +15,12 @@ class NoCarrySRWM(ResetEvery):
     """
 
     def __init__(
-        self, d_model: int, heads: int = 8, steps: int = 50, feature_map: str = "identity", backend: str = "auto"
+        self,
+        d_model: int,
+        heads: int = 8,
+        steps: int = 50,
+        feature_map: str = "identity",
+        backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
-        super().__init__(SRWM(d_model, heads, feature_map, backend), steps)
+        super().__init__(SRWM(d_model, heads, feature_map, backend, initial), steps)

@@ -1,5 +1,7 @@
 """The layer over one-rate-srwm."""
 
+from typing import Any
+
 from fastweights.layers._self_referential import SelfReferential
 
 
@@ -9,5 +11,7 @@ class OneRateSRWM(SelfReferential):
     Source: Irie et al. 2022, Eqs. 5-8.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, feature_map: str = "identity", backend: str = "auto") -> None:
-        super().__init__(d_model, heads, "one-rate-srwm", feature_map, backend)
+    def __init__(
+        self, d_model: int, heads: int = 8, feature_map: str = "identity", backend: str = "auto", initial: Any = "zero"
+    ) -> None:
+        super().__init__(d_model, heads, "one-rate-srwm", feature_map, backend, initial)

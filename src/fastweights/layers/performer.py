@@ -1,5 +1,7 @@
 """The Performer's attention."""
 
+from typing import Any
+
 from fastweights.layers.linear_attention import LinearAttention
 
 
@@ -22,5 +24,6 @@ class Performer(LinearAttention):
         value_size: int | None = None,
         scale: float = 1.0,
         backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
-        super().__init__(d_model, heads, feature_map, normaliser, key_size, value_size, scale, backend)
+        super().__init__(d_model, heads, feature_map, normaliser, key_size, value_size, scale, backend, initial)

@@ -1,5 +1,7 @@
 """The layer over printed-delta-mlp."""
 
+from typing import Any
+
 from fastweights.cell import Cell
 from fastweights.errors import require
 from fastweights.layers._fast_weight import FastWeight
@@ -11,6 +13,9 @@ class PrintedDeltaMLP(FastWeight):
     Source: Irie et al. 2021, Eqs. 13-14.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, depth: int = 2, backend: str = "auto") -> None:
+    def __init__(
+        self, d_model: int, heads: int = 8, depth: int = 2, backend: str = "auto", initial: Any = "zero"
+    ) -> None:
         require(depth >= 1, "depth", "at least 1", depth)
-        super().__init__(d_model, heads, Cell.named("printed-delta-mlp"), backend=backend, sizes={"L": depth})
+        sizes = {"L": depth}
+        super().__init__(d_model, heads, Cell.named("printed-delta-mlp"), backend=backend, sizes=sizes, initial=initial)

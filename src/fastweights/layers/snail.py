@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
+from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import Padded, last, nothing, number_segments, still_valid, visible
-from fastweights.layers._programmed import check_layer_input
 from fastweights.layers.softmax_attention import AttentionCache
 from fastweights.state import with_methods
 
@@ -23,7 +22,7 @@ class SNAILState(NamedTuple):
     cache: AttentionCache
 
 
-class SNAIL(nn.Module):
+class SNAIL(Layer):
     """z <- [z, tanh(A z) * sigmoid(B z)] with dilations 2, 4, 8, ..., y = W [z, softmax(q K^T / sqrt(K)) V]: SNAIL.
 
     A block of dilated causal convolutions of width 2, each of which adds `filters` channels, then an attention block
@@ -60,6 +59,7 @@ class SNAIL(nn.Module):
         sizes = {"filters": filters, "key_size": key_size, "value_size": value_size, "window": window}
         for name, size in sizes.items():
             require(size >= 1, name, "at least 1", size)
+        self.input_size = d_model
         self.dense = nn.ModuleList()
         channels = d_model
         for n in range((length - 1).bit_length()):
@@ -68,17 +68,16 @@ class SNAIL(nn.Module):
         self.attention = _AttentionBlock(channels, key_size, value_size, window)
         self.output = nn.Linear(channels + value_size, d_model)
 
-    def forward(
-        self, x: Tensor, state: SNAILState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: SNAILState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, SNAILState]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the state after the last step."""
-        check_layer_input(x, self.output.out_features)
-        before = begin(x, state, self.initial_state(len(x)), reset)
+        """What the layer does."""
+        before = self.initial_state(len(x)) if state is None else state
         tails = []
         for block, tail in zip(self.dense, before.tails, strict=True):
-            x, after = block(x, tail, reset)
+            x, after = block(x, tail, reset, lengths)
             tails.append(after)
-        x, cache = self.attention(x, nothing(before.cache) if state is None else before.cache, reset)
+        x, cache = self.attention(x, nothing(before.cache) if state is None else before.cache, reset, lengths)
         return self.output(x), SNAILState(tuple(tails), cache)
 
     def initial_state(self, batch_size: int) -> SNAILState:
@@ -96,8 +95,8 @@ class _DenseBlock(nn.Module):
         self.dilation = dilation
         self.convolution = nn.Linear(2 * channels, 2 * filters)
 
-    def forward(self, x: Tensor, tail: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
-        past = Padded(tail, x, reset)
+    def forward(self, x: Tensor, tail: Tensor, reset: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        past = Padded(tail, x, reset, lengths)
         a, b = self.convolution(torch.cat([past.earlier(self.dilation), x], dim=-1)).chunk(2, dim=-1)
         return torch.cat([x, a.tanh() * b.sigmoid()], dim=-1), past.tail()
 
@@ -115,12 +114,16 @@ class _AttentionBlock(nn.Module):
         self.window = window
         self.projection = nn.Linear(channels, 2 * key_size + value_size)
 
-    def forward(self, x: Tensor, past: AttentionCache, reset: Tensor | None) -> tuple[Tensor, AttentionCache]:
+    def forward(
+        self, x: Tensor, past: AttentionCache, reset: Tensor | None, lengths: Tensor | None
+    ) -> tuple[Tensor, AttentionCache]:
         q, k, v = self.projection(x).split([self.key_size, self.key_size, self.value_size], dim=-1)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.valid, reset, x.shape[1])
         read = scaled_dot_product_attention(q, k, v, attn_mask=visible(segments, x.shape[1], self.window))
-        cache = AttentionCache(last(k, self.window), last(v, self.window), still_valid(segments, self.window))
+        ends = None if lengths is None else past.k.shape[1] + lengths
+        k, v = (last(part, self.window, ends) for part in (k, v))
+        cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
         return torch.cat([x, read], dim=-1), cache
 
     def initial_cache(self, batch_size: int) -> AttentionCache:

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
+from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
-from fastweights.layers._programmed import check_layer_input, require_heads
+from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods
 
 
@@ -22,7 +22,7 @@ class AttentionCache(NamedTuple):
     valid: Tensor
 
 
-class SoftmaxAttention(nn.Module):
+class SoftmaxAttention(Layer):
     """y = softmax(q K^T / sqrt(d)) V over the last `window` steps: the baseline without a bounded memory.
 
     Its state is the cache of keys and values. Positions enter as rotations, so that only distances count and a
@@ -38,18 +38,17 @@ class SoftmaxAttention(nn.Module):
         require_heads(d_model, heads)
         require(d_model // heads % 2 == 0, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
         require(window >= 1, "window", "at least 1", window)
+        self.input_size = d_model
         self.heads = heads
         self.window = window
         self.projection = nn.Linear(d_model, 3 * d_model, bias=False)
         self.output = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(
-        self, x: Tensor, state: AttentionCache | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: AttentionCache | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, AttentionCache]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the cache after the last step."""
-        check_layer_input(x, self.output.out_features)
-        past = begin(x, state, self.initial_state(len(x)), reset)
-        past = nothing(past) if state is None else past
+        """What the layer does."""
+        past = nothing(self.initial_state(len(x))) if state is None else state
         q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.valid, reset, x.shape[1])
@@ -58,7 +57,9 @@ class SoftmaxAttention(nn.Module):
         q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*turned, v))
         mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
         read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=mask)
-        cache = AttentionCache(last(k, self.window), last(v, self.window), still_valid(segments, self.window))
+        ends = None if lengths is None else past.k.shape[1] + lengths
+        k, v = (last(part, self.window, ends) for part in (k, v))
+        cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
         return self.output(read.transpose(1, 2).flatten(2)), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:

@@ -1,5 +1,7 @@
 """The layer over sr-delta-net."""
 
+from typing import Any
+
 from fastweights.layers._self_referential import SelfReferential
 
 
@@ -9,5 +11,7 @@ class SRDeltaNet(SelfReferential):
     Source: Irie et al. 2022, Sec. 3 and appendix (SR-DeltaNet).
     """
 
-    def __init__(self, d_model: int, heads: int = 8, feature_map: str = "identity", backend: str = "auto") -> None:
-        super().__init__(d_model, heads, "sr-delta-net", feature_map, backend)
+    def __init__(
+        self, d_model: int, heads: int = 8, feature_map: str = "identity", backend: str = "auto", initial: Any = "zero"
+    ) -> None:
+        super().__init__(d_model, heads, "sr-delta-net", feature_map, backend, initial)

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
+from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
-from fastweights.layers._programmed import check_layer_input, require_heads
+from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods
 
 
@@ -21,7 +21,7 @@ class TransformerXLState(NamedTuple):
     valid: Tensor
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(Layer):
     """a_ij = ((q_i + u).k_j + (q_i + v).r_{i-j}) / sqrt(d), y_i = softmax(a_i) V: attention by content and by distance.
 
     r are sinusoids of the distance through a projection of their own; u and v are learned vectors a head. Every step
@@ -47,6 +47,7 @@ class TransformerXL(nn.Module):
         require_heads(d_model, heads)
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         require(memory >= 1, "memory", "at least 1", memory)
+        self.input_size = d_model
         self.heads = heads
         self.memory = memory
         self.query = nn.Linear(d_model, d_model, bias=False)
@@ -56,18 +57,22 @@ class TransformerXL(nn.Module):
         self.position_bias = nn.Parameter(torch.empty(heads, d_model // heads).normal_(std=0.02))
         self.output = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(
-        self, x: Tensor, state: TransformerXLState | None = None, reset: Tensor | None = None
+    def run(
+        self,
+        x: Tensor,
+        state: TransformerXLState | None,
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        controls: Controls,
     ) -> tuple[Tensor, TransformerXLState]:
-        """x `[B, T, D]`, reset bool `[B, T]` -> y `[B, T, D]` and the memory after the last step."""
-        check_layer_input(x, self.output.out_features)
-        carried = begin(x, state, self.initial_state(len(x)), reset)
-        carried = nothing(carried) if state is None else carried
+        """What the layer does."""
+        carried = nothing(self.initial_state(len(x))) if state is None else state
         past = torch.cat([carried.memory, x], dim=1)
         segments = number_segments(carried.valid, reset, x.shape[1])
         mask = visible(segments, x.shape[1], self.memory + 1)
         read = self._attend(self._split(self.query(x)), past, mask.unsqueeze(1))
-        after = TransformerXLState(last(past, self.memory), still_valid(segments, self.memory))
+        ends = None if lengths is None else carried.memory.shape[1] + lengths
+        after = TransformerXLState(last(past, self.memory, ends), still_valid(segments, self.memory, ends))
         return self.output(read.transpose(1, 2).flatten(2)), after
 
     def initial_state(self, batch_size: int) -> TransformerXLState:

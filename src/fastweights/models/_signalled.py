@@ -9,7 +9,7 @@ from fastweights.errors import require
 
 
 class Signalled(nn.Module):
-    """layer(x, state, reset, **signals), where a signal marks the same steps of every sequence, bool `[T]` by name."""
+    """layer(x, controls=signals), where a signal marks the same steps of every sequence, bool `[T]` by name."""
 
     def __init__(self, layer: nn.Module, signals: dict[str, list[bool]]) -> None:
         super().__init__()
@@ -18,10 +18,10 @@ class Signalled(nn.Module):
         for name in self.names:
             self.register_buffer(name, torch.tensor(signals[name]), persistent=False)
 
-    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """The interface of a layer, for sequences of T steps."""
+    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
+        """y of whole sequences of T steps, and the state after them."""
         steps = len(self.get_buffer(self.names[0]))
         require(x.shape[1] == steps, "x", f"[B, {steps}, D] like the signals", list(x.shape))
         signals = {name: self.get_buffer(name).expand(x.shape[:2]) for name in self.names}
-        y, state = self.layer(x, state, reset, **signals)
+        y, state = self.layer(x, controls=signals)
         return y, state

@@ -5,9 +5,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.catalogue import NORMS
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 
 
-class Block(nn.Module):
+class Block(Layer):
     """h = x + layer(LN(x)), y = h + FF(LN(h)), or with LayerNorm at another place: `fastweights list norms`.
 
     FF(h) = W_2 relu(W_1 h + b_1) + b_2. Dropout lies on both branches and inside FF.
@@ -31,6 +32,8 @@ class Block(nn.Module):
         feed_forward_norm: str | None = None,
     ) -> None:
         super().__init__()
+        self.input_size = d_model
+        self.controls = controls_of(layer)
         self.layer = layer
         self.layer_norm = NORMS.load(norm)(d_model)
         self.feed_forward = nn.Sequential(
@@ -39,13 +42,19 @@ class Block(nn.Module):
         self.feed_forward_norm = NORMS.load(feed_forward_norm or norm)(d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """The interface of a layer."""
+    def run(
+        self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, Any]:
+        """What the block does."""
         read = self.layer_norm.read(x)
-        y, state = self.layer(read, state, reset)
+        y, state = call(self.layer, read, state, reset, lengths, controls)
         h = self.layer_norm.join(x, read, self.dropout(y))
         read = self.feed_forward_norm.read(h)
         return self.feed_forward_norm.join(h, read, self.dropout(self.feed_forward(read))), state
+
+    def take(self, state: Any, x: Tensor) -> Any:
+        """The state as it is: the layer checks its own."""
+        return state
 
     def initial_state(self, batch_size: int) -> Any:
         """The layer's."""

@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from fastweights.errors import require
 from fastweights.layers import LayerKinds
+from fastweights.layers._given import check_marks
+from fastweights.layers._layer import Controls
+from fastweights.lengths import only, within
 from fastweights.models._sampling import Sampling
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.stack import StackState, make_stack
@@ -16,7 +19,9 @@ from fastweights.models.stack import StackState, make_stack
 class LanguageModel(nn.Module):
     """Embedding, blocks, LayerNorm (pre-LN only), linear: logits of the next token from the state and this token.
 
-    The state has one layer's state a block. It can be carried from window to window and from token to token.
+    The state has one layer's state a block. It can be carried from window to window and from token to token. State,
+    reset, lengths and controls are those of a layer: what follows the end of a sequence may be any number, its logits
+    are 0, and the state is that after the sequence's own last token.
 
     Args:
         vocabulary: Number of tokens.
@@ -63,15 +68,33 @@ class LanguageModel(nn.Module):
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
 
-    def forward(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+    def forward(
+        self,
+        tokens: Tensor,
+        state: Any = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
+        controls: Controls | None = None,
+    ) -> tuple[Tensor, Any]:
         """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token."""
-        h, state = self.hidden(tokens, state, reset)
-        return self.output(h), state
+        h, state = self.hidden(tokens, state, reset, lengths, controls)
+        return _unpadded(self.output(h), lengths), state
 
-    def hidden(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
+    def hidden(
+        self,
+        tokens: Tensor,
+        state: Any = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
+        controls: Controls | None = None,
+    ) -> tuple[Tensor, Any]:
         """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
-        h, state = self.blocks(self.dropout(self.scale * self.embedding(tokens)), state, reset)
-        return self.output_dropout(self.norm(h)), state
+        check_marks(tokens, reset, lengths)
+        if lengths is not None:
+            # Padding is often marked with a number that no token has.
+            tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
+        h, state = self.blocks(self.dropout(self.scale * self.embedding(tokens)), state, reset, lengths, controls)
+        return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
     def initial_state(self, batch_size: int) -> StackState:
         """One layer's initial state a block."""
@@ -140,6 +163,11 @@ class LanguageModel(nn.Module):
         """What `stream` yields, as int `[B, .]` of at most `length` tokens."""
         tokens = list(self.stream(prompt, length, temperature, seed, top_k, top_p, end, state))
         return torch.cat([prompt[:, :0], *tokens], dim=1)
+
+
+def _unpadded(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """x `[B, T, .]` with 0 behind the end of every sequence."""
+    return x if lengths is None else only(within(lengths, x.shape[1]), x)
 
 
 def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fastweights.catalogue import POSITIONS
 from fastweights.errors import require
 from fastweights.layers import LayerKinds, behind_convolution, make_layers
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block
 from fastweights.state import with_methods
 
@@ -20,7 +20,7 @@ class StackState(NamedTuple):
     layers: tuple[Any, ...]
 
 
-class Stack(nn.ModuleList):
+class Stack(Layer, nn.ModuleList):
     """y = block_n(... block_1(x)), each with a state of its own: blocks have the interface of a layer, and so has this.
 
     It is a list of its blocks: their number is its length, and their parameters are named by their places.
@@ -28,26 +28,27 @@ class Stack(nn.ModuleList):
 
     def __init__(self, blocks: Iterable[nn.Module], d_model: int) -> None:
         super().__init__(blocks)
-        self.d_model = d_model
+        self.input_size = d_model
+        self.controls = controls_of(*self)
 
-    def forward(
-        self, x: Tensor, state: StackState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: StackState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, StackState]:
-        """The interface of a layer."""
-        check_layer_input(x, self.d_model)
+        """Every block on what the one before it said."""
+        given = (None,) * len(self) if state is None else state.layers
         after = []
-        for block, before in zip(self, self._states(state), strict=True):
-            x, new = block(x, before, reset)
+        for block, before in zip(self, given, strict=True):
+            x, new = call(block, x, before, reset, lengths, controls)
             after.append(new)
         return x, StackState(tuple(after))
 
-    def _states(self, state: StackState | None) -> tuple[Any, ...]:
-        if state is None:
-            return (None,) * len(self)
+    def take(self, state: Any, x: Tensor) -> StackState:
+        """The state, found to have a part for every block, which checks its own."""
         fits = isinstance(state, StackState) and len(state.layers) == len(self)
         remedy = "Take it from the last call or from initial_state."
         require(fits, "state", f"a StackState of {len(self)} blocks", type(state).__name__, remedy)
-        return state.layers
+        taken: StackState = state
+        return taken
 
     def initial_state(self, batch_size: int) -> StackState:
         """The blocks'."""

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.errors import InputError
+from fastweights.lengths import only, within
 from fastweights.testing.tolerance import error, tolerance
 
 Make = Callable[[], nn.Module]
@@ -103,6 +105,53 @@ def check_packed_equals_separate(make: Make) -> None:
     assert_equal(again[2:], alone_again, "after the last step")
 
 
+def check_packed_gradients_equal_separate(make: Make) -> None:
+    """Input and parameters, a learned initial state among them, get through resets what separate sequences give."""
+    layer, x = layer_and_input(make)
+    leaves = [x.requires_grad_(), *layer.parameters()]
+    cuts = [0, 7, 8, T]
+    reset = torch.zeros(B, T, dtype=torch.bool)
+    reset[:, cuts[1:-1]] = True
+    alone = torch.cat([layer(x[:, start:stop])[0] for start, stop in pairwise(cuts)], dim=1)
+    packed, _ = layer(x, None, reset)
+    assert_equal(_gradients(packed, leaves), _gradients(alone, leaves), "in a gradient")
+
+
+def _gradients(y: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
+    return torch.autograd.grad((y * weight).sum(), leaves, materialize_grads=True)
+
+
+def check_padded_equals_members(make: Make) -> None:
+    """Every member of a padded batch gives what it gives without its padding: outputs, last state, gradients.
+
+    Members have no step, some, and all, resets in them and in their padding. Padding holds NaN; there y and the
+    gradient are exactly 0. A call cut in two, each part with what is left of the lengths, gives the same.
+    """
+    layer, _ = layer_and_input(make)
+    ends, x = [0, 9, T - 1, T], torch.randn(4, T, D, dtype=torch.float64)
+    _, state = layer(torch.randn_like(x))
+    state, lengths, reset = state.detach(), torch.tensor(ends), torch.zeros(4, T, dtype=torch.bool)
+    reset[:, [4, 15]] = True
+    inside = within(lengths, T)
+    x = only(inside, x, float("nan")).requires_grad_()
+    y, last = layer(x, state, reset, lengths)
+    assert (y[~inside] == 0).all(), "y is not 0 in the padding"
+    outputs = [torch.zeros_like(y[:1])]
+    assert_equal(last.index(0), state.index(0), "in the state of a member of no step")
+    for b, end in enumerate(ends[1:], start=1):
+        alone, after = layer(x[b : b + 1, :end], state.index(b), reset[b : b + 1, :end])
+        assert_equal(last.index(b), after, f"in the state after {end} steps")
+        outputs.append(nn.functional.pad(alone, (0, 0, 0, T - end)))
+    leaves = [x, *layer.parameters()]
+    got, want = (_gradients(out, leaves) for out in (y, torch.cat(outputs)))
+    assert_equal((y, got), (torch.cat(outputs), want))
+    assert (got[0][~inside] == 0).all(), "padding has a gradient"
+    first, middle = layer(x[:, :10], state, reset[:, :10], lengths.clamp(max=10))
+    second, end_state = layer(x[:, 10:], middle, reset[:, 10:], (lengths - 10).clamp(min=0))
+    assert_equal((torch.cat([first, second], dim=1), end_state), (y, last), "when the call is cut in two")
+
+
 def check_batch_equals_members(make: Make) -> None:
     """A member of a batch gives what it gives alone."""
     layer, x = layer_and_input(make)
@@ -124,7 +173,10 @@ def check_gradients_reach_everything(make: Make) -> None:
     _, state = layer(torch.randn_like(x))
     state = tree_map(lambda s: s.detach().requires_grad_(s.is_floating_point()), state)
     leaves = [x.requires_grad_(), *(s for s in tree_leaves(state) if s.requires_grad), *layer.parameters()]
-    y, _ = layer(x, state)
+    # One member is reset: a learned initial state has its gradient from there.
+    reset = torch.zeros(B, T, dtype=torch.bool)
+    reset[1, 7] = True
+    y, _ = layer(x, state, reset)
     for leaf, gradient in zip(leaves, torch.autograd.grad(y.square().sum(), leaves, allow_unused=True), strict=True):
         assert gradient is not None, f"no gradient to a tensor of shape {list(leaf.shape)}"
         assert gradient.isfinite().all(), f"a gradient is not finite, shape {list(leaf.shape)}"
@@ -171,27 +223,91 @@ def check_runs_in_bfloat16(make: Make) -> None:
     assert y.isfinite().all(), "y is not finite"
 
 
+def check_state_keeps_its_dtype(make: Make) -> None:
+    """A state has the dtypes of `initial_state`, in half precision and under autocast too; there at least float32."""
+    for dtype in (torch.float32, torch.bfloat16):
+        layer = make().to(dtype).eval()
+        x = torch.randn(B, T, D, dtype=dtype)
+        wanted = [leaf.dtype for leaf in tree_leaves(layer.initial_state(B))]  # type: ignore[operator]
+        for enabled in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                _, state = layer(x)
+                _, again = layer(x, state)
+            got = [[leaf.dtype for leaf in tree_leaves(s)] for s in (state, again)]
+            assert got == [wanted, wanted], f"{got} is not {wanted} with autocast {enabled}, in {dtype}"
+        narrow = {torch.bfloat16, torch.float16} & {*wanted}
+        assert dtype != torch.float32 or not narrow, f"a state is kept in {narrow}"
+
+
+def check_shapes_without_numbers(make: Make) -> None:
+    """On the meta device a layer gives shapes, with resets and lengths."""
+    layer, x = layer_and_input(make)
+    layer, x = layer.to("meta"), x.to("meta")
+    marks = torch.zeros(B, T, dtype=torch.bool, device="meta"), torch.zeros(B, dtype=torch.long, device="meta")
+    initial = layer.initial_state(B)  # type: ignore[operator]
+    for given in ((None,), (initial,), (initial, *marks)):
+        y, state = layer(x, *given)
+        assert (y.is_meta, y.shape) == (True, x.shape), f"y is {list(y.shape)} on {y.device}"
+        assert [s.shape for s in tree_leaves(state)] == [s.shape for s in tree_leaves(initial)], "a state has changed"
+
+
 def check_bad_input_is_refused(make: Make) -> None:
-    """Another D, no step, a missing axis: `InputError`."""
+    """Another D, no step, a missing axis; no tensor, other numbers, another device: one line that says what to do."""
     layer, x = layer_and_input(make)
-    for bad in (x[..., :-1], x[:, :0], x[0]):
-        try:
-            layer(bad)
-        except InputError:
-            continue
-        raise AssertionError(f"x of shape {list(bad.shape)} is accepted")
+    bad: dict[str, Any] = {
+        "another D": x[..., :-1],
+        "no step": x[:, :0],
+        "a missing axis": x[0],
+        "a list": x.tolist(),
+        "another precision": x.float(),
+        "integers": x.long(),
+        "bools": x > 0,
+        "complex numbers": x.to(torch.complex128),
+        "eight bits": x.to(torch.float8_e4m3fn),
+        "a sparse tensor": x.to_sparse(),
+        "another device": x.to("meta"),
+    }
+    for name, given in bad.items():
+        _assert_refused(layer, name, given)
 
 
-def check_state_and_reset_that_do_not_fit_are_refused(make: Make) -> None:
-    """The state of another batch or kind, resets of another shape or dtype: `InputError`."""
+def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:
+    """States, resets, lengths and controls of another kind, batch, shape, dtype or device: one line."""
     layer, x = layer_and_input(make)
-    state = layer.initial_state(B + 1)  # type: ignore[operator]
-    reset = torch.zeros(B, T, dtype=torch.bool)
-    calls = [(x, (x,)), (x, None, reset[:, 1:]), (x, None, reset.double())]
-    # A layer without a state has none of another batch.
-    for bad in [(x, state), *calls] if tree_leaves(state) else calls:
-        try:
-            layer(*bad)
-        except InputError:
-            continue
-        raise AssertionError(f"accepted: {bad[1:]}")
+    state = layer.initial_state(B)  # type: ignore[operator]
+    reset, lengths = torch.zeros(B, T, dtype=torch.bool), torch.full((B,), T)
+    bad: dict[str, tuple[Any, ...]] = {
+        "a state of another kind": ([state],),
+        "a shorter reset": (None, reset[:, 1:]),
+        "a reset of numbers": (None, reset.double()),
+        "a reset of members": (None, reset[:, 0]),
+        "a list of resets": (None, reset.tolist()),
+        "a reset on another device": (None, reset.to("meta")),
+        "lengths of another batch": (None, None, lengths[1:]),
+        "lengths of numbers": (None, None, lengths.double()),
+        "a list of lengths": (None, None, lengths.tolist()),
+        "a mask for lengths": (None, None, reset),
+        "lengths beyond the end": (None, None, lengths + 1),
+        "negative lengths": (None, None, lengths - T - 1),
+        "lengths on another device": (None, None, lengths.to("meta")),
+        "a control that no layer has": (None, None, None, {"nobody's": reset}),
+    }
+    if tree_leaves(state):  # a layer without a state has none of another batch
+        bad |= {
+            "a state of another batch": (layer.initial_state(B + 1),),  # type: ignore[operator]
+            "a state of bools": (tree_map(lambda leaf: leaf.bool() if leaf.is_floating_point() else leaf, state),),
+            "a state of integers": (tree_map(lambda leaf: leaf.int() if leaf.is_floating_point() else leaf, state),),
+            "a state on another device": (state.to("meta"),),
+        }
+    for name, given in bad.items():
+        _assert_refused(layer, name, x, *given)
+
+
+def _assert_refused(layer: nn.Module, name: str, *given: Any) -> None:
+    try:
+        layer(*given)
+    except InputError as error:
+        message = str(error)
+    else:
+        raise AssertionError(f"{name}: accepted")
+    assert re.fullmatch(r"\S+ must be .*, got .*", message), f"{name}: unclear: {message}"

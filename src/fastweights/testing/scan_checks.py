@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import InputError
+from fastweights.lengths import only, within
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 from fastweights.testing.tolerance import error, tolerance
 
@@ -37,11 +38,14 @@ class Arguments(NamedTuple):
     state: Any
     params: Any
     reset: Tensor | None
+    lengths: Tensor | None = None
+    initial: Any = None
 
     def to(self, dtype: torch.dtype) -> "Arguments":
-        """Inputs and params in another dtype; the state is never narrower than float32."""
-        inputs, params = (_cast(part, dtype) for part in (self.inputs, self.params))
-        return Arguments(inputs, _cast(self.state, torch.promote_types(dtype, torch.float32)), params, self.reset)
+        """Inputs and params in another dtype; states are never narrower than float32."""
+        wide = torch.promote_types(dtype, torch.float32)
+        dtypes = {"inputs": dtype, "params": dtype, "state": wide, "initial": wide}
+        return self._replace(**{part: _cast(getattr(self, part), to) for part, to in dtypes.items()})
 
 
 def arguments(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64) -> Arguments:
@@ -52,29 +56,41 @@ def arguments(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64) -> A
 
 def run(cell: Cell, backend: str, a: Arguments) -> tuple[Tensor, Any]:
     """y and the last state."""
-    return scan(cell, a.inputs, a.state, a.params, a.reset, backend=backend)
+    return scan(cell, *a, backend=backend)
+
+
+def leaves(a: Arguments) -> dict[str, Tensor]:
+    """The tensors that may have a gradient, by name."""
+    records = {part: getattr(a, part) for part in ("inputs", "state", "params", "initial")}
+    return {
+        f"{part}.{name}": leaf
+        for part, record in records.items()
+        if record is not None
+        for name, leaf in zip(record._fields, record, strict=True)
+    }
+
+
+def with_gradients(a: Arguments) -> Arguments:
+    """The same numbers in tensors that require gradients."""
+    return tree_map_only(Tensor, lambda x: x.detach().requires_grad_(x.is_floating_point()), a)
 
 
 def results_and_gradients(cell: Cell, backend: str, a: Arguments) -> dict[str, Tensor]:
     """y, the last state, and the gradient of a random projection of both to every tensor that went in."""
-    leaves = {
-        f"{part}.{name}": leaf.detach().requires_grad_()
-        for part, record in (("inputs", a.inputs), ("state", a.state), ("params", a.params))
-        if record is not None
-        for name, leaf in zip(record._fields, record, strict=True)
-    }
-    parts = {
-        part: record and type(record)(*(leaves[f"{part}.{name}"] for name in record._fields))
-        for part, record in (("inputs", a.inputs), ("state", a.state), ("params", a.params))
-    }
-    y, state = run(cell, backend, Arguments(**parts, reset=a.reset))
-    outputs = {"y": y, **{f"last {name}": leaf for name, leaf in zip(state._fields, state, strict=True)}}
+    a = with_gradients(a)
+    outputs = _outputs(*run(cell, backend, a))
+    return outputs | gradients(outputs, a)
+
+
+def gradients(outputs: dict[str, Tensor], a: Arguments) -> dict[str, Tensor]:
+    """The gradients of a random projection of the outputs, by the name of the tensor."""
     generator = torch.Generator().manual_seed(4)
     # Numbers that every dtype has: the gradient that comes in must not differ by its own rounding.
     weights = [torch.randn(out.shape, generator=generator).bfloat16().double() for out in outputs.values()]
-    total = sum((out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True))
-    gradients = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
-    return outputs | {f"gradient of {name}": g for name, g in zip(leaves, gradients, strict=True)}
+    total = torch.stack([(out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True)])
+    named = leaves(a)
+    found = torch.autograd.grad(total.sum(), list(named.values()), materialize_grads=True)
+    return {f"gradient of {name}": gradient for name, gradient in zip(named, found, strict=True)}
 
 
 def assert_close(got: dict[str, Tensor], want: dict[str, Tensor], dtype: torch.dtype, context: object = "") -> None:
@@ -166,6 +182,60 @@ def check_packed_equals_separate(cell: Cell, backend: str) -> None:
     alone = [run(cell, backend, _time(a, *cut)._replace(state=None, reset=None)) for cut in pairwise(cuts)]
     want = _outputs(torch.cat([y for y, _ in alone], dim=1), alone[-1][1])
     assert_close(_outputs(packed, last), want, torch.float64)
+
+
+def check_padded_equals_members(cell: Cell, backend: str) -> None:
+    """A padded batch gives what its members give alone: outputs, last states, gradients, in one call and in two.
+
+    Members have no step, some, and all; padding holds NaN, its outputs and gradients are exactly 0.
+    """
+    shape, ends = ODD._replace(B=4), [0, 11, 36, ODD.T]
+    inside = within(torch.tensor(ends), shape.T)
+    a = arguments(cell, shape)._replace(lengths=torch.tensor(ends))
+    padded = tree_map_only(Tensor, lambda x: only(inside, x, float("nan")), a.inputs)
+    a = with_gradients(a._replace(inputs=padded))
+    outputs = _outputs(*run(cell, backend, a))
+    alone = _join([_run_alone(cell, backend, a, b, end) for b, end in enumerate(ends)])
+    got, want = (out | gradients(out, a) for out in (outputs, alone))
+    assert_close(got, want, torch.float64)
+    assert (outputs["y"][~inside] == 0).all(), "y is not 0 in the padding"
+    for name in a.inputs._fields:
+        assert (got[f"gradient of inputs.{name}"][~inside] == 0).all(), f"{name} has a gradient in the padding"
+    first, state = run(cell, backend, _time(a, 0, 16))
+    second, state = run(cell, backend, _time(a, 16, shape.T)._replace(state=state))
+    assert_close(_outputs(torch.cat([first, second], dim=1), state), outputs, torch.float64, "cut in two")
+
+
+def _run_alone(cell: Cell, backend: str, a: Arguments, b: int, end: int) -> dict[str, Tensor]:
+    """A member without its padding, whose y has zeros behind it; one of no step keeps its state."""
+    state = _member(a.state, b)
+    if not end:
+        return _outputs(torch.zeros_like(run(cell, "reference", a)[0][:1]), state)
+    inputs, reset = _member(a.inputs, b), _member(a.reset, b)
+    y, state = run(cell, backend, _time(Arguments(inputs, state, a.params, reset), 0, end))
+    padding = y.new_zeros(1, len(a.inputs[0][0]) - end, *y.shape[2:])
+    return _outputs(torch.cat([y, padding], dim=1), state)
+
+
+def _join(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def check_reset_returns_to_the_initial_state(cell: Cell, backend: str) -> None:
+    """No state means the initial one that was given; a reset returns to it. Gradients reach it through all of them."""
+    initial = tree_map_only(Tensor, lambda x: x[0], sample_state(cell, ODD, seed=5))
+    reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
+    reset[:, [5, 6, 20]] = True
+    a = with_gradients(arguments(cell, ODD)._replace(state=None, reset=reset, initial=initial))
+    outputs = _outputs(*run(cell, backend, a))
+    given = tree_map_only(Tensor, lambda x: x.expand(ODD.B, *x.shape), a.initial)
+    cuts = [0, 5, 6, 20, ODD.T]
+    alone = [run(cell, backend, _time(a._replace(state=given, reset=None), *cut)) for cut in pairwise(cuts)]
+    want = _outputs(torch.cat([y for y, _ in alone], dim=1), alone[-1][1])
+    assert_close(outputs | gradients(outputs, a), want | gradients(want, a), torch.float64)
+    carried = a._replace(state=sample_state(cell, ODD))
+    after, _ = run(cell, backend, carried)
+    assert_close({"y": after[:, 5:]}, {"y": outputs["y"][:, 5:]}, torch.float64, "after another state")
 
 
 def check_reset_clears_a_bad_state(cell: Cell, backend: str) -> None:
@@ -325,6 +395,13 @@ def check_bad_input_is_refused(cell: Cell, backend: str) -> None:
         "a reset of numbers": a._replace(reset=torch.zeros(ODD.B, ODD.T)),
         "a reset of another length": a._replace(reset=torch.zeros(ODD.B, ODD.T + 1, dtype=torch.bool)),
         "params of another kind": a._replace(params=a.inputs),
+        "lengths beyond the last step": a._replace(lengths=torch.tensor([1, ODD.T + 1])),
+        "negative lengths": a._replace(lengths=torch.tensor([-1, 1])),
+        "lengths of another batch": a._replace(lengths=torch.ones(ODD.B + 1, dtype=torch.long)),
+        "lengths as a mask": a._replace(lengths=a.reset),
+        "lengths as a list": a._replace(lengths=[1, 2]),  # type: ignore[arg-type]
+        "an initial state of every member": a._replace(initial=a.state),
+        "an initial state of another kind": a._replace(initial=a.inputs),
     }.items():
         message = _refusal(cell, backend, bad)
         assert message, f"{name} is accepted"
@@ -348,8 +425,9 @@ def _with(a: Arguments, field: str, value: object) -> Arguments:
 
 
 def _time(a: Arguments, start: int, stop: int) -> Arguments:
-    inputs = tree_map_only(Tensor, lambda x: x[:, start:stop], a.inputs)
-    return a._replace(inputs=inputs, reset=None if a.reset is None else a.reset[:, start:stop])
+    inputs, reset = tree_map_only(Tensor, lambda x: x[:, start:stop], (a.inputs, a.reset))
+    lengths = None if a.lengths is None else (a.lengths - start).clamp(0, stop - start)
+    return a._replace(inputs=inputs, reset=reset, lengths=lengths)
 
 
 def _member(record: Any, b: int) -> Any:

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers._begin import begin
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._reset_every import ages
 from fastweights.state import with_methods
 
@@ -19,7 +18,7 @@ class AscendingState(NamedTuple):
     age: Tensor
 
 
-class Ascending(nn.Module):
+class Ascending(Layer):
     """x[t] + [sin(t / 10000^(2i/D)), cos(t / 10000^(2i/D))] for i < D / 2, sines and cosines by turns.
 
     Steps count from 0, and from 0 again after a reset.
@@ -30,20 +29,19 @@ class Ascending(nn.Module):
     def __init__(self, d_model: int, dropout: float = 0.0) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
-        self.d_model = d_model
+        self.input_size = d_model
         self.dropout = nn.Dropout(dropout)
         self.register_buffer("here", torch.empty(0), persistent=False)  # knows the device
 
-    def forward(
-        self, x: Tensor, state: AscendingState | None = None, reset: Tensor | None = None
+    def run(
+        self, x: Tensor, state: AscendingState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, AscendingState]:
-        """The interface of a layer."""
-        check_layer_input(x, self.d_model)
-        (age,) = begin(x, state, self.initial_state(len(x)), reset)
-        before = ages(age, reset, x.shape[1])
-        angles = positions_to_angles(before, self.d_model)
+        """What the layer does."""
+        (age,) = self.initial_state(len(x)) if state is None else state
+        before, age = ages(age, reset, lengths, x.shape[1])
+        angles = positions_to_angles(before, x.shape[-1])
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-        return self.dropout(x + sinusoids.to(x.dtype)), AscendingState(before[:, -1] + 1)
+        return self.dropout(x + sinusoids.to(x.dtype)), AscendingState(age)
 
     def initial_state(self, batch_size: int) -> AscendingState:
         """No steps so far."""

@@ -1,12 +1,12 @@
 """Sinusoids of the number of steps that are still to come in a window."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
-from fastweights.layers._programmed import check_layer_input
+from fastweights.layers._layer import Controls, Layer
 from fastweights.models.positions.ascending import positions_to_angles
 from fastweights.state import with_methods
 
@@ -21,7 +21,7 @@ class WindowEnd(NamedTuple):
     """A window has been read: nothing can follow it, since it was counted from its end."""
 
 
-class Descending(nn.Module):
+class Descending(Layer):
     """x[t] + [sin((T - 1 - t) / 10000^(2i/D)) for i < D / 2, then cos(...)]: the first step of a window counts most.
 
     For windows that are read whole: a state cannot be carried from one to the next, nor reset inside.
@@ -32,19 +32,28 @@ class Descending(nn.Module):
     def __init__(self, d_model: int, dropout: float = 0.0) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
-        self.d_model = d_model
+        self.input_size = d_model
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, state: WindowStart | WindowEnd | None = None, reset: Tensor | None = None
+    def take(self, state: Any, x: Tensor) -> Any:
+        """The state as it is."""
+        return state
+
+    def run(
+        self,
+        x: Tensor,
+        state: WindowStart | WindowEnd | None,
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        controls: Controls,
     ) -> tuple[Tensor, WindowEnd]:
-        """The interface of a layer, for one whole window."""
-        check_layer_input(x, self.d_model)
+        """What the layer does, to one whole window."""
         remedy = "Take positions='ascending' or 'none' to carry a state, or to reset it."
         require(reset is None, "reset", "None, since positions count from the end of a window", "a tensor", remedy)
         require(not isinstance(state, WindowEnd), "state", "None, since a window was read to its end", state, remedy)
-        left = torch.arange(x.shape[1] - 1, -1, -1, device=x.device)
-        angles = positions_to_angles(left, self.d_model)
+        time = torch.arange(x.shape[1], device=x.device)
+        left = x.shape[1] - 1 - time if lengths is None else lengths.unsqueeze(1) - 1 - time
+        angles = positions_to_angles(left, x.shape[-1])
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)
         return self.dropout(x + sinusoids.to(x.dtype)), WindowEnd()
 

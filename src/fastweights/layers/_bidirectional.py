@@ -1,0 +1,71 @@
+"""Two layers that read a sequence from both ends."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from fastweights.errors import require
+from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.state import with_methods
+
+
+@with_methods
+class BidirectionalState(NamedTuple):
+    """The state of either direction where it stopped reading: at the last step, at the first one. None before."""
+
+    forward: Any
+    backward: Any
+
+
+class Bidirectional(Layer):
+    """y[t] = forward(x[1], ..., x[t]) + backward(x[T], ..., x[t]): a layer sees what came, another what is to come.
+
+    For sequences that are read whole, as encoders do. The state tells where both directions ended; no call can go on
+    from it, since the second direction begins with what comes last. A reset begins a new sequence for both: neither
+    sees across it. With `lengths` the second direction begins at a member's own last step.
+
+    Source: Schuster and Paliwal 1997.
+
+    Args:
+        forward_layer: Any layer.
+        backward_layer: Any layer of the same size.
+    """
+
+    def __init__(self, forward_layer: nn.Module, backward_layer: nn.Module) -> None:
+        super().__init__()
+        self.forward_layer = forward_layer
+        self.backward_layer = backward_layer
+        self.input_size = getattr(forward_layer, "input_size", None)
+        self.controls = controls_of(forward_layer, backward_layer)
+
+    def take(self, state: Any, x: Tensor) -> None:
+        """None, if nothing has been read."""
+        fits = isinstance(state, BidirectionalState) and state.forward is None and state.backward is None
+        remedy = "Give all steps to one call."
+        require(fits, "state", "None, since both directions begin anew", type(state).__name__, remedy)
+
+    def run(
+        self, x: Tensor, state: None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, BidirectionalState]:
+        """What the layer does."""
+        y, last = call(self.forward_layer, x, None, reset, lengths, controls)
+        # The step before a reset is the first one of its sequence for who comes from behind.
+        ends = None if reset is None else _reverse(pad(reset[:, 1:], (0, 1)), lengths)
+        marks = {name: _reverse(mark, lengths) for name, mark in controls.items()}
+        y_back, first = call(self.backward_layer, _reverse(x, lengths), None, ends, lengths, marks)
+        return y + _reverse(y_back, lengths), BidirectionalState(last, first)
+
+    def initial_state(self, batch_size: int) -> BidirectionalState:
+        """Nothing has been read."""
+        return BidirectionalState(None, None)
+
+
+def _reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """x `[B, T, ...]` with the steps of every member, not its padding, in the opposite order."""
+    if lengths is None:
+        return x.flip(1)
+    time, end = torch.arange(x.shape[1], device=x.device), lengths.unsqueeze(1)
+    order = torch.where(time < end, end - 1 - time, time)
+    return x.take_along_dim(order.view(*order.shape, *[1] * (x.ndim - 2)), dim=1)

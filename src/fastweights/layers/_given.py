@@ -1,0 +1,122 @@
+"""What a call of a layer is given: found to fit, or refused with one line that says what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from fastweights.errors import require
+from fastweights.lengths import check_lengths
+from fastweights.precision import autocasts
+
+AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
+"""What autocast turns into each other."""
+
+
+def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
+    """Raises unless x is `[B, T, size]` with at least one step, of the dtype and on the device of `like`."""
+    require(isinstance(x, Tensor), "x", "a tensor", type(x).__name__, "Try torch.tensor(x).")
+    if x.is_nested or x.layout != torch.strided:
+        require(False, "x", "dense", "a nested tensor" if x.is_nested else x.layout, _dense(x))
+    if like is not None and (x.dtype != like.dtype or x.device != like.device):
+        _check_kind(x, like)
+    fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[1] > 0
+    if not fits:
+        require(False, "x", f"[B, T, D] with {'' if size is None else f'D={size} and '}T of at least 1", list(x.shape))
+
+
+def _dense(x: Tensor) -> str:
+    return "Use torch.nested.to_padded_tensor(x, 0.0) and lengths." if x.is_nested else "Use x.to_dense()."
+
+
+def _check_kind(x: Tensor, like: Tensor) -> None:
+    where = f"on {like.device} like the layer's parameters"
+    require(x.device == like.device, "x", where, x.device, f"Use x.to('{like.device}') or layer.to('{x.device}').")
+    casts = autocasts(x.device) and {x.dtype, like.dtype} <= {*AUTOCAST}
+    require(casts or x.dtype == like.dtype, "x", f"{like.dtype} like the layer's parameters", x.dtype, _cast(x, like))
+
+
+def _cast(x: Tensor, like: Tensor) -> str:
+    if x.is_complex():
+        return "Use torch.view_as_real(x).flatten(-2), with twice the features."
+    if x.dtype in (*AUTOCAST, torch.float64):
+        return f"Use x.to({like.dtype}) or layer.to({x.dtype})."
+    return f"Use x.to({like.dtype})" + (", or an embedding for tokens." if not x.is_floating_point() else ".")
+
+
+def check_marks(x: Tensor, reset: Tensor | None, lengths: Tensor | None) -> None:
+    """Raises unless `reset` is bool `[B, T]` and `lengths` int `[B]`, on the device of x, or they are None."""
+    if reset is not None and not _marks(reset, x):
+        _refuse_reset(x, reset)
+    if lengths is not None:
+        check_lengths(lengths, len(x), x.device)
+
+
+def _marks(reset: Tensor, x: Tensor) -> bool:
+    fits = isinstance(reset, Tensor) and reset.dtype == torch.bool
+    return fits and reset.shape == x.shape[:2] and reset.device == x.device
+
+
+def _refuse_reset(x: Tensor, reset: Tensor) -> None:
+    require(isinstance(reset, Tensor), "reset", "a tensor", type(reset).__name__, "Try torch.tensor(reset).")
+    require(reset.dtype == torch.bool, "reset", "of dtype bool", reset.dtype, "Try reset.bool().")
+    remedy = "Try reset.unsqueeze(1): a row for every member, a column for every step." if reset.ndim == 1 else ""
+    B, T = x.shape[:2]
+    require(reset.shape == x.shape[:2], "reset", f"[B, T] with B={B}, T={T}", list(reset.shape), remedy)
+    require(False, "reset", f"on {x.device} like x", reset.device, f"Use reset.to('{x.device}').")
+
+
+def check_controls(x: Tensor, controls: Mapping[str, Tensor] | None, names: tuple[str, ...], layer: str) -> None:
+    """Raises unless all controls have names that the layer knows, and are marks for every step of x."""
+    for name, mark in (controls or {}).items():
+        known = f"among {', '.join(names)}" if names else f"left out for {layer}, which takes none"
+        require(name in names, "controls", known, repr(name))
+        require(isinstance(mark, Tensor), name, "a tensor", type(mark).__name__, "Try torch.tensor(...).")
+        require(not mark.is_complex(), name, "bool, int or floating", mark.dtype)
+        require(mark.shape[:2] == x.shape[:2], name, f"[B, T] = {list(x.shape[:2])}", list(mark.shape))
+        require(mark.device == x.device, name, f"on {x.device} like x", mark.device, f"Use .to('{x.device}').")
+
+
+def fit_state(state: Any, template: Any, x: Tensor) -> Any:
+    """The state in the dtypes of `template`, a state for a batch of one, once it is found to be like it.
+
+    Raises:
+        InputError: it is another structure, or of another batch, shape, kind of number or device.
+    """
+    leaves, (wanted, structure) = tree_leaves(state), tree_flatten(template)
+    fits = type(state) is type(template) and len(leaves) == len(wanted)
+    if not fits or not _are_like(leaves, wanted, x):
+        # The message is not built before it is needed: under torch.compile it would pin the sizes that it names.
+        remedy = "Take it from the layer's last call or its initial_state."
+        require(False, "state", _describe(template, x), _describe(state), remedy)
+    cast = [leaf if leaf is None else leaf.to(want.dtype) for leaf, want in zip(leaves, wanted, strict=True)]
+    return tree_unflatten(cast, structure)
+
+
+def _are_like(leaves: list[Any], wanted: list[Any], x: Tensor) -> bool:
+    return all(_is_like(leaf, want, x) for leaf, want in zip(leaves, wanted, strict=True))
+
+
+def _is_like(leaf: Any, want: Any, x: Tensor) -> bool:
+    if want is None:
+        return leaf is None
+    if not isinstance(leaf, Tensor) or leaf.shape[1:] != want.shape[1:] or leaf.shape[:1] != x.shape[:1]:
+        return False
+    same = leaf.is_floating_point() if want.is_floating_point() else leaf.dtype == want.dtype
+    return same and leaf.device == x.device
+
+
+def _describe(state: Any, x: Tensor | None = None) -> str:
+    """Type, shapes and kinds of a state; those that x asks for."""
+    leaves = [_describe_leaf(leaf, x) for leaf in tree_leaves(state)]
+    return f"{type(state).__name__}({', '.join(leaves)})"
+
+
+def _describe_leaf(leaf: Any, x: Tensor | None) -> str:
+    if not isinstance(leaf, Tensor):
+        return repr(leaf) if leaf is None else type(leaf).__name__
+    shape = list(leaf.shape) if x is None else [len(x), *leaf.shape[1:]]
+    kind = str(leaf.dtype).removeprefix("torch.")
+    return f"{kind} {shape} on {leaf.device if x is None else x.device}"

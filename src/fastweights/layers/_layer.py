@@ -1,0 +1,102 @@
+"""What all layers share: one interface, and one place where a call is looked at before anything runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from fastweights.layers._given import check_controls, check_input, check_marks, fit_state
+from fastweights.lengths import check_ends, only, within
+
+Controls = Mapping[str, Tensor]
+"""Marks of steps by name, `[B, T]` or `[B, T, ...]`."""
+NO_CONTROLS: Controls = {}
+
+
+class Layer(nn.Module):
+    """y, state = layer(x, state=None, reset=None, lengths=None, controls=None), with x and y `[B, T, D]`.
+
+    A layer defines `run` and `initial_state`, and says what `input_size` its x has and the names of the `controls` that
+    it takes. Here its calls are checked, and padding is kept out: what `run` is given is 0 there, and so is y.
+
+    Args of a call:
+        x: The input `[B, T, D]`, in the dtype and on the device of the layer's parameters.
+        state: What the last call returned, or `initial_state`. None: the initial state.
+        reset: bool `[B, T]`: the state goes back to the initial one before step t.
+        lengths: int `[B]`, from 0 to T: how many steps a member has. What follows is padding: it changes no state and
+            gets no gradient, whatever it holds, and y is 0 there.
+        controls: Marks that come with the data, by name: bool, int or floating, `[B, T]`.
+
+    Returns:
+        y `[B, T, D]` and the state after the last step of every member, batch first in every leaf, in the dtypes of
+        `initial_state`, under autocast too.
+
+    Raises:
+        InputError: something given does not fit the layer.
+    """
+
+    input_size: int | None = None
+    controls: tuple[str, ...] = ()
+
+    def forward(
+        self,
+        x: Tensor,
+        state: Any = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
+        controls: Controls | None = None,
+    ) -> tuple[Tensor, Any]:
+        """The interface of a layer."""
+        check_input(x, self.input_size, self.like)
+        check_marks(x, reset, lengths)
+        check_controls(x, controls, self.controls, type(self).__name__)
+        state = None if state is None else self.take(state, x)
+        controls = NO_CONTROLS if controls is None else controls
+        if lengths is None:
+            return self.run(x, state, reset, None, controls)
+        check_ends(lengths, x.shape[1])
+        inside = within(lengths, x.shape[1])
+        y, state = self.run(only(inside, x), state, None if reset is None else reset & inside, lengths, controls)
+        return only(inside, y), state
+
+    def run(
+        self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, Any]:
+        """What the layer does. Padding in x is 0 and holds no reset; y may be anything there."""
+        raise NotImplementedError
+
+    def initial_state(self, batch_size: int) -> Any:
+        """The state before the first step, batch first in every leaf."""
+        raise NotImplementedError
+
+    @property
+    def like(self) -> Tensor | None:
+        """A tensor whose dtype and device are the layer's."""
+        return next(self.parameters(), None)
+
+    def take(self, state: Any, x: Tensor) -> Any:
+        """The state that a call was given, found to fit, its numbers in the dtype that the layer keeps."""
+        return fit_state(state, self.initial_state(1), x)
+
+
+def controls_of(*layers: nn.Module) -> tuple[str, ...]:
+    """The names of the controls that any of the layers takes."""
+    return tuple(dict.fromkeys(name for layer in layers for name in getattr(layer, "controls", ())))
+
+
+def call(
+    layer: nn.Module,
+    x: Tensor,
+    state: Any,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    controls: Controls = NO_CONTROLS,
+) -> tuple[Tensor, Any]:
+    """A call of a layer inside of another one, with those of the controls that it takes.
+
+    It may be a module of the user's that knows neither padding nor marks.
+    """
+    more: dict[str, Any] = {} if lengths is None else {"lengths": lengths}
+    own = {name: mark for name, mark in controls.items() if name in controls_of(layer)}
+    y, after = layer(x, state, reset, **more, **({"controls": own} if own else {}))
+    return y, after

@@ -1,0 +1,66 @@
+"""Where the state of a layer starts, and where a reset takes it back to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.cell import Cell
+from fastweights.errors import require
+
+KINDS = ("zero", "learned")
+
+
+class Start(nn.Module):
+    """The initial state of any member of a batch: zeros, constants, or parameters that start at 0.
+
+    Args:
+        kind: The NamedTuple that a state is.
+        shapes: The shape of every field, without the batch.
+        initial: "zero", "learned", or a record of constants that broadcast to the shapes.
+    """
+
+    def __init__(self, kind: type, shapes: Mapping[str, tuple[int, ...]], initial: Any) -> None:
+        super().__init__()
+        self.kind: Any = kind
+        self.shapes = dict(shapes)
+        self.is_zero = isinstance(initial, str) and initial == "zero"
+        constants = getattr(initial, "_fields", None) == tuple(shapes)
+        wanted = f"'zero', 'learned' or a {kind.__name__}({', '.join(shapes)})"
+        require(constants or initial in KINDS, "initial", wanted, repr(initial))
+        for name, shape in self.shapes.items():
+            if constants:
+                self.register_buffer(name, _constant(name, getattr(initial, name), shape))
+            elif not self.is_zero:
+                self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+
+    @staticmethod
+    def of_heads(cell: Cell, heads: int, sizes: Mapping[str, int], initial: Any) -> "Start":
+        """That of a cell, `[H, ...]`."""
+        slots = cell.slots["State"].items()
+        return Start(cell.State, {name: (heads, *slot.shape(sizes)) for name, slot in slots}, initial)
+
+    def forward(self) -> Any:
+        """The record, without the batch; None for zeros."""
+        return None if self.is_zero else self.kind(*(getattr(self, name) for name in self.shapes))
+
+    def of_batch(self, size: int, like: Tensor) -> Any:
+        """The state of a whole batch, on the device of `like` and in its dtype, but at least in float32.
+
+        A state that adds up is not kept in half precision.
+        """
+        dtype, start = torch.promote_types(like.dtype, torch.float32), self()
+        if start is None:
+            zeros = (torch.zeros(size, *shape, dtype=dtype, device=like.device) for shape in self.shapes.values())
+            return self.kind(*zeros)
+        return self.kind(*(leaf.to(dtype).expand(size, *leaf.shape) for leaf in start))
+
+
+def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+    tensor = torch.as_tensor(value, dtype=torch.get_default_dtype())
+    fits = tensor.ndim <= len(shape) and all(
+        mine in (1, theirs) for mine, theirs in zip(reversed(tensor.shape), reversed(shape), strict=False)
+    )
+    require(fits, f"initial.{name}", f"{list(shape)} or broadcast to it", list(tensor.shape))
+    return tensor.expand(shape).clone()

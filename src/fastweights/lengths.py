@@ -1,0 +1,42 @@
+"""Sequences of different lengths in one batch: member b has `lengths[b]` steps, and what follows them is padding."""
+
+import torch
+from torch import Tensor
+
+from fastweights.errors import require
+
+INTEGERS = (torch.int64, torch.int32)
+
+
+def check_lengths(lengths: Tensor | None, B: int, device: torch.device) -> None:
+    """Raises unless `lengths` is None or int `[B]` on the device of the inputs."""
+    if lengths is None:
+        return
+    require(isinstance(lengths, Tensor), "lengths", "a tensor", type(lengths).__name__, "Try torch.tensor(lengths).")
+    remedy = "Try mask.sum(1), if it is the mask of sequences that are padded at their end."
+    require(lengths.dtype in INTEGERS, "lengths", "int64 or int32", lengths.dtype, remedy)
+    require(list(lengths.shape) == [B], "lengths", f"[B] with B={B}", list(lengths.shape), remedy)
+    require(lengths.device == device, "lengths", f"on {device} like the inputs", lengths.device)
+
+
+def check_ends(lengths: Tensor | None, T: int) -> None:
+    """Raises unless every length is from 0 to T, where that can be known without waiting for a device."""
+    if lengths is None or torch.compiler.is_compiling() or type(lengths) is not Tensor or lengths.device.type != "cpu":
+        return
+    least, most = (int(end) for end in lengths.aminmax())
+    require(least >= 0 and most <= T, "lengths", f"from 0 to T={T}", f"{least} to {most}")
+
+
+def within(lengths: Tensor, T: int) -> Tensor:
+    """Which steps are those of the sequence and not of its padding, bool `[B, T]`."""
+    return torch.arange(T, device=lengths.device) < lengths.unsqueeze(1)
+
+
+def only(inside: Tensor, x: Tensor, fill: float = 0.0) -> Tensor:
+    """x `[B, T, ...]` where `inside`, bool `[B, T]`, else `fill`: not even a NaN of the padding has a gradient."""
+    return torch.where(inside.view(*inside.shape, *[1] * (x.ndim - 2)), x, fill)
+
+
+def at_end(x: Tensor, lengths: Tensor) -> Tensor:
+    """`x[b, lengths[b]]` for every member, `[B, ...]`."""
+    return x[torch.arange(len(x), device=x.device), lengths]
