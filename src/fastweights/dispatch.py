@@ -71,13 +71,17 @@ def scan(
     """
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset)
-    run = MODULES[_choose(problem, backend)].run
     device = problem.inputs[0].device.type
     if not torch.is_autocast_enabled(device):
-        return run(problem)
+        return _run(problem, backend)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
     with torch.autocast(device, enabled=False):
-        return run(problem)
+        return _run(problem, backend)
+
+
+def _run(problem: Problem, backend: str) -> tuple[Tensor, Any]:
+    result: tuple[Tensor, Any] = MODULES[_choose(problem, backend)].run(problem)
+    return result
 
 
 def explain(

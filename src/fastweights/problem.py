@@ -2,13 +2,14 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
+from fastweights.promise import check_step
 from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
 
@@ -17,7 +18,8 @@ from fastweights.signature import Slot, learn_sizes
 class Problem:
     """Inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, all in the dtype of the computation.
 
-    `initial` is the state that a reset goes back to, None without resets; `dtype` is the dtype of the output.
+    `initial` is the state that a reset goes back to, None without resets; `dtype` is the dtype of the output. `known`
+    is where backends keep what they have found out of all calls that are alike, and `found` what they have of this one.
     """
 
     cell: Cell
@@ -28,6 +30,8 @@ class Problem:
     reset: Tensor | None
     sizes: Mapping[str, int]
     dtype: torch.dtype
+    known: dict[str, Any]
+    found: dict[str, Any]
 
     @property
     def leading(self) -> tuple[int, int, int]:
@@ -43,27 +47,60 @@ class Problem:
 
 def pose(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Problem:
     """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
-    sizes, dtype = _agree(cell, inputs, state, params, reset)
+    sizes, dtype, known = _agree(cell, inputs, state, params, reset)
     compute = torch.promote_types(dtype, torch.float32)
     inputs, state, params = (_cast(record, compute) for record in (inputs, state, params))
     initial = None
     if state is None or reset is not None:
         initial = initial_state(cell, sizes, tuple(inputs[0].shape[:3:2]), inputs[0])
     state = initial if state is None else state
-    return Problem(cell, inputs, state, None if reset is None else initial, params, reset, sizes, dtype)
+    return Problem(cell, inputs, state, None if reset is None else initial, params, reset, sizes, dtype, known, {})
 
 
-Agreement = tuple[dict[str, int], torch.dtype]
+class Agreement(NamedTuple):
+    """What calls that are alike have in common."""
+
+    sizes: dict[str, int]
+    dtype: torch.dtype
+    known: dict[str, Any]
+
 
 _AGREED: dict[Hashable, Agreement] = {}
+_KEPT: dict[Hashable, bool] = {}
 
 
 def _agree(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
-    """The sizes and the dtype of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
+    """What there is to know of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
     kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(None if reset is None else (reset,))
-    if torch.compiler.is_compiling() or None in kinds:
+    if torch.compiler.is_compiling() or None in kinds or is_observed():
         return _check(cell, inputs, state, params, reset)
-    return remember(_AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset))
+    # What a step makes without saying of what dtype depends on the default.
+    key = (cell.key, kinds, torch.get_default_dtype())
+    return remember(_AGREED, key, lambda: _check_all(cell, inputs, state, params, reset))
+
+
+def is_observed() -> bool:
+    """Whether what is computed now is transformed or recorded: then no step is run for any other reason."""
+    return torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _check_all(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None) -> Agreement:
+    """Also that the step does what it promises, once for sizes, dtype and device."""
+    agreement = _check(cell, inputs, state, params, reset)
+    first = inputs[0]
+    dtype = torch.promote_types(agreement.dtype, torch.float32)
+    state = initial_state(cell, agreement.sizes, (1, 1), first) if state is None else state
+    parts = [(state, (0, 0)), (inputs, (0, 0, 0))] + ([] if params is None else [(params, (0,))])
+    one = [type(record)(*(x[place].detach().to(dtype, copy=True) for x in record)) for record, place in parts]
+    key = (cell.key, tuple(agreement.sizes.items()), dtype, first.device, torch.get_default_dtype())
+
+    def check() -> bool:
+        with torch.autocast(first.device.type, enabled=False):
+            check_step(cell, one, agreement.sizes)
+        return True
+
+    remember(_KEPT, key, check)
+    return agreement
 
 
 def _kinds(record: Any) -> Any:
@@ -84,7 +121,7 @@ def _check(cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | Non
     if state is not None:
         _check_state(cell, state, B, H, sizes, inputs[0].device)
     _check_reset(reset, B, T, inputs[0].device)
-    return sizes, _promote(inputs)
+    return Agreement(sizes, _promote(inputs), {})
 
 
 def _check_record(parameter: str, value: Any, record: Any) -> None:
