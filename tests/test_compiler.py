@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
-from fastweights import Cell, InputError, cli, dispatch, explain, scan
-from fastweights.compiler import build, kernel, op, refusal
+from fastweights import Cell, InputError, cli, dispatch, explain, problem, scan
+from fastweights.compiler import build, forms, kernel, op
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
@@ -179,7 +179,7 @@ def compare(cell: Cell) -> None:
 
 def forget() -> None:
     """As in a new process: only the cache on disk is left."""
-    for known in (kernel._KERNELS, op._SEEN, refusal._ANSWERS):
+    for known in (forms._FORMS, forms.BY_KEY, op._SEEN, problem._AGREED):
         known.clear()
 
 

@@ -2,9 +2,9 @@
 
 import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import torch
@@ -14,7 +14,7 @@ from fastweights.address import address_of, find, find_imported, is_address
 from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import InputError, require, require_name
-from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, slot_of, slots
+from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots
 from fastweights.state import with_methods
 
 
@@ -125,17 +125,41 @@ def _cell_at(address: str) -> Cell:
 
 @cache
 def _lift(function: Callable[..., Any]) -> Cell:
-    first = next(iter(inspect.signature(function).parameters), None)
-    require(first is not None, "cell", "a function (state, x) or a rule (W, ...)", _name(function))
-    return _of_rule(function) if first == "W" else _of_step(function)
+    hints, result = _annotations(function)
+    first = next(iter(hints.values()), None)
+    remedy = (
+        "Annotate it as a rule (W: Matrix, k: Key, ...) -> Matrix, or as a step (state: State, x: Inputs) -> "
+        "tuple[State, Value] with NamedTuples of annotated fields."
+    )
+    fits = is_slot(first) or all(hasattr(hint, "_fields") for hint in [*list(hints.values())[:2], first])
+    require(fits, "cell", "annotated with what it takes", _name(function), remedy)
+    return _of_rule(function, hints) if is_slot(first) else _of_step(function, hints, result, remedy)
 
 
-def _of_step(function: Callable[..., Any]) -> Cell:
-    hints = get_type_hints(function, include_extras=True)
-    result = get_args(hints.pop("return", None))
-    records = list(hints.values())
+def _annotations(function: Callable[..., Any]) -> tuple[dict[str, Any], Any]:
+    """The annotations of all parameters that must be given, or that are tensors, and of the result."""
+    require(callable(function), "cell", "a function", type(function).__name__)
+    try:
+        hints = get_type_hints(_annotated(function), include_extras=True)
+        given = function if isinstance(function, partial) else _annotated(function)
+        parameters = inspect.signature(given).parameters.values()
+    except (TypeError, ValueError, NameError) as error:
+        raise InputError(f"cell must be a function whose annotations can be read, got {function!r}: {error}.") from None
+    told = {p.name: hints.get(p.name) for p in parameters if p.default is p.empty or is_slot(hints.get(p.name))}
+    return told, hints.get("return")
+
+
+def _annotated(function: Any) -> Any:
+    """Where the annotations of a callable are."""
+    if isinstance(function, partial):
+        return _annotated(function.func)
+    plain = inspect.isroutine(function) or isinstance(function, type)
+    return function if plain else getattr(function, "forward", function.__call__)
+
+
+def _of_step(function: Callable[..., Any], hints: Mapping[str, Any], result: Any, remedy: str) -> Cell:
+    result, records = get_args(result), list(hints.values())
     fits = len(result) == 2 and len(records) in (2, 3) and all(hasattr(r, "_fields") for r in records)
-    remedy = "Annotate it as step(state: State, x: Inputs) -> tuple[State, Value] with NamedTuples of annotated fields."
     require(fits, "cell", "annotated with its state, inputs and output", _name(function), remedy)
     state, inputs, params = (*records, None)[:3]
     affine = getattr(function, "affine", None)
@@ -158,8 +182,7 @@ def _cell(
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":
             _pickle_by_cell(cell, kind)
-    _CELLS[key] = cell
-    return cell
+    return keep(cell)
 
 
 def _pickle_by_cell(cell: Cell, kind: str) -> None:
@@ -169,6 +192,12 @@ def _pickle_by_cell(cell: Cell, kind: str) -> None:
 
 def _record_of(cell: Cell, kind: str, values: tuple[Any, ...]) -> Any:
     return getattr(cell, kind)(*values)
+
+
+def keep(cell: Cell) -> Cell:
+    """Lets `Cell.of_key` find a cell."""
+    _CELLS[cell.key] = cell
+    return cell
 
 
 def _key(function: Callable[..., Any]) -> str:
@@ -183,10 +212,12 @@ class MemoryState(NamedTuple):
     W: Matrix
 
 
-def _of_rule(rule: Callable[..., Tensor]) -> Cell:
-    instructions = {name: hint for name, hint in get_type_hints(rule, include_extras=True).items() if name != "return"}
-    del instructions["W"]
-    Inputs = NamedTuple("Inputs", [("q", Key), *instructions.items()])  # type: ignore[misc]
+def _of_rule(rule: Callable[..., Tensor], hints: Mapping[str, Any]) -> Cell:
+    (memory, matrix), *instructions = hints.items()
+    axes = slot_of(matrix, memory).axes
+    require(axes == "V K", memory, "annotated as a Matrix", f"axes '{axes}'", "Write a step for other states.")
+    require("q" not in hints, "q", "left out: a memory is read with the query q", _name(rule), "Give it another name.")
+    Inputs = NamedTuple("Inputs", [("q", Key), *instructions])  # type: ignore[misc]
 
     def step(state: MemoryState, x: Any) -> tuple[MemoryState, Tensor]:
         W = rule(state.W, *x[1:])
@@ -208,8 +239,9 @@ def _affine_form_of_rule(rule: Callable[..., Tensor]) -> AffineForm | None:
     return AffineForm(program, lambda state: state.W, MemoryState, lambda read: read)
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return hyphens(getattr(function, "__name__", repr(function)))
+def _name(function: Any) -> str:
+    function = function.func if isinstance(function, partial) else function
+    return hyphens(getattr(function, "__name__", type(function).__name__))
 
 
 def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:
@@ -218,5 +250,23 @@ def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], l
     They have its dtype, but at least float32: a memory that adds up is not kept in half precision.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
+    axes = "".join([slot.axes for slot in cell.slots["State"].values()])
+    untold = sorted({letter for letter in axes if letter.isalpha() and letter not in sizes})
+    if untold:
+        require(False, "state", f"given, since only it tells the size {untold[0]}", None, "Begin with one of zeros.")
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))
+
+
+def examples(
+    cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: torch.device | None = None, value: float = 0.5
+) -> list[Any]:
+    """State, inputs and, if it has any, params of one step of one head, every tensor filled with one number."""
+    kinds = (("State", cell.State), ("Inputs", cell.Inputs), ("Params", cell.Params))
+    return [
+        record(
+            *(torch.full(slot.shape(sizes), value, dtype=dtype, device=device) for slot in cell.slots[kind].values())
+        )
+        for kind, record in kinds
+        if record is not None
+    ]

@@ -77,10 +77,10 @@ def scan(
     """
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset, lengths, initial)
-    run = MODULES[_choose(problem, backend)].run
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
     with full_precision(problem.inputs[0].device):
-        return run(problem)
+        result: tuple[Tensor, Any] = MODULES[_choose(problem, backend)].run(problem)
+        return result
 
 
 def explain(

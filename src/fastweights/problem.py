@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
 from fastweights.lengths import check_ends, check_lengths, only, within
+from fastweights.promise import check_step
 from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
 
@@ -23,7 +24,8 @@ class Problem:
     """Inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, all in the dtype of the computation.
 
     `initial` is the state that a reset goes back to, None without resets, and `from_zero` whether it is 0; no reset
-    lies beyond a length. `dtype` is the dtype of the output.
+    lies beyond a length. `dtype` is the dtype of the output. `known` is where backends keep what they have found out of
+    all calls that are alike, and `found` what they have of this one.
     """
 
     cell: Cell
@@ -36,6 +38,8 @@ class Problem:
     lengths: Tensor | None
     sizes: Mapping[str, int]
     dtype: torch.dtype
+    known: dict[str, Any]
+    found: dict[str, Any]
 
     @property
     def leading(self) -> tuple[int, int, int]:
@@ -64,7 +68,7 @@ def pose(
     cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
 ) -> Problem:
     """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
-    sizes, dtype = _agree(cell, inputs, state, params, reset, lengths, initial)
+    sizes, dtype, known = _agree(cell, inputs, state, params, reset, lengths, initial)
     T = inputs[0].shape[1]
     check_ends(lengths, T)
     compute = torch.promote_types(dtype, torch.float32)
@@ -77,7 +81,7 @@ def pose(
         start = None
     elif lengths is not None:
         reset = reset & within(lengths, T)
-    return Problem(cell, inputs, state, start, from_zero, params, reset, lengths, sizes, dtype)
+    return Problem(cell, inputs, state, start, from_zero, params, reset, lengths, sizes, dtype, known, {})
 
 
 def _start(cell: Cell, initial: Any, sizes: dict[str, int], like: Tensor) -> Any:
@@ -88,20 +92,54 @@ def _start(cell: Cell, initial: Any, sizes: dict[str, int], like: Tensor) -> Any
     return type(initial)(*(leaf.expand(B, *leaf.shape) for leaf in initial))
 
 
-Agreement = tuple[dict[str, int], torch.dtype]
+class Agreement(NamedTuple):
+    """What calls that are alike have in common."""
+
+    sizes: dict[str, int]
+    dtype: torch.dtype
+    known: dict[str, Any]
+
 
 _AGREED: dict[Hashable, Agreement] = {}
+_KEPT: dict[Hashable, bool] = {}
 
 
 def _agree(
     cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
 ) -> Agreement:
-    """The sizes and the dtype of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
+    """What there is to know of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
+    given = (inputs, state, params, reset, lengths, initial)
     marks = tuple([mark for mark in (reset, lengths) if mark is not None])
     kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(marks), reset is None, _kinds(initial)
-    if torch.compiler.is_compiling() or None in kinds:
-        return _check(cell, inputs, state, params, reset, lengths, initial)
-    return remember(_AGREED, (cell.key, kinds), lambda: _check(cell, inputs, state, params, reset, lengths, initial))
+    if torch.compiler.is_compiling() or None in kinds or is_observed():
+        return _check(cell, *given)
+    # What a step makes without saying of what dtype depends on the default.
+    key = (cell.key, kinds, torch.get_default_dtype())
+    return remember(_AGREED, key, lambda: _check_all(cell, *given))
+
+
+def is_observed() -> bool:
+    """Whether what is computed now is transformed or recorded: then no step is run for any other reason."""
+    return torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _check_all(cell: Cell, inputs: Any, state: Any, params: Any, *given: Any) -> Agreement:
+    """Also that the step does what it promises, once for sizes, dtype and device."""
+    agreement = _check(cell, inputs, state, params, *given)
+    first = inputs[0]
+    dtype = torch.promote_types(agreement.dtype, torch.float32)
+    state = initial_state(cell, agreement.sizes, (1, 1), first) if state is None else state
+    parts = [(state, (0, 0)), (inputs, (0, 0, 0))] + ([] if params is None else [(params, (0,))])
+    one = [type(record)(*(x[place].detach().to(dtype, copy=True) for x in record)) for record, place in parts]
+    key = (cell.key, tuple(agreement.sizes.items()), dtype, first.device, torch.get_default_dtype())
+
+    def check() -> bool:
+        with torch.autocast(first.device.type, enabled=False):
+            check_step(cell, one, agreement.sizes)
+        return True
+
+    remember(_KEPT, key, check)
+    return agreement
 
 
 def _kinds(record: Any) -> Any:
@@ -127,7 +165,7 @@ def _check(
         _check_state("initial", initial, cell, {"H": H}, sizes, inputs[0].device)
     check_lengths(lengths, B, inputs[0].device)
     _check_reset(reset, B, T, inputs[0].device)
-    return sizes, _promote(inputs)
+    return Agreement(sizes, _promote(inputs), {})
 
 
 def _check_record(parameter: str, value: Any, record: Any) -> None:

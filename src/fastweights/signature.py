@@ -13,6 +13,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
+from fastweights.errors import require
+
 
 class KeyMaps(NamedTuple):
     """What makes keys and queries of what a slow net says: names of a feature map and of a normaliser."""
@@ -60,8 +62,13 @@ def size(axis: str, sizes: Mapping[str, int]) -> int:
     13
     """
     # Lists, since `torch.compile` takes no generators here.
-    terms = [[int(f) if f.isdigit() else sizes[f] for f in term.split("*")] for term in axis.split("+")]
+    terms = [[int(f) if f.isdigit() else _known(f, sizes) for f in term.split("*")] for term in axis.split("+")]
     return sum([prod(term) for term in terms])
+
+
+def _known(letter: str, sizes: Mapping[str, int]) -> int:
+    require(letter in sizes, "sizes", f"given for every letter, {letter} too", list(sizes))
+    return sizes[letter]
 
 
 Matrix = Annotated[Tensor, Slot("V K", "memory")]
@@ -108,7 +115,11 @@ def slots(record: type) -> dict[str, Slot]:
 
 def slot_of(hint: Any, name: str) -> Slot:
     """The slot inside an annotation; an error that names the field if there is none."""
-    found = [extra for extra in get_args(hint)[1:] if isinstance(extra, Slot)]
-    if not found:
-        raise TypeError(f"{name} must be annotated with its axes (Key, Value, Rate, ...), got {hint!r}.")
-    return found[0]
+    remedy = "Key, Value, Rate and others are there, Annotated[Tensor, Slot(axes, role)] is any other."
+    require(is_slot(hint), name, "annotated with its axes", hint, remedy)
+    return next(extra for extra in get_args(hint)[1:] if isinstance(extra, Slot))
+
+
+def is_slot(hint: Any) -> bool:
+    """Whether an annotation tells the axes of a tensor."""
+    return any(isinstance(extra, Slot) for extra in get_args(hint)[1:])

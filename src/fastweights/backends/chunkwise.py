@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from fastweights.affine import Affine, Program
+from fastweights.backends._transforms import transform
 from fastweights.backends.reference import where
 from fastweights.lengths import only
 from fastweights.problem import Problem
@@ -45,7 +46,7 @@ def refusal(problem: Problem) -> str:
     """Why this backend cannot run the problem; empty if it can."""
     if problem.cell.affine is None:
         return f"{problem.cell.name} declares no affine form (see fastweights.affine)"
-    return ""
+    return "" if torch.compiler.is_compiling() else transform()
 
 
 def run(problem: Problem) -> tuple[Tensor, Any]:

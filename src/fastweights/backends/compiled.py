@@ -1,12 +1,14 @@
 """The cell compiled for this CPU: traced once, lowered to C++, built by the system's compiler and kept on disk."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fastweights.backends._transforms import transform
+from fastweights.compiler.forms import Form, forms, why_never
 from fastweights.compiler.op import scan
-from fastweights.compiler.refusal import why_never, why_not
 from fastweights.problem import Problem
 
 
@@ -19,7 +21,7 @@ def refusal(problem: Problem) -> str:
         return f"it compiles for cpu, not for {first.device.type}"
     if torch.compiler.is_compiling():
         return why_never(problem.cell.key)
-    return why_not(problem.cell.key, tuple(problem.sizes.items()), first.dtype)
+    return transform() or _form(problem)[0].refusal
 
 
 def run(problem: Problem) -> tuple[Tensor, Any]:
@@ -27,5 +29,20 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     tensors = [*problem.inputs, *problem.state, *(() if problem.params is None else problem.params)]
     initial = [] if problem.reset is None else list(problem.initial)
     lengths = None if problem.lengths is None else problem.lengths.long()
-    y, state = scan(problem.cell, tensors, initial, problem.reset, lengths)
+    cell = problem.cell
+    if not torch.compiler.is_compiling():
+        form, captured = _form(problem)
+        cell, heads = form.cell, problem.leading[2]
+        tensors += [x.to(tensors[0].dtype).expand(heads, *x.shape) for x in captured]
+    y, state = scan(cell, tensors, initial, problem.reset, lengths)
     return y.to(problem.dtype), problem.cell.State(*state)
+
+
+def _form(problem: Problem) -> tuple[Form, Sequence[Tensor]]:
+    """What the step is now; asked once a call."""
+    if "form" not in problem.found:
+        if "forms" not in problem.known:
+            problem.known["forms"] = forms(problem.cell, problem.sizes, problem.inputs[0].dtype)
+        problem.found["form"] = problem.known["forms"].now()
+    found: tuple[Form, Sequence[Tensor]] = problem.found["form"]
+    return found

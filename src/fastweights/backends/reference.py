@@ -1,5 +1,9 @@
 """The definition: the cell under `torch.vmap`, one step after the other."""
 
+import logging
+from collections.abc import Callable
+from functools import cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -7,7 +11,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from fastweights.lengths import only
+from fastweights.lines import reason_of
 from fastweights.problem import Problem
+
+log = logging.getLogger("fastweights")
 
 
 def refusal(problem: Problem) -> str:
@@ -38,12 +45,50 @@ def where(chosen: Tensor, state: Any, other: Any) -> Any:
     return tree_map(choose, state, other)
 
 
-def _over_batch_and_heads(problem: Problem) -> Any:
-    step = problem.cell.step
-    if problem.params is None:
-        return torch.vmap(torch.vmap(step))
-    both = torch.vmap(torch.vmap(step), in_dims=(0, 0, None))
-    return lambda state, x: both(state, x, problem.params)
+def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
+    """The step for all heads at once or, where its Python looks at a number (`if x.beta > 0.5`), one after the other.
+
+    Random numbers differ from head to head, as they do where the step is called for each.
+    """
+    step, params = problem.cell.step, () if problem.params is None else (problem.params,)
+    heads = torch.vmap(step, randomness="different")
+    both = torch.vmap(heads, in_dims=(0, 0, *(None for _ in params)), randomness="different")
+    loops, reason = False, ""
+
+    def run(state: Any, x: Any) -> Any:
+        nonlocal loops, reason
+        if not loops:
+            try:
+                return both(state, x, *params)
+            except Exception as error:  # whatever a step may raise: if it is at fault, it will raise it again
+                if torch.compiler.is_compiling():
+                    raise
+                reason = reason_of(error)
+        result = _one_after_the_other(step, state, x, params)
+        if not loops:
+            loops = True
+            _log_once(f"{problem.cell.name} runs one head after the other, which is slow: {reason}")
+        return result
+
+    return run
+
+
+def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:
+    B, H = x[0].shape[:2]
+    results = [
+        step(*(_part(record, b, h) for record in (state, x)), *(_part(record, h) for record in params))
+        for b, h in product(range(B), range(H))
+    ]
+    return tree_map(lambda *leaves: torch.stack(leaves).unflatten(0, (B, H)), *results)
+
+
+def _part(record: Any, *place: int) -> Any:
+    return type(record)(*(leaf[place] for leaf in record))
+
+
+@cache
+def _log_once(message: str) -> None:
+    log.warning(message)
 
 
 def _steps(inputs: Any) -> list[Any]:

@@ -1,8 +1,10 @@
 """A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL, c_int64, c_void_p
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,8 +12,8 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler import build
+from fastweights.compiler.alone import alone
 from fastweights.compiler.emit import Source
-from fastweights.compiler.fingerprint import fingerprint
 from fastweights.compiler.lower import lower
 from fastweights.compiler.plan import plan
 from fastweights.compiler.trace import trace
@@ -151,9 +153,7 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     Raises:
         Unsupported: the cell leaves the subset that compiles.
     """
-    # In a thread of its own: modes, dispatch keys and grad mode belong to a thread, and a caller may be in any of them.
-    with ThreadPoolExecutor(1) as alone:
-        return alone.submit(_source, cell, sizes, dtype).result()
+    return alone(_source, cell, dict(sorted(sizes.items())), dtype)
 
 
 def _source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
@@ -163,32 +163,22 @@ def _source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     return Source(step, f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}", dtype, width).text()
 
 
-_KERNELS: dict[Any, Kernel] = {}
-
-
-def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Kernel:
-    """The kernel of a cell, built at the first call.
+def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
+    """The kernel of a cell whose step does what `text` says, from the cache or built.
 
     Raises:
         Unsupported: the cell leaves the subset that compiles.
         Unbuilt: there is no C++ compiler, or it fails.
     """
-    sizes = dict(sorted(sizes.items()))
-    key = (cell.key, tuple(sizes.items()), dtype)
-    if key not in _KERNELS:
-        _KERNELS[key] = Kernel(cell, sizes, dtype, _library(cell, sizes, dtype))
-    return _KERNELS[key]
+    stem = build.stem(cell.name, text, _compiler())
+    library = build.load(stem) or build.build(source(cell, sizes, dtype), stem)
+    return Kernel(cell, sizes, dtype, library)
 
 
-def _library(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> CDLL:
-    """From the cache, found by the cell's own code or, where that cannot be told, by the C++; else built."""
-    told = fingerprint(cell)
-    stem = build.stem(cell.name, told, repr((dict(sizes), dtype)))
-    found = build.load(stem) if told else None
-    if found is not None:
-        return found
-    text = source(cell, sizes, dtype)
-    if not told:
-        stem = build.stem(cell.name, text)
-        found = build.load(stem)
-    return found or build.build(text, stem)
+@cache
+def _compiler() -> str:
+    """The digest of this compiler: another one builds other kernels of the same step."""
+    digest = sha256()
+    for file in sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".h")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.compiler.kernel import Kernel, chunk, kernel
+from fastweights.compiler.forms import BY_KEY, Forms, forms
+from fastweights.compiler.kernel import Kernel, chunk
 from fastweights.errors import require
 from fastweights.remember import remember
 from fastweights.signature import learn_sizes
@@ -31,17 +32,22 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
     return sizes
 
 
-_SEEN: dict[Hashable, Kernel] = {}
+_SEEN: dict[Hashable, Forms] = {}
 
 
 def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
-    """The kernel for some tensors; looked up by all their shapes, which is faster than to work out the sizes."""
-    seen = (key, tensors[0].dtype, *[x.shape for x in tensors])
-    return remember(_SEEN, seen, lambda: _make_kernel(Cell.of_key(key), tensors))
+    """The kernel for some tensors: of the form with this key or, in a traced program, of the cell with this key."""
+    form = BY_KEY.get(key)
+    if form is None:
+        seen = (key, tensors[0].dtype, *[x.shape for x in tensors])
+        form, _ = remember(_SEEN, seen, lambda: _forms(Cell.of_key(key), tensors)).now()
+    if form.kernel is None:
+        raise RuntimeError(form.refusal)
+    return form.kernel
 
 
-def _make_kernel(cell: Cell, tensors: Sequence[Tensor]) -> Kernel:
-    return kernel(cell, sizes_of(cell, tensors), tensors[0].dtype)
+def _forms(cell: Cell, tensors: Sequence[Tensor]) -> Forms:
+    return forms(cell, sizes_of(cell, tensors), tensors[0].dtype)
 
 
 @torch.library.impl(LIBRARY, "scan", "CPU")

@@ -1,23 +1,19 @@
 """The step of a cell and its gradient as one graph of PyTorch's core operations."""
 
-import inspect
-import linecache
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from fastweights.cell import Cell
+from fastweights.cell import Cell, examples
 from fastweights.compiler.products import ProductsAsSums
 from fastweights.compiler.unsupported import Unsupported
+from fastweights.lines import line_of, line_of_error, reason_of
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,7 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    records = [cell.slots[kind] for kind in ("State", "Inputs", "Params") if kind in cell.slots]
-    arguments = [[_example(slot.shape(sizes), dtype) for slot in record.values()] for record in records]
+    arguments = examples(cell, sizes, dtype)
     gradients = _gradients_of(cell, arguments)
     lines = Lines()
     joint = _joint(cell, [len(a) for a in arguments], lines)
@@ -52,12 +47,8 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
             )
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
-    names = [tuple(record) for record in records]
+    names = [record._fields for record in arguments]
     return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
-
-
-def _example(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.full(shape, 0.5, dtype=dtype)
 
 
 def _gradients_of(cell: Cell, arguments: list[list[Tensor]]) -> list[Tensor]:
@@ -123,7 +114,7 @@ class Lines(TorchFunctionMode):
         mode = get_proxy_mode()
         result = func(*args, **(kwargs or {}))
         if mode is not None:
-            line = _line(sys._getframe(1))
+            line = line_of(sys._getframe(1))
             for node in reversed(mode.tracer.graph.nodes):
                 if node.name in self.of_nodes:
                     break
@@ -131,23 +122,7 @@ class Lines(TorchFunctionMode):
         return result
 
 
-def _line(frame: FrameType | None) -> str:
-    """The nearest line outside of torch and this folder."""
-    inside = ("torch.", f"{__package__}.")
-    while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(inside):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    path = frame.f_code.co_filename
-    text = linecache.getline(path, frame.f_lineno).strip()
-    return f"{path.rpartition('/')[2]}:{frame.f_lineno}: {text}"
-
-
 def _untraceable(cell: Cell, error: Exception) -> Unsupported:
     """What went wrong, and in which line of the cell."""
-    home = inspect.getsourcefile(inspect.unwrap(cell.step)) or ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/torch/" not in f.filename]
-    frame = next((f for f in reversed(frames) if Path(f.filename).parent != Path(__file__).parent), None)
-    where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.line}" if frame else home
-    reason = str(error).strip().partition("\n")[0]
-    return Unsupported(f"{cell.name} cannot be traced ({reason})", where, "torch.where in place of a branch on a value")
+    what = f"{cell.name} cannot be traced ({reason_of(error)})"
+    return Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value")

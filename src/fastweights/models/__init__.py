@@ -15,9 +15,9 @@ __all__ = [
     "Block",
     "BlockModel",
     "GlimpseNetwork",
-    "start_small",
     "LanguageModel",
     "RecurrentModel",
     "RetrievalModel",
     "Stack",
+    "start_small",
 ]

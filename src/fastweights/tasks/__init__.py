@@ -15,19 +15,19 @@ from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.state_tracking import StateTracking
 
 __all__ = [
-    "MissingFile",
     "IGNORE",
-    "Batch",
-    "Mean",
-    "Metrics",
-    "Task",
-    "combine",
     "AssociativeRecall",
     "AssociativeRetrieval",
+    "Batch",
     "CodeExecution",
     "FaceGlimpses",
     "ListOps",
+    "Mean",
+    "Metrics",
+    "MissingFile",
     "MnistGlimpses",
     "Retrieval",
     "StateTracking",
+    "Task",
+    "combine",
 ]

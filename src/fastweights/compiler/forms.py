@@ -1,0 +1,174 @@
+"""The forms that a step takes while a program runs, each with its kernel, and which of them it has now."""
+
+import os
+import threading
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+from fastweights.cell import Cell, examples, keep
+from fastweights.compiler import build
+from fastweights.compiler.alone import alone
+from fastweights.compiler.calls import Calls, calls_of
+from fastweights.compiler.kernel import Kernel, kernel, source
+from fastweights.compiler.lift import lift
+from fastweights.compiler.tape import Tape, write_down
+from fastweights.compiler.unsupported import Unbuilt, Unsupported
+from fastweights.compiler.watch import Changing, Watch
+from fastweights.remember import remember
+
+MOST = 8
+"""How many kernels are built for a step that changes, at the same sizes: one with a number that moves at every call
+would wait for the C++ compiler each time."""
+PAUSE = 60.0
+"""Seconds after which a build that failed is tried again: a full disk need not stay full."""
+
+
+@dataclass(eq=False)
+class Form:
+    """What a step is: the cell with a param for every tensor that it has from elsewhere, and its kernel or why not."""
+
+    cell: Cell
+    text: str
+    kernel: Kernel | None = None
+    refusal: str = ""
+    tried: float = float("inf")
+
+    def build(self, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+        """Makes the kernel, or says why it cannot be made."""
+        self.refusal, self.tried = "", float("inf")
+        try:
+            self.kernel = kernel(self.cell, sizes, dtype, self.text)
+        except Unsupported as error:
+            self.refusal = str(error)
+        except Unbuilt as error:
+            self.refusal, self.tried = str(error), time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to try again what has failed."""
+        return time.monotonic() > self.tried + PAUSE
+
+
+class Forms:
+    """All forms of the step of a cell at some sizes and in some dtype."""
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+        self.cell, self.sizes, self.dtype = cell, dict(sizes), dtype
+        self.watch: Watch | None = None
+        self.last: Form | None = None
+        self.by_text: dict[str, Form] = {}
+        self.by_calls: dict[Hashable, Form] = {}
+        self.records = examples(cell, sizes, dtype)
+
+    def now(self) -> tuple[Form, Sequence[Tensor]]:
+        """The form that the step has now, and the tensors that it has from elsewhere."""
+        if self.last is None or self.last.is_due:
+            return self._written()
+        if self.watch is not None and self.watch.holds():
+            return self.last, ()
+        calls = None if self.watch is not None else self._calls()
+        form = None if calls is None or not calls.is_clear else self.by_calls.get(calls.key)
+        return self._written() if form is None or calls is None or form.is_due else (form, calls.captured)
+
+    def _calls(self) -> Calls | None:
+        """What the step calls now; None if it fails."""
+        is_watched = torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
+        try:
+            return alone(calls_of, self.cell, self.records) if is_watched else calls_of(self.cell, self.records)
+        except Exception:  # whatever a step may raise: to be written down it is run again
+            return None
+
+    def _written(self) -> tuple[Form, Sequence[Tensor]]:
+        with LOCK.held:
+            self.watch = _watch(self.cell)
+            tape = Tape("", [], None)
+            try:
+                tape = alone(write_down, self.cell, self.sizes, self.dtype)
+                self._check_here(tape)
+                form = self._form(tape)
+            except Unsupported as error:
+                form = Form(self.cell, "", refusal=str(error))
+            if tape.calls is not None and form.text:
+                remember(self.by_calls, tape.calls, lambda: form)
+            self.last = form
+            return form, tape.captured
+
+    def _check_here(self, tape: Tape) -> None:
+        """That the step does here, perhaps without gradients, what it does alone."""
+        if self.watch is None and tape.calls is not None:
+            calls = self._calls()
+            if calls is None or calls.key != tape.calls:
+                what = f"{self.cell.name} does something else when it is called elsewhere"
+                raise Unsupported(what, "", "the same steps with and without gradients")
+
+    def _form(self, tape: Tape) -> Form:
+        if tape.text not in self.by_text:
+            if len(self.by_text) == MOST:
+                what = f"{self.cell.name} changes from call to call, {MOST} times so far,"
+                raise Unsupported(what, "", "what changes as a tensor, which is read at every call,")
+            key = f"{self.cell.key}@{sha256(tape.text.encode()).hexdigest()[:24]}"
+            lifted = lift(self.cell, tape.captured, key) if tape.captured else replace(self.cell, key=key)
+            self.by_text[tape.text] = BY_KEY[key] = Form(keep(lifted), tape.text)
+        form = self.by_text[tape.text]
+        if form.kernel is None and (form.is_due or not form.refusal):
+            form.build(self.sizes, self.dtype)
+        return form
+
+
+def _watch(cell: Cell) -> Watch | None:
+    try:
+        return Watch(cell)
+    except Changing:
+        return None
+
+
+class _Lock:
+    """PyTorch traces one function at a time. A child of a fork gets a new lock: nobody would release the old one."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.held = threading.RLock()
+
+
+LOCK = _Lock()
+_FORMS: dict[Hashable, Forms] = {}
+BY_KEY: dict[str, Form] = {}
+"""The forms by the keys of their cells."""
+
+
+def forms(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Forms:
+    """Those of a cell at some sizes and in some dtype."""
+    # What a step makes without saying of what dtype depends on the default.
+    key = (cell.key, tuple(sorted(sizes.items())), dtype, torch.get_default_dtype())
+    if key not in _FORMS:
+        with LOCK.held:
+            _FORMS.setdefault(key, Forms(cell, sizes, dtype))
+    return _FORMS[key]
+
+
+def why_never(key: str) -> str:
+    """Why a cell does not compile at any size, without building: what `torch.compile` asks while it traces, when sizes
+    are symbols; empty if it does."""
+    cell = Cell.of_key(key)
+    if not build.compiler():
+        return f"there is no C++ compiler. {build.REMEDY}"
+    if _watch(cell) is None:
+        return f"what {cell.name} closes over may change, which a traced program would not see"
+    try:
+        with LOCK.held:
+            source(cell, cell.example_sizes, torch.float32)
+    except Unsupported as error:
+        return str(error)
+    return ""
+
+
+# As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.
+why_never._dynamo_marked_constant = True  # type: ignore[attr-defined]

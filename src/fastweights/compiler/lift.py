@@ -1,0 +1,73 @@
+"""Tensors that a step has from elsewhere become slow weights: then they are read at every call, and learn."""
+
+from collections import namedtuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from fastweights.cell import Cell
+from fastweights.signature import Slot
+
+
+def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
+    """The cell with a param more for every tensor that its step captured, in the order in which it uses them."""
+    own = cell.slots.get("Params", {})
+    params = {**own, **{f"captured_{n}": Slot(" ".join(map(str, x.shape)), "weight") for n, x in enumerate(captured)}}
+
+    def step(state: Any, x: Any, params: Any) -> Any:
+        mine, given = params[: len(own)], params[len(own) :]
+        records = [state, x] if cell.Params is None else [state, x, cell.Params(*mine)]
+        with Swap([*state, *x, *mine], given) as swap:
+            return swap.swapped(cell.step(*records))
+
+    record = namedtuple("Params", params)  # type: ignore[misc]
+    return replace(cell, step=step, Params=record, slots={**cell.slots, "Params": params}, key=key, affine=None)
+
+
+class Swap(TorchFunctionMode):
+    """Puts `given` into the place of floating tensors that are neither arguments nor results, as they come up."""
+
+    def __init__(self, arguments: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.kept: list[Any] = list(arguments)
+        self.instead: dict[int, Tensor] = {id(x): x for x in self.kept}
+        self.left = list(given)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*self.swapped(args), **self.swapped(kwargs or {}))
+        self._keep(result)
+        return result
+
+    def swapped(self, value: Any) -> Any:
+        """A tensor, a number, or a tuple, list or dictionary of them, with every captured tensor replaced."""
+        if isinstance(value, Tensor):
+            return self._instead_of(value)
+        if isinstance(value, dict):
+            return {key: self.swapped(each) for key, each in value.items()}
+        if isinstance(value, tuple | list):
+            parts = [self.swapped(each) for each in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return value
+
+    def _instead_of(self, x: Tensor) -> Tensor:
+        if id(x) in self.instead:
+            return self.instead[id(x)]
+        with torch._C.DisableTorchFunction():
+            is_ours = torch._C._functorch.is_functorch_wrapped_tensor(x) or not x.is_floating_point()
+        if is_ours or not self.left:
+            return x
+        self.kept.append(x)
+        self.instead[id(x)] = self.left.pop(0)
+        return self.instead[id(x)]
+
+    def _keep(self, result: Any) -> None:
+        if isinstance(result, Tensor):
+            self.kept.append(result)
+            self.instead.setdefault(id(result), result)
+        elif isinstance(result, tuple | list):
+            for each in result:
+                self._keep(each)

@@ -1,0 +1,35 @@
+"""Which line of the user's own code something comes from."""
+
+import linecache
+import traceback
+from types import FrameType
+
+OURS = ("torch.", "fastweights.compiler.", "fastweights.backends.", "fastweights.lines.", "fastweights.promise.")
+"""Modules whose lines say nothing to who wrote a cell."""
+
+
+def line_of(frame: FrameType | None) -> str:
+    """`FILE:NUMBER: CODE` of the nearest frame outside of torch and of what runs cells; empty if there is none."""
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return "" if frame is None else _text(frame, frame.f_lineno)
+
+
+def line_of_error(error: BaseException) -> str:
+    """The same for where an error came from."""
+    frames = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
+    return _text(*frames[-1]) if frames else ""
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return f"{frame.f_globals.get('__name__', '')}.".startswith(OURS)
+
+
+def _text(frame: FrameType, number: int) -> str:
+    path = frame.f_code.co_filename
+    return f"{path.rpartition('/')[2]}:{number}: {linecache.getline(path, number).strip()}"
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of what an error says, or its kind."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
