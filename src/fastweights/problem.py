@@ -11,6 +11,7 @@ from torch import Tensor
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
 from fastweights.lengths import check_ends, check_lengths, only, within
+from fastweights.precision import full_precision
 from fastweights.promise import check_step
 from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
@@ -130,11 +131,12 @@ def _check_all(cell: Cell, inputs: Any, state: Any, params: Any, *given: Any) ->
     dtype = torch.promote_types(agreement.dtype, torch.float32)
     state = initial_state(cell, agreement.sizes, (1, 1), first) if state is None else state
     parts = [(state, (0, 0)), (inputs, (0, 0, 0))] + ([] if params is None else [(params, (0,))])
-    one = [type(record)(*(x[place].detach().to(dtype, copy=True) for x in record)) for record, place in parts]
     key = (cell.key, tuple(agreement.sizes.items()), dtype, first.device, torch.get_default_dtype())
 
     def check() -> bool:
-        with torch.autocast(first.device.type, enabled=False):
+        # Out of inference mode: tensors that are made in it do not tell whether they are written into.
+        with torch.inference_mode(False), full_precision(first.device):
+            one = [type(record)(*(x[place].detach().to(dtype, copy=True) for x in record)) for record, place in parts]
             check_step(cell, one, agreement.sizes)
         return True
 

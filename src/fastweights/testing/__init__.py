@@ -10,10 +10,10 @@ from typing import Any
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.dispatch import explain
-from fastweights.testing import scan_checks
+from fastweights.testing import layer_checks, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
-__all__ = ["backends_of", "checks_in", "run_checks"]
+__all__ = ["backends_of", "checks_in", "layer_checks", "run_checks"]
 
 
 def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
