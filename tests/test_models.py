@@ -56,7 +56,7 @@ def test_bad_generation_is_refused(prompt, temperature):
 
 
 def test_unknown_norm_is_refused():
-    with pytest.raises(InputError, match="norm must be one of .*post, pre, raw-input"):
+    with pytest.raises(InputError, match=r"norm must be one of .*post, pre, raw-input"):
         model(norm="none")
 
 
