@@ -107,6 +107,8 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) 
 
 
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    if any(torch._C._functorch.is_legacy_batchedtensor(d) for d in grads if d is not None):
+        require(False, "backend", "'reference' for a batch of gradients", "'compiled'", "It makes one at a time.")
     saved = ctx.saved_tensors
     tensors, initial = saved[: ctx.count], saved[ctx.count : ctx.count + ctx.starts]
     reset, checkpoints = saved[-2] if ctx.resets else None, saved[-1]
