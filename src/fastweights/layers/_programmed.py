@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.cell import Cell, initial_state
+from fastweights.cell import Cell, initial_state, letters
 from fastweights.dispatch import scan
 from fastweights.errors import require
 from fastweights.layers._slow_weights import SlowWeights
@@ -38,6 +38,7 @@ class Programmed(nn.Module):
         self.scale = scale
         self.backend = backend
         self.slow_net = slow_net
+        self.state_has_sizes = not letters(cell, "State") <= letters(cell, "Inputs") | letters(cell, "Params")
         self.slow_weights = SlowWeights(cell, slow_net.heads, slow_net.sizes, constants)
         read = prod(cell.output.shape(slow_net.sizes))
         self.output = nn.Linear(slow_net.heads * read, d_model, bias=False)
@@ -49,6 +50,8 @@ class Programmed(nn.Module):
 
     def read(self, inputs: Any, state: Any, reset: Tensor | None) -> tuple[Tensor, Any]:
         """`cell.Inputs` `[B, T, H, ...]` -> y `[B, T, D]` and the state after the last step."""
+        if state is None and self.state_has_sizes:
+            state = self.initial_state(len(inputs[0]))
         y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, self.backend)
         return self.output(self.scale * y.flatten(2)), state
 
