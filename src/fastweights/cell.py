@@ -250,12 +250,16 @@ def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], l
     They have its dtype, but at least float32: a memory that adds up is not kept in half precision.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
-    axes = "".join([slot.axes for slot in cell.slots["State"].values()])
-    untold = sorted({letter for letter in axes if letter.isalpha() and letter not in sizes})
-    if untold:
-        require(False, "state", f"given, since only it tells the size {untold[0]}", None, "Begin with one of zeros.")
+    for letter in letters(cell, "State"):
+        if letter not in sizes:
+            require(False, "state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))
+
+
+def letters(cell: Cell, kind: str) -> set[str]:
+    """The letters of all axes of the "State", the "Inputs" or the "Params"."""
+    return {letter for slot in cell.slots.get(kind, {}).values() for letter in slot.axes if letter.isalpha()}
 
 
 def examples(

@@ -35,7 +35,13 @@ def check_step(cell: Cell, records: Sequence[Any], sizes: Sizes) -> None:
     after = [x._version for record in records for x in record]
     written = [name for name, old, new in zip(names, before, after, strict=True) if old != new]
     remedy = "Make a new tensor instead, as by W = W + ... in place of W += ...."
-    require(not written, "cell", "a step that leaves its arguments as they are", f"one that changes {written}", remedy)
+    require(
+        not written,
+        "cell",
+        "a step that leaves its arguments as they are",
+        f"one that changes {', '.join(written)}",
+        remedy,
+    )
     check_result(cell, result, sizes, records[0][0].dtype)
     apart, doubled = _apart(sizes), {axis: 2 * size for axis, size in sizes.items()}
     is_small = all(prod(slot.shape(apart)) <= LARGE for slot in cell.slots["State"].values())
@@ -83,7 +89,8 @@ def _run(cell: Cell, records: Sequence[Any], sizes: Sizes, remedy: str = "") -> 
     except InputError:
         raise
     except Exception as error:  # whatever a step may raise
-        got = f"{reason_of(error)} ({line_of_error(error)})"
+        line = line_of_error(error)
+        got = f"{reason_of(error)}{f' ({line})' if line else ''}"
         raise InputError(f"cell must be a step that runs at {_listed(sizes)}, got {got}. {remedy}".rstrip()) from error
 
 

@@ -1,4 +1,4 @@
-"""Which derivatives a backend with a backward pass of its own does not know."""
+"""Derivatives that a backend with a backward pass of its own does not know."""
 
 import torch
 
@@ -6,7 +6,7 @@ import torch
 def transform() -> str:
     """What is going on that wants more than a first derivative backwards; empty if nothing is."""
     if torch._C._are_functorch_transforms_active():
-        return "it has a plain backward pass only, and torch.func (grad, vmap, jvp, ...) wants more"
-    if torch.autograd.forward_ad._current_level >= 0:
+        return "it has a plain backward pass, and torch.func (grad, vmap, jvp, ...) wants more"
+    if not torch.compiler.is_compiling() and torch.autograd.forward_ad._current_level >= 0:
         return "it has a backward pass only, and derivatives forward are wanted"
     return ""

@@ -46,7 +46,7 @@ def refusal(problem: Problem) -> str:
     """Why this backend cannot run the problem; empty if it can."""
     if problem.cell.affine is None:
         return f"{problem.cell.name} declares no affine form (see fastweights.affine)"
-    return "" if torch.compiler.is_compiling() else transform()
+    return transform()
 
 
 def run(problem: Problem) -> tuple[Tensor, Any]:

@@ -19,9 +19,10 @@ def refusal(problem: Problem) -> str:
         return ""  # shapes need no kernel
     if first.device.type != "cpu":
         return f"it compiles for cpu, not for {first.device.type}"
-    if torch.compiler.is_compiling():
-        return why_never(problem.cell.key)
-    return transform() or _form(problem)[0].refusal
+    transformed = transform()
+    if transformed:
+        return transformed
+    return why_never(problem.cell.key) if torch.compiler.is_compiling() else _form(problem)[0].refusal
 
 
 def run(problem: Problem) -> tuple[Tensor, Any]:

@@ -120,6 +120,8 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) 
 
 
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    if any(torch._C._functorch.is_legacy_batchedtensor(d) for d in grads if d is not None):
+        require(False, "backend", "'reference' for a batch of gradients", "'compiled'", "It makes one at a time.")
     *saved, checkpoints = ctx.saved_tensors
     tensors, initial, rest = (
         saved[: ctx.count],

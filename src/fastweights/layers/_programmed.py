@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.cell import Cell
+from fastweights.cell import Cell, letters
 from fastweights.dispatch import scan
 from fastweights.errors import require
 from fastweights.layers._layer import NO_CONTROLS, Controls, Layer
@@ -47,6 +47,7 @@ class Programmed(Layer):
         self.scale = scale
         self.backend = backend
         self.slow_net = slow_net
+        self.state_has_sizes = not letters(cell, "State") <= letters(cell, "Inputs") | letters(cell, "Params")
         self.slow_weights = SlowWeights(cell, slow_net.heads, slow_net.sizes, constants)
         self.start = Start.of_heads(cell, slow_net.heads, slow_net.sizes, initial)
         read = prod(cell.output.shape(slow_net.sizes))
@@ -72,6 +73,8 @@ class Programmed(Layer):
     ) -> tuple[Tensor, Any]:
         """What the layer does."""
         inputs = self.slow_net(x, controls)
+        if state is None and self.state_has_sizes:
+            state = self.initial_state(len(x))
         y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, lengths, self.start(), self.backend)
         return self.output(self.scale * y.flatten(2)), state
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.dispatch import explain
+from fastweights.errors import InputError
 from fastweights.testing import layer_checks, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
@@ -29,15 +30,22 @@ def backends_of(cell: Cell) -> list[str]:
 
 
 def run_checks(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Runs every check on every backend; yields its name and what is wrong, empty if nothing is."""
-    for backend in backends_of(cell):
+    """Runs every check on every backend; yields its name and what is wrong, empty if nothing is.
+
+    A cell that does not do what its signature says fails that one check: no other would say anything else.
+    """
+    broken = _problem(backends_of, cell)
+    yield "keeps its signature", broken
+    for backend in [] if broken else backends_of(cell):
         for name, check in checks_in(scan_checks).items():
             yield f"{backend}: {name}", _problem(check, cell, backend)
 
 
-def _problem(check: Callable[..., None], *args: Any) -> str:
+def _problem(check: Callable[..., object], *args: Any) -> str:
     try:
         check(*args)
+    except InputError as error:
+        return str(error)
     except Exception as error:  # a check may fail in any way the cell does
         message = str(error).partition("\n")[0]
         return message if isinstance(error, AssertionError) else f"{type(error).__name__}: {message}"

@@ -1,0 +1,146 @@
+"""What cannot be compiled, or not be run for all heads at once, runs all the same: one head after the other."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from fastweights import Cell, InputError, explain, scan
+from fastweights.backends import reference
+from fastweights.signature import Key, Matrix, Rate, Value
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs
+from fastweights.testing.tolerance import error, tolerance
+
+SHAPE = Shape(2, 3, 2, 4, 3)
+
+
+class State(NamedTuple):
+    W: Matrix
+
+
+class Inputs(NamedTuple):
+    k: Key
+    v: Value
+    beta: Rate
+
+
+def writing(f: Callable[[Tensor, Tensor], Tensor]) -> Cell:
+    """W <- W / 2 + f(v, beta) k^T."""
+
+    def step(state: State, x: Inputs) -> tuple[State, Value]:
+        W = state.W / 2 + torch.outer(f(x.v, x.beta), x.k)
+        return State(W), W @ x.k
+
+    return Cell.of(step)
+
+
+class OldFunction(torch.autograd.Function):
+    """A gradient of its own, written as before there was `torch.func`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient
+
+
+ONE_BY_ONE = {
+    "a branch on a value": lambda v, beta: v if beta > 0.5 else -v,
+    "a loop over a value": lambda v, beta: sum([v] * int(4 * beta), v),
+    "an item": lambda v, beta: v * v.sum().item(),
+    "a list": lambda v, beta: v * v.tolist()[0],
+    "an array": lambda v, beta: v * float(v.detach().numpy()[0]),
+    "a shape that depends on a value": lambda v, beta: v * v[v > 0].sum(),
+    "an old autograd.Function": lambda v, beta: OldFunction.apply(v),
+}
+AT_ONCE = {
+    "a sum so far": lambda v, beta: v.cumsum(0),
+    "an inverse": lambda v, beta: torch.linalg.inv(torch.eye(3, dtype=v.dtype) + torch.outer(v, v)) @ v,
+    "an index that is computed": lambda v, beta: v * torch.take_along_dim(v, v.argmax()[None], 0),
+    "order": lambda v, beta: v.sort().values,
+}
+
+
+def by_hand(cell: Cell, inputs: Any) -> list[Tensor]:
+    """y and the last W, head by head."""
+    rows = []
+    for b in range(SHAPE.B):
+        for h in range(SHAPE.H):
+            state, outputs = State(torch.zeros(SHAPE.V, SHAPE.K, dtype=torch.float64)), []
+            for t in range(SHAPE.T):
+                state, y = cell.step(state, Inputs(*(x[b, t, h] for x in inputs)))
+                outputs.append(y)
+            rows.append((torch.stack(outputs), state.W))
+    y, W = (torch.stack(part).unflatten(0, (SHAPE.B, SHAPE.H)) for part in zip(*rows, strict=True))
+    return [y.transpose(1, 2), W]
+
+
+@pytest.mark.parametrize("f", [*ONE_BY_ONE.values(), *AT_ONCE.values()], ids=[*ONE_BY_ONE, *AT_ONCE])
+def test_it_runs_and_trains_all_the_same(f):
+    cell = writing(f)
+    inputs = [x.requires_grad_() for x in sample_inputs(cell, SHAPE)]
+    assert explain(cell, Inputs(*inputs)).chosen == "reference"
+    y, state = scan(cell, Inputs(*inputs))
+    outcomes = []
+    for results in ([y, state.W], by_hand(cell, inputs)):
+        loss = results[0].square().sum() + results[1].sum()
+        outcomes.append([*results, *torch.autograd.grad(loss, inputs, materialize_grads=True)])
+    for got, want in zip(*outcomes, strict=True):
+        assert error(got, want) <= tolerance(torch.float64).gradient
+
+
+def test_resets_and_states_that_are_handed_on():
+    cell = writing(ONE_BY_ONE["a branch on a value"])
+    for check in (scan_checks.check_packed_equals_separate, scan_checks.check_whole_equals_split):
+        check(cell, "reference")
+
+
+def test_it_is_said_once(caplog):
+    reference._log_once.cache_clear()
+    cell = writing(ONE_BY_ONE["an item"])
+    for _ in range(2):
+        scan(cell, sample_inputs(cell, SHAPE), backend="reference")
+    messages = [record.message for record in caplog.records]
+    assert sum("one head after the other, which is slow" in message for message in messages) == 1
+
+
+def test_an_error_of_the_step_is_its_own():
+    calls = []
+
+    def failing(v: Tensor, beta: Tensor) -> Tensor:
+        calls.append(v)
+        if len(calls) > 3:
+            raise ZeroDivisionError("mine")
+        return v
+
+    cell = writing(failing)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        scan(cell, sample_inputs(cell, SHAPE), backend="reference")
+
+
+NOISE = {
+    "like an argument": lambda v, beta: v + torch.randn_like(v),
+    "like nothing": lambda v, beta: v + torch.rand(3, dtype=v.dtype),
+    "dropout": lambda v, beta: dropout(v),
+}
+
+
+@pytest.mark.parametrize("f", NOISE.values(), ids=NOISE)
+def test_random_numbers_differ_from_head_to_head_and_come_from_the_seed(f):
+    cell = writing(f)
+    inputs = Inputs(*(torch.ones(x.shape, dtype=x.dtype) for x in sample_inputs(cell, Shape(3, 2, 3, 4, 3))))
+    runs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        runs.append(scan(cell, inputs)[0])
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+    assert len({tuple(y.flatten().tolist()) for y in runs[0].transpose(1, 2).flatten(0, 1)}) > 3
+    with pytest.raises(InputError, match="noise as one of the inputs"):
+        scan(cell, inputs, backend="compiled")
