@@ -10,7 +10,7 @@ import pytest
 import fastweights
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"errors", "signature", "affine", "state"}
+BASE = {"errors", "files", "signature", "affine", "state"}
 KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,

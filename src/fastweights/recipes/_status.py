@@ -42,10 +42,9 @@ def status(job: Job, plan: Plan, began: float) -> Status:
     with suppress(OSError):
         failure = run.path / FAILURE
         if failure.stat().st_mtime >= began:
-            return Status("failed", failure=failure.read_text(encoding="utf-8"))
+            return Status("failed", failure=failure.read_text(encoding="utf-8", errors="replace"))
     state = "running" if run.progress_age() < ALIVE else "waiting"
-    news = run.progress() or {}
-    step, seconds = news.get("step", 0), news.get("seconds", 0.0)
+    step, seconds = run.progress()
     with suppress(InputError, KeyError, IndexError, TypeError):
         return Status(state, step, seconds, metric.value(run.metrics()[-1]["validation"]))
     return Status(state, step, seconds)

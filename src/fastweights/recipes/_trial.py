@@ -47,11 +47,12 @@ class Outcome(NamedTuple):
 
 
 def outcome(run: Run, metric: Metric) -> Outcome | None:
-    """None if the run has not come to its end, or its result is damaged: then it is made again."""
-    result = run.result()
+    """None if the run has not come to its end, or anything is damaged: then it is looked at again, and told of."""
     try:
-        return None if result is None else Outcome(result["steps"], result["seconds"], metric.of(result))
-    except (KeyError, TypeError, ValueError):
+        run.config()
+        result = run.result()
+        return None if result is None else Outcome(int(result["steps"]), float(result["seconds"]), metric.of(result))
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
         return None
 
 

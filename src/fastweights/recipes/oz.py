@@ -141,10 +141,11 @@ class Oz(LanguageModelling):
         from fastweights.report.learning_curve import draw_learning_curve
         from fastweights.tasks._kneser_ney import KneserNey
         from fastweights.training.language_modelling import bits_per_token
-        from fastweights.training.loop import load_best
+        from fastweights.training.loop import evaluations_until, last_checkpoint, load_best
 
         text = self.read_text()
         _require_same_text(run, text)
+        metrics = run.metrics_at(evaluations_until(last_checkpoint(run)))
         model = self.build(len(text.vocabulary))
         load_best(run, model)
         fitted, held_out = text.before_held_out.numpy(), text.held_out.numpy()
@@ -153,7 +154,7 @@ class Oz(LanguageModelling):
         bits = {f"Kneser-Ney, order {n}": KneserNey(fitted, size, n).bits(held_out) for n in orders}
         picture = run.path / "learning_curve.png"
         named = {f"{name}: {value:.2f}\n(held-out text)": value for name, value in bits.items()}
-        draw_learning_curve(picture, run.metrics(), named)
+        draw_learning_curve(picture, metrics, named)
         mine = bits_per_token(model, text.held_out)
         run.write_result({"held_out_bits": mine, "baselines": bits})
         _show(console, self.layer, mine, bits)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.training.files import write_atomically
+from fastweights.files import write_atomically
 
 
 def draw_learning_curve(path: Path, metrics: Sequence[Mapping[str, Any]], baselines: Mapping[str, float]) -> None:

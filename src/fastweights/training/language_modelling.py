@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fastweights.tasks._characters import Streams
-from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
-from fastweights.training.loop import Interrupted, save_best
+from fastweights.training.checkpoint import Checkpoint, pack, restore, unpack, write_checkpoint
+from fastweights.training.loop import Interrupted, resume, save_best
 from fastweights.training.progress import Bar, stop_on_signal
 from fastweights.training.run import LAST, Run
 from fastweights.training.settings import LanguageModelling
@@ -26,6 +26,7 @@ class Place:
     """How far a run has come: with the tensors of a checkpoint, all that it needs to go on."""
 
     step: int = 0
+    evaluations: int = 0
     best_bits: float = math.inf
     since_best: int = 0
     loss_sum: float = 0.0
@@ -147,6 +148,7 @@ def _evaluate(
     train_bits = place.loss_sum / place.loss_count * BITS
     bits = bits_per_token(model, validation)
     place.loss_sum, place.loss_count = 0.0, 0
+    place.evaluations += 1
     place.since_best = 0 if bits < place.best_bits else place.since_best + 1
     if bits < place.best_bits:
         place.best_bits = bits
@@ -169,11 +171,7 @@ def _save(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, carried:
 
 def _resume(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, initial: Any) -> tuple[Place, Any]:
     """Where the run stands: at the last checkpoint, or at the beginning if there is none."""
-    if not (run.path / LAST).exists():
-        run.rewind(0)
+    checkpoint = resume(run)
+    if checkpoint is None:
         return Place(), initial
-    checkpoint = read_checkpoint(run.path / LAST)
-    carried = unpack(checkpoint.tensors, model, optimiser, initial)
-    place = Place(**checkpoint.facts)
-    run.rewind(place.step)
-    return place, carried
+    return restore(Place, checkpoint.facts), unpack(checkpoint.tensors, model, optimiser, initial)

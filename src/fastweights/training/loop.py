@@ -7,9 +7,9 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 
-from fastweights.errors import InputError
+from fastweights.errors import InputError, require
 from fastweights.training.checkpoint import Checkpoint, load_model, read_checkpoint, write_checkpoint
-from fastweights.training.run import BEST, Run
+from fastweights.training.run import BEST, LAST, Run
 
 
 class Interrupted(Exception):
@@ -34,6 +34,27 @@ def make_fabric(settings: Hardware) -> Fabric:
         return Fabric(accelerator=settings.device, devices=1, precision=settings.precision, plugins=alone)
     except (RuntimeError, ValueError, MisconfigurationException) as error:
         raise InputError(f"device must be one that is here, got '{settings.device}': {error}") from None
+
+
+def last_checkpoint(run: Run) -> Checkpoint | None:
+    """Where the run stands; None at the beginning. `InputError` if it, or the metrics until then, are damaged."""
+    checkpoint = read_checkpoint(run.path / LAST) if (run.path / LAST).exists() else None
+    run.metrics_at(evaluations_until(checkpoint))
+    return checkpoint
+
+
+def evaluations_until(checkpoint: Checkpoint | None) -> int:
+    """How often a run was evaluated before a checkpoint."""
+    number = checkpoint.facts.get("evaluations") if checkpoint else 0
+    require(type(number) is int, "checkpoint", "one to go on from", "one without the number of evaluations")
+    return int(number or 0)
+
+
+def resume(run: Run) -> Checkpoint | None:
+    """Where the run stands, with its metrics rewound to there; None at the beginning."""
+    checkpoint = last_checkpoint(run)
+    run.rewind(evaluations_until(checkpoint))
+    return checkpoint
 
 
 def save_best(run: Run, model: nn.Module, facts: dict[str, Any]) -> None:
