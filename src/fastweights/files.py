@@ -91,6 +91,13 @@ def cache_folder() -> Path:
         raise InputError(f"XDG_CACHE_HOME must be a folder where the user has no home, got {home!r}: {error}") from None
 
 
+def make_private(folder: Path) -> None:
+    """Makes a folder, and those above it that are missing, for nobody else, as caches are."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, exist_ok=True)
+
+
 def _require_regular(status: os.stat_result, parameter: str, path: Path) -> None:
     require(stat.S_ISREG(status.st_mode), parameter, "a regular file", path)
 
