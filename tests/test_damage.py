@@ -249,7 +249,7 @@ def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
 # Reading
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/", "/no/such/file", "/proc/self/mem"])
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/", "/no/such/file"])
 def test_what_is_no_readable_file_is_refused(path):
     with pytest.raises(InputError, match=f"text must be a .*file, got {path}"):
         read_file(Path(path), "text")
@@ -259,7 +259,7 @@ def test_a_file_without_an_end_is_refused_at_the_limit(tmp_path):
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InputError, match=r"text must be of at most 1,000 bytes, got .*sparse with more"):
+    with pytest.raises(InputError, match=r"text must be of at most 1,000 bytes, got .*sparse with 1,099,511,627,776"):
         read_file(sparse, "text", limit=1000)
 
 

@@ -55,12 +55,15 @@ def read_file(path: Path, parameter: str, limit: int = LARGEST) -> bytes:
         flags = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
         with os.fdopen(os.open(path, sum(getattr(os, flag, 0) for flag in flags)), "rb") as file:
             # Another file may have taken its place.
-            _require_regular(os.fstat(file.fileno()), parameter, path)
-            content = file.read(limit + 1) or b""
+            status = os.fstat(file.fileno())
+            _require_regular(status, parameter, path)
+            require(
+                status.st_size <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with {status.st_size:,}"
+            )
+            # What is written behind its end meanwhile is left alone.
+            return file.read(status.st_size) or b""
     except OSError as error:
         raise _unreadable(parameter, path, error) from None
-    require(len(content) <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with more")
-    return content
 
 
 def require_regular(path: Path, parameter: str) -> None:
