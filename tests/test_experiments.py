@@ -276,7 +276,7 @@ BAD = {
     "preset": (["reproduce", RETRIEVAL, "--preset", "smok"], "Did you mean 'smoke'?"),
     "preset that is not there": (["reproduce", "zoology/recall", "--preset", "paper"], "one of cpu, smoke"),
     "model": (["reproduce", RETRIEVAL, "--models", "softmx"], "Did you mean 'softmax'?"),
-    "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be at least 1"),
+    "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be from 1 to 1,000"),
     "jobs": (["reproduce", RETRIEVAL, "--jobs", "0"], "jobs must be at least 1"),
     "folder": (["report", "/no/such/folder"], "folder must be a folder"),
     "empty folder": (["report", "."], "one with runs in it"),

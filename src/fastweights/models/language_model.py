@@ -12,6 +12,9 @@ from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.block import Block
 from fastweights.state import with_methods
 
+COLDEST, HOTTEST = 1e-6, 1e6
+"""Temperatures that logits can be divided by."""
+
 
 @with_methods
 class LanguageModelState(NamedTuple):
@@ -95,7 +98,8 @@ class LanguageModel(nn.Module):
         Temperature 0 takes the most probable token.
         """
         require(prompt.ndim == 2 and prompt.shape[1] > 0, "prompt", "[B, T] with T of at least 1", list(prompt.shape))
-        require(temperature >= 0, "temperature", "at least 0", temperature)
+        fits = temperature == 0 or COLDEST <= temperature <= HOTTEST
+        require(fits, "temperature", f"0, or from {COLDEST:g} to {HOTTEST:g}", temperature)
         generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
         tokens, state = prompt, None
         for _ in range(length):

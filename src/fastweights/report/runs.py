@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -103,8 +104,8 @@ def collect(folder: Path) -> Collection:
 
 
 def _run_folders(folder: Path) -> list[Path]:
-    files = (CONFIG, METRICS, LAST, BEST)
-    return sorted({path.parent for name in files for path in folder.rglob(name)})
+    files = {CONFIG, METRICS, LAST, BEST}
+    return sorted(Path(path) for path, _, names in os.walk(folder) if files.intersection(names))
 
 
 def _groups(records: dict[Any, Record]) -> Iterator[Group]:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.errors import InputError, require
 from fastweights.files import read_json, require_regular, write_atomically
+from fastweights.training.run import CONFIG
 from fastweights.training.sealed import seal, unseal
 
 T = TypeVar("T")
@@ -98,12 +99,17 @@ def restore(kind: type[T], facts: dict[str, Any]) -> T:
 
 def load_model(tensors: dict[str, Tensor], model: nn.Module) -> None:
     """Loads the tensors named `model.*`; `InputError` if they belong to another model."""
-    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"checkpoint must be of the model in config.json, got another one: {reason}") from None
+    require_fits(tensors, model)
+    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+
+
+def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
+    """`InputError` unless the tensors named `model.*` are those of `model`, which may be without memory."""
+    wanted = {f"model.{name}": list(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: list(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
+    for name in sorted(wanted.keys() | found.keys()):
+        got = f"{name} {found.get(name, 'missing')} where the model has {wanted.get(name, 'none')}"
+        require(wanted.get(name) == found.get(name), "checkpoint", f"of the model in {CONFIG}", got)
 
 
 def _moments(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

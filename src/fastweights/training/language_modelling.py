@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fastweights.errors import require
 from fastweights.tasks._characters import Streams
 from fastweights.training.checkpoint import Checkpoint, pack, restore, unpack, write_checkpoint
 from fastweights.training.loop import Interrupted, resume, save_best
@@ -63,11 +64,14 @@ def train(
             before = carried if window else initial
             _set_learning_rate(optimiser, settings, place.step)
             loss, carried = _update(fabric, model, optimiser, streams[window], before, settings.clip)
+            remedy = "Take a smaller learning_rate."
+            require(math.isfinite(loss), "loss", "a number", f"{loss} after step {place.step}", remedy)
             place.count(loss)
             bar.advance(f"{loss * BITS:.2f} bits  {clock.rate(place.step):,.0f} characters/s")
             if place.step % settings.evaluate_every == 0 or place.step == settings.steps:
-                bar.note(_evaluate(model, validation, optimiser, run, place, clock))
+                line = _evaluate(model, validation, optimiser, run, place, clock)
                 _save(run, model, optimiser, carried, place)
+                bar.note(line)
             elif stop.requested:
                 _save(run, model, optimiser, carried, place)
             if stop.requested:
@@ -136,7 +140,8 @@ def _update(
     loss = cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
     optimiser.zero_grad()
     fabric.backward(loss)
-    fabric.clip_gradients(model, optimiser, max_norm=clip)
+    # A gradient that is no number makes the next loss none, which is told with a remedy.
+    fabric.clip_gradients(model, optimiser, max_norm=clip, error_if_nonfinite=False)
     optimiser.step()
     return loss.item(), carried.detach()
 

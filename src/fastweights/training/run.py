@@ -148,7 +148,9 @@ class Run:
         """The step and the seconds that `show_progress` told last; zeros if that cannot be read."""
         with suppress(InputError, KeyError, TypeError, ValueError, OverflowError):
             told = read_json(read_file(self.path / PROGRESS, PROGRESS, limit=1 << 12), PROGRESS, self.path)
-            return int(told["step"]), float(told["seconds"])
+            step, seconds = int(told["step"]), float(told["seconds"])
+            if 0 <= step < 1 << 53 and 0 <= seconds < float("inf"):
+                return step, seconds
         return 0, 0.0
 
     def progress_age(self) -> float:

@@ -150,7 +150,8 @@ def update(
     optimiser.zero_grad()
     fabric.backward(loss)
     if clip:
-        fabric.clip_gradients(model, optimiser, max_norm=clip)
+        # A gradient that is no number makes the next loss none, for which training stops at the next evaluation.
+        fabric.clip_gradients(model, optimiser, max_norm=clip, error_if_nonfinite=False)
     optimiser.step()
     return loss.item()
 
