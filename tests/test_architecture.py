@@ -10,7 +10,7 @@ import pytest
 import fastweights
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"errors", "signature", "affine", "state", "families", "lengths", "lines", "precision"}
+BASE = {"errors", "signature", "affine", "state", "families", "files", "lengths", "lines", "precision"}
 KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,

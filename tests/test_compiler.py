@@ -281,7 +281,7 @@ def test_full_disk(cache, monkeypatch):
     monkeypatch.setattr(build, "_attempt", full)
     compare(fresh(1.75))
     assert not list(cache.glob("*.so"))
-    assert not list(cache.glob("build-*"))
+    assert not list(cache.glob("*build-*"))
 
 
 @pytest.mark.parametrize("damage", [lambda x: x[:1000], lambda x: b"", lambda x: x[:2000] + b"?" + x[2001:]])
@@ -342,17 +342,17 @@ def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
     slow.chmod(0o755)
     cache = tmp_path / "cache"
     killed = start(cache, CXX=str(slow))
-    while not list(cache.glob("build-*/*.cpp")):
+    while not list(cache.glob("*build-*/*.cpp")):
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    (left,) = cache.glob("build-*")
-    os.utime(left, (0, 0))
+    (left,) = cache.glob("*build-*")
+    os.utime(left / build.MARK, (0, 0))
     both = [start(cache), start(cache)]
     first, second = (process.communicate()[0] for process in both)
     assert first == second != ""
     assert len(list(cache.glob("*.so"))) == 1
-    assert not list(cache.glob("build-*")), "what the killed build left is still there"
+    assert not list(cache.glob("*build-*")), "what the killed build left is still there"
 
 
 def tensors_of(shape: Shape, cell: Cell) -> list[Tensor]:

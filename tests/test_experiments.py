@@ -32,6 +32,7 @@ from fastweights.tasks import MissingFile
 from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.loop import make_fabric
 from fastweights.training.run import Run
+from fastweights.training.sealed import read_sealed, write_sealed, write_sealed_lines
 from fastweights.training.settings import Supervised
 from fastweights.training.supervised import Place, finish, train
 
@@ -168,9 +169,9 @@ def test_more_seeds_are_added_to_those_that_are_there(copied):
 
 
 def same(one, other):
-    a, b = (read_checkpoint(run.path / "last.safetensors") for run in (one, other))
-    equal = all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors | b.tensors)
-    return equal and a.facts == b.facts and one.result()["test"] == other.result()["test"]
+    files = ("last.safetensors", "best.safetensors")
+    equal = all((one.path / file).read_bytes() == (other.path / file).read_bytes() for file in files)
+    return equal and one.result()["test"] == other.result()["test"]
 
 
 def test_killed_runs_end_as_if_nothing_had_been(tmp_path):
@@ -254,7 +255,7 @@ def test_a_run_that_fails_is_told_of_and_stops_no_other(tmp_path, monkeypatch, c
     path.mkdir(parents=True)
     (path / "config.json").write_text("{")
     assert reproduce(RETRIEVAL, tmp_path, "--models", "softmax", "dpfp-1") == 1
-    assert "run must be a folder with a readable config.json" in capsys.readouterr().out
+    assert f"config.json must be JSON, got {path}" in " ".join(capsys.readouterr().out.split())
     assert run_of(tmp_path).result() is not None
     (path / "config.json").unlink()
     assert reproduce(RETRIEVAL, tmp_path, "--models", "softmax", "dpfp-1") == 0
@@ -262,9 +263,9 @@ def test_a_run_that_fails_is_told_of_and_stops_no_other(tmp_path, monkeypatch, c
 
 def test_runs_with_other_settings_are_left_alone(copied, capsys):
     config = run_of(copied).path / "config.json"
-    content = json.loads(config.read_text())
+    content = read_sealed(config)
     content["config"]["trial"]["training"]["steps"] = 11
-    config.write_text(json.dumps(content))
+    write_sealed(config, content)
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 1
     assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
@@ -275,7 +276,7 @@ BAD = {
     "preset": (["reproduce", RETRIEVAL, "--preset", "smok"], "Did you mean 'smoke'?"),
     "preset that is not there": (["reproduce", "zoology/recall", "--preset", "paper"], "one of cpu, smoke"),
     "model": (["reproduce", RETRIEVAL, "--models", "softmx"], "Did you mean 'softmax'?"),
-    "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be at least 1"),
+    "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be from 1 to 1,000"),
     "jobs": (["reproduce", RETRIEVAL, "--jobs", "0"], "jobs must be at least 1"),
     "folder": (["report", "/no/such/folder"], "folder must be a folder"),
     "empty folder": (["report", "."], "one with runs in it"),
@@ -300,39 +301,102 @@ def test_help_lists_the_experiments(capsys):
 
 
 DAMAGES = {
-    "no result": ("result.json", lambda text: None),
-    "truncated result": ("result.json", lambda text: text[:20]),
-    "result of another kind": ("result.json", lambda text: '{"test": {"loss": "low"}, "main_metric": "loss"}'),
-    "result without time": ("result.json", lambda text: text.replace("seconds", "minutes")),
-    "no config": ("config.json", lambda text: None),
-    "unknown model": ("config.json", lambda text: text.replace('"model": "dpfp-1"', '"model": "dpfp-9"')),
-    "no seed": ("config.json", lambda text: text.replace('"seed"', '"sed"')),
-    "no JSON": ("config.json", lambda text: "\0"),
-    "no trial": ("config.json", lambda text: text.replace('"trial"', '"trail"')),
-    "no environment": ("config.json", lambda text: text.replace('"environment"', '"surroundings"')),
-    "metrics of no use": ("metrics.jsonl", lambda text: "[1]\n"),
-    "other metrics": ("metrics.jsonl", lambda text: '{"step": 1}\n'),
+    "truncated result": ("result.json", lambda content: content[:20]),
+    "changed result": ("result.json", lambda content: content.replace(b"seconds", b"minutes")),
+    "no config": ("config.json", lambda content: None),
+    "no JSON": ("config.json", lambda content: b"\0"),
+    "changed config": ("config.json", lambda content: content.replace(b'"seed": 1', b'"seed": 9')),
+    "shorter metrics": ("metrics.jsonl", lambda content: b"".join(content.splitlines(keepends=True)[:-1])),
+    "no metrics": ("metrics.jsonl", lambda content: None),
+    "no UTF-8": ("metrics.jsonl", lambda content: b"\xff\n"),
 }
 
 
-def damage(run, how):
-    file, change = DAMAGES[how]
-    changed = change((run.path / file).read_text())
-    if changed is None:
-        (run.path / file).unlink()
-    else:
-        (run.path / file).write_text(changed)
-
-
 @pytest.mark.parametrize("how", DAMAGES)
-def test_corrupt_run_is_listed_and_not_counted(copied, how):
-    damage(run_of(copied), how)
-    found = collect(copied)
-    assert [skipped.path for skipped in found.skipped] == [run_of(copied).path]
+def test_damaged_run_is_named_and_not_counted(copied, how, capsys):
+    file, change = DAMAGES[how]
+    path = run_of(copied).path / file
+    changed = change(path.read_bytes())
+    path.unlink() if changed is None else path.write_bytes(changed)
+    assert cli.main(["report", str(copied)]) == 0
+    page = (copied / "report.md").read_text(encoding="utf-8")
+    assert re.search(f"not counted\n\n- .*dpfp-1/20/seed-1: damaged: {file} must be .*{path}", page), page
+    assert "3 finished runs" in page
+
+
+@pytest.mark.parametrize("how", ["no config", "no JSON", "shorter metrics", "no UTF-8"])
+def test_reproduce_names_a_damaged_run_and_goes_on(copied, how, capsys):
+    """What is damaged beyond repair stops no other; a damaged result is made again: see below."""
+    file, change = DAMAGES[how]
+    path = run_of(copied).path / file
+    changed = change(path.read_bytes())
+    path.unlink() if changed is None else path.write_bytes(changed)
+    (run_of(copied, "softmax").path / "result.json").unlink()
+    assert reproduce(RETRIEVAL, copied, "--models", "softmax", "dpfp-1") == 1
+    assert f"{file} must be " in " ".join(capsys.readouterr().out.split())
+    assert run_of(copied, "softmax").result() is not None
+
+
+FORGERIES = {
+    "result of another kind": ("result.json", {"test": {"loss": "low"}, "main_metric": "loss"}),
+    "result without time": ("result.json", {"seconds": None}),
+    "endless result": ("result.json", {"parameters": 10**400}),
+    "result of words": ("result.json", {"test": {"loss": 1.0, "more": "words"}}),
+    "recipe": ("config.json", {"recipe": "oz"}),
+    "config": ("config.json", {"config": {}}),
+    "environment": ("config.json", {"environment": []}),
+}
+IN_CONFIG = {
+    "model": "dpfp-9",
+    "column": ["20"],
+    "preset": 7,
+    "seed": "1",
+    "experiment": "../oz",
+    "trial": {"task": []},
+}
+
+
+def is_listed(folder):
+    found = collect(folder)
+    assert [skipped.path for skipped in found.skipped] == [run_of(folder).path]
     assert len(found.groups[0].records) == 3
-    page = write_report(copied).read_text(encoding="utf-8")
+    page = write_report(folder).read_text(encoding="utf-8")
     assert "Runs that are not counted" in page
     assert "dpfp-1/20/seed-1" in page
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+def test_a_run_that_a_stranger_sealed_is_listed_and_not_counted(copied, how):
+    file, change = FORGERIES[how]
+    path = run_of(copied).path / file
+    write_sealed(path, read_sealed(path) | change)
+    is_listed(copied)
+
+
+@pytest.mark.parametrize("field", IN_CONFIG)
+def test_a_config_of_a_stranger_is_listed_and_not_counted(copied, field):
+    path = run_of(copied).path / "config.json"
+    content = read_sealed(path)
+    write_sealed(path, content | {"config": content["config"] | {field: IN_CONFIG[field]}})
+    is_listed(copied)
+
+
+@pytest.mark.parametrize("line", [{"step": 1}, {"step": 1, "seconds": 0.1, "validation": "low"}, {}])
+def test_metrics_of_a_stranger_are_listed_and_not_counted(copied, line):
+    run = run_of(copied)
+    result = run.result()
+    write_sealed_lines(run.path / "metrics.jsonl", [line])
+    run.write_result(result)
+    is_listed(copied)
+
+
+def test_an_unfinished_run_says_how_far_it_is(copied):
+    (run_of(copied).path / "result.json").unlink()
+    (skipped,) = collect(copied).skipped
+    assert re.fullmatch(r"not finished: \d+ updates so far", skipped.reason)
+    (run_of(copied).path / "last.safetensors").unlink()
+    (skipped,) = collect(copied).skipped
+    assert "last.safetensors must be there after" in skipped.reason
 
 
 def test_a_copy_of_a_run_is_not_counted_twice(copied):

@@ -1,12 +1,15 @@
 """What is read from disk or from the network is right, or refused in one clear line."""
 
+import contextlib
 import gzip
 import hashlib
 import http.server
 import io
+import os
 import socket
 import tarfile
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,7 +18,9 @@ from hypothesis import strategies as st
 
 from fastweights import InputError
 from fastweights.tasks import MissingFile
-from fastweights.tasks._files import DataFile, cache_folder, gunzip
+from fastweights.tasks._archives import members
+from fastweights.tasks._characters import Characters
+from fastweights.tasks._files import DataFile, data_cache, gunzip
 from fastweights.tasks._images import read_idx, read_image, read_pgm, scale_by_area
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import evaluate, read_examples
@@ -97,7 +102,7 @@ def test_download_is_kept(server):
     server.answers["/file"] = (200, CONTENT, len(CONTENT))
     file = data_file(server.url + "missing", server.url + "file")
     assert file.read() == CONTENT
-    assert (cache_folder() / "set" / "file.gz").read_bytes() == CONTENT
+    assert (data_cache() / "set" / "file.gz").read_bytes() == CONTENT
     assert file.read() == CONTENT
     assert server.asked == ["/missing", "/file"]
 
@@ -119,7 +124,7 @@ def test_bad_download_is_refused_and_leaves_nothing(server, answer, reason):
         data_file(server.url + "file").read()
     assert server.url in str(caught.value)
     assert SHA256 in str(caught.value)
-    assert not [path for path in cache_folder().rglob("*") if path.is_file()]
+    assert not [path for path in data_cache().rglob("*") if path.is_file()]
 
 
 def test_dead_server_is_said():
@@ -288,18 +293,140 @@ def test_an_archive_is_its_folder(tmp_path):
     assert all((a.image == b.image).all() for a, b in zip(packed.faces, loose.faces, strict=True))
 
 
-@given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-def test_damaged_archive_is_read_or_refused(tmp_path, data):
-    path = tmp_path / "some.tar.gz"
+TAR_FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+
+
+def tar(names, kind, form=tarfile.PAX_FORMAT):
+    """An archive of small images, with names of any length but for `USTAR_FORMAT`."""
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for person in range(4):
-            member = tarfile.TarInfo(f"p{person}/glad.pgm")
-            member.size = len(content := pgm(b"P5", np.full((4, 4), person, np.uint8)))
+    with tarfile.open(fileobj=file, mode=f"w:{kind}", format=form) as archive:
+        for number, name in enumerate(names):
+            member = tarfile.TarInfo(name)
+            member.size = len(content := pgm(b"P5", np.full((4, 4), number, np.uint8)))
             archive.addfile(member, io.BytesIO(content))
-    path.write_bytes(data.draw(damaged(file.getvalue())))
+    return file.getvalue()
+
+
+@given(st.data(), st.sampled_from(TAR_FORMATS), st.sampled_from(["", "gz"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+def test_damaged_archive_is_read_or_refused(tmp_path, data, form, kind):
+    path = tmp_path / "some.tar"
+    path.write_bytes(data.draw(damaged(tar([f"p{person}/glad.pgm" for person in range(4)], kind, form))))
     reads_or_refuses(lambda: FaceGlimpses(str(path), PERSON, "mood").sets)
+
+
+@pytest.mark.parametrize("form", TAR_FORMATS)
+def test_archives_are_read_as_by_the_standard_library(tmp_path, form):
+    long = [] if form == tarfile.USTAR_FORMAT else ["x" * 300 + "/ä.pgm", "d/" * 150 + "y.pgm"]
+    whole = tar(["a.pgm", "b/" * 40 + "c" * 90, *long], "", form)
+    file = io.BytesIO(whole)
+    with tarfile.open(fileobj=file) as archive:
+        want = [(member.name, archive.extractfile(member).read()) for member in archive]
+    with tarfile.open(fileobj=file, mode="a:", format=form) as archive:
+        for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE):
+            member = tarfile.TarInfo("z" * (90 if not long else 200))
+            member.type, member.linkname = kind, "a.pgm"
+            archive.addfile(member)
+    (tmp_path / "some.tar").write_bytes(file.getvalue())
+    assert list(members(tmp_path / "some.tar", lambda name: True)) == want
+    assert list(members(tmp_path / "some.tar", "a.pgm".__eq__)) == want[:1]
+
+
+def header(name, kind, size, **fields):
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse():
+    """2 kB that claim to be 64 GB, in GNU's form."""
+    block = bytearray(header("p1/glad.pgm", tarfile.GNUTYPE_SPARSE, 0))
+    block[483:495] = b"%011o\0" % 8**11  # the size with its holes
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + bytes(1024)
+
+
+def pax(*records):
+    texts = [f"{key}={value}\n" for key, value in records]
+    content = "".join(f"{len(text) + 3 + (len(text) > 96)} {text}" for text in texts).encode()
+    return header("x", tarfile.XHDTYPE, len(content)) + content.ljust(512, b"\0") + header("p1/glad.pgm", b"0", 0)
+
+
+HOSTILE = {
+    "sparse": (sparse(), "none in|sparse"),
+    "sparse, told by records": (pax(("GNU.sparse.size", 8**11)), "a member is sparse"),
+    "longer than the archive": (header("p1/glad.pgm", b"0", 8**11), "a member of 8,589,934,592 bytes is cut off"),
+    "of less than nothing": (header("p1/glad.pgm", b"0", -512), "is cut off"),
+    "endless records": (header("x", tarfile.XHDTYPE, 512) + b"9" * 512, "an extended header is damaged|int"),
+    "endless name": (
+        header("x", tarfile.GNUTYPE_LONGNAME, 10_240) + b"a" * 10_240 + header("x", b"0", 0),
+        "a name has 10,240 characters",
+    ),
+    "names of names": (3_000 * header("x", tarfile.GNUTYPE_LONGNAME, 0), "none in"),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_hostile_archive_is_refused_in_little_memory(tmp_path, how):
+    content, reason = HOSTILE[how]
+    path = tmp_path / "some.tar"
+    path.write_bytes(content)
+    task = FaceGlimpses(str(path), PERSON, "mood")
+    with bounded_memory(20 * len(content) + 1_000_000), pytest.raises(InputError, match=reason):
+        task.sets  # noqa: B018
+
+
+@contextlib.contextmanager
+def bounded_memory(limit):
+    """As Python counts it: no more than so many bytes at any time."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
+def test_bomb_is_given_up_in_time():
+    bomb = gzip.compress(bytes(200_000_000))
+    assert len(bomb) < 200_000
+    with bounded_memory(20_000_000), pytest.raises(InputError, match="file must be of at most 1,000,000 bytes when un"):
+        gunzip(bomb, "file", limit=1_000_000)
+
+
+@pytest.mark.parametrize("size", [(10**6, 1), (1, 10**6), (10**9, 10**9), (2**14, 2**14), (0, 5), (0, 0)])
+def test_images_of_absurd_size_are_refused(size):
+    with pytest.raises(InputError, match="file must be"):
+        read_pgm(b"P5 %d %d 255 " % size + b"x" * min(size[0] * size[1], 10**6), "file")
+
+
+def test_compressed_image_of_absurd_size_is_refused():
+    Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
+    file = io.BytesIO()
+    Image.new("1", (8_000, 8_000)).save(file, "png")
+    with bounded_memory(20_000_000), pytest.raises(InputError, match="of at most 33,554,432 pixels"):
+        read_image(file.getvalue(), "file")
+
+
+def test_pipes_are_refused_wherever_a_file_is_read(tmp_path):
+    pipe = tmp_path / "pipe.pgm"
+    os.mkfifo(pipe)
+    for read in (Characters.read, lambda path: list(read_examples(path)), lambda path: FaceGlimpses(str(path)).faces):
+        with pytest.raises(InputError, match=f"a regular file, got {pipe}"):
+            read(pipe)
+    (tmp_path / "p").mkdir()
+    os.mkfifo(tmp_path / "p" / "glad.pgm")
+    with pytest.raises(InputError, match="whose paths match pattern, got none"):
+        FaceGlimpses(str(tmp_path), PERSON, "mood").faces  # noqa: B018
+
+
+def test_a_long_list_is_evaluated_word_by_word():
+    """In a time that grows with its length: 200,000 words would take minutes otherwise."""
+    words = ["[MAX", "1"] * 50_000 + ["7"] + ["]"] * 50_000
+    assert evaluate(words) == 7
+    with pytest.raises(InputError, match="list must be one whole list"):
+        evaluate(words[:-1])
 
 
 def test_truncated_archive_is_refused(tmp_path):
@@ -315,7 +442,7 @@ def test_truncated_archive_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"folder": "nowhere"}, "data file must be readable, got nowhere: No such file"),
+        ({"folder": "nowhere"}, "data file must be a readable file, got nowhere: No such file"),
         ({"pattern": "("}, "pattern must be a regular expression"),
         ({"pattern": "(?P<pose>.)"}, "pattern must be with a group"),
         ({"pattern": "(?P<person>.)"}, "label must be one of no groups of pattern, got 'pose'"),

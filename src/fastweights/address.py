@@ -142,7 +142,7 @@ def _load(address: str, home: str) -> ModuleType:
             return _load_file(Path(home))
         _look_in(Path.cwd())
         return import_module(home)
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise InputError(f"{address} must be code that can be imported, got {_told(error)}") from error
 
 
@@ -169,7 +169,7 @@ def _look_in(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """An error of the user's code, with the line where it was raised."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}."

@@ -4,9 +4,13 @@ torch takes seconds to import, so everything here that needs it is imported when
 """
 
 import argparse
+import io
 import os
+import re
+import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +31,17 @@ EPILOGUE = """examples:
 CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own"
 
 
+EXTRA = {
+    **dict.fromkeys(("filelock", "jsonargparse", "lightning", "matplotlib", "rich", "safetensors", "yaml"), "train"),
+    "submitit": "cluster",
+}
+"""Which extra brings a package that a command needs."""
+
+
+MOST = 1 << 28
+"""Numbers in an input or a state of what is explained: they lie in memory."""
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
@@ -38,23 +53,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, 1 for failed checks, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _share_cores()
+    _print_any_text()
     try:
         if arguments[:1] == ["train"] and arguments[1:2] not in ([], ["--help"], ["-h"]):
             return _train(arguments[1], arguments[2:])
         options = _parser().parse_args(arguments)
         status: int = options.run(options)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return status
     except InputError as error:
         return _complain(str(error))
     except BrokenPipeError:
         # The reader of a pipe has gone (`| head`): nothing is wrong, and nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_nowhere()
         return 0
     except OSError as error:
-        return _complain(f"{error.strerror or error}: {error.filename or 'no file name'}")
+        if error.filename is None:
+            _print_nowhere()
+        return _complain(f"{error.strerror or error}: {error.filename or 'the output'}")
+    except ModuleNotFoundError as error:
+        return _complain(_missing(error))
+    except (MemoryError, RuntimeError) as error:
+        return _complain(_out_of_memory(error))
     except KeyboardInterrupt:
         return 130
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """Which extra has a package that is not installed. Any other absence is a fault of ours."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRA:
+        raise error
+    return f"{package} must be installed for this, got none. pip install 'fastweights[{EXTRA[package]}]'"
+
+
+def _out_of_memory(error: Exception) -> str:
+    """What to do where memory does not suffice. Any other error while running is a fault of ours."""
+    text = str(error)
+    if not isinstance(error, MemoryError) and re.search("(allocate|enough|out of) memory", text):
+        raise error
+    return f"memory must be enough for these sizes, got less: {text[:200] or 'none is left'}. Take smaller ones."
 
 
 def _share_cores() -> None:
@@ -67,9 +105,36 @@ def _share_cores() -> None:
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
+def _print_any_text() -> None:
+    """Names of files need not be UTF-8, and a terminal need not know every letter: better escaped than not said."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _print_nowhere() -> None:
+    """Python would complain at its end of what it could not print."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _complain(message: str) -> int:
-    print(f"fastweights: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    # What a stranger's file says must not steer the terminal.
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    print(f"fastweights: {shown}", file=sys.stderr)
     return 2
+
+
+def _console(soft_wrap: bool = True) -> Any:
+    """Where results are shown. Texts are shown as they are: brackets and colons in them mean nothing."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return Plain(markup=False, emoji=False, soft_wrap=soft_wrap)
 
 
 def _parser() -> Parser:
@@ -91,6 +156,13 @@ def _parser() -> Parser:
     _add_reproduce(commands)
     _add_report(commands)
     return parser
+
+
+def _folder(name: str) -> Path:
+    """A path; a variable that is not set names none, not the current folder."""
+    if not name:
+        raise argparse.ArgumentTypeError("must be the name of a folder, got an empty one")
+    return Path(name)
 
 
 def _add_list(commands: Any) -> None:
@@ -128,6 +200,8 @@ def _explain(options: argparse.Namespace) -> int:
     cell = _cell(options.cell)
     shape = Shape(options.batch, options.time, options.heads, options.key_size, options.value_size)
     require(min(shape) >= 1, "sizes", "at least 1", min(shape))
+    numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
+    require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Take smaller ones.")
     try:
         device = torch.device(options.device)
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
@@ -187,21 +261,37 @@ def _cell(name: str) -> Any:
 def _train(recipe: str, arguments: list[str]) -> int:
     from fastweights.recipes._parse import parse
 
-    require_name("recipe", recipe, RECIPES.names())
+    _require_recipe(recipe)
     request = parse(recipe, arguments)
-    from rich.console import Console
-
     from fastweights.training.loop import Interrupted
     from fastweights.training.run import Run
 
+    require(request.run != "", "run", "the name of a folder", "an empty one")
     run = Run.unused(recipe) if request.run is None else Run(Path(request.run))
     try:
         with run.lock():
-            request.recipe.train(run, request.resume, Console(soft_wrap=True))
-    except Interrupted as stop:
-        print(f"{stop} Go on with: fastweights train {recipe} --run {run.path} --resume", file=sys.stderr)
+            request.recipe.train(run, request.resume, _console())
+    except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
+        _print_nowhere()
+        print(f"{_why(stop)} {_how_to_go_on(recipe, run)}", file=sys.stderr)
         return 130
     return 0
+
+
+def _require_recipe(name: str) -> None:
+    if name in EXPERIMENTS.names():
+        known = ", ".join(RECIPES.names())
+        raise InputError(f"recipe must be one of {known}, got '{name}'. Try fastweights reproduce {name}.")
+    require_name("recipe", name, RECIPES.names())
+
+
+def _why(stop: BaseException) -> str:
+    return "Stopped: nobody reads the output." if isinstance(stop, BrokenPipeError) else str(stop) or "Stopped."
+
+
+def _how_to_go_on(recipe: str, run: Any) -> str:
+    command = f"fastweights train {recipe} --run {shlex.quote(str(run.path))} --resume"
+    return f"Go on with: {command}" if run.exists() else "Nothing was done yet."
 
 
 def _add_evaluate(commands: Any) -> None:
@@ -211,15 +301,13 @@ def _add_evaluate(commands: Any) -> None:
 
 
 def _add_run(command: Any) -> None:
-    command.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    command.add_argument("folder", type=_folder, metavar="RUN", help="a run folder")
     command.add_argument("--layer", help="where your own layer is, for a run that has one: its code is run")
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     run, recipe = _open(options)
-    recipe.evaluate(run, Console(soft_wrap=True))
+    recipe.evaluate(run, _console())
     return 0
 
 
@@ -281,21 +369,21 @@ def _add_reproduce(commands: Any) -> None:
     )
     clusters = ["local", "slurm"]
     command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
-    command.add_argument("--folder", type=Path, default=Path("runs"), metavar="DIR", help="default: %(default)s")
+    command.add_argument("--folder", type=_folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
     command.set_defaults(run=_reproduce)
 
 
 def _reproduce(options: argparse.Namespace) -> int:
+    remedy = f"Try fastweights train {options.name}."
+    require(options.name not in RECIPES.names(), "experiment", "one of a paper", f"'{options.name}'", remedy)
     require_name("experiment", options.name, EXPERIMENTS.names())
-    from rich.console import Console
-
     from fastweights.recipes._plan import make_plan
     from fastweights.recipes._reproduce import reproduce
     from fastweights.report.page import write_report
     from fastweights.training.loop import Interrupted
 
     plan = make_plan(options.name, options.preset, options.folder, options.models, options.seeds)
-    console = Console()
+    console = _console(soft_wrap=False)
     if not console.is_terminal:
         console.width = 120
     try:
@@ -309,7 +397,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 def _add_report(commands: Any) -> None:
     command = commands.add_parser("report", help="all runs in a folder as one page, beside the papers' numbers")
-    command.add_argument("folder", type=Path, metavar="DIR", help="a folder of 'fastweights reproduce'")
+    command.add_argument("folder", type=_folder, metavar="DIR", help="a folder of 'fastweights reproduce'")
     command.set_defaults(run=_report)
 
 

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from ctypes import CDLL
 from functools import cache
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from fastweights.compiler.cache import is_trusted, kept, places
 from fastweights.compiler.unsupported import Unbuilt
 
 NAMES = ("c++", "g++", "clang++")
@@ -29,23 +29,26 @@ FLAGS = (
 THREADS = "-fopenmp"
 REMEDY = "Install one (apt install g++, xcode-select --install), or name it in $CXX."
 SEAL = b"fastweights"
+SCRATCH, MARK = "fastweights-build-", "built-by-fastweights"
 HOUR = 3600
 
 
 def compiler() -> list[str]:
     """The command of the compiler: `$CXX`, else the first of `c++`, `g++` and `clang++` that is installed; else []."""
-    for command in map(shlex.split, [os.environ["CXX"]] if os.environ.get("CXX") else NAMES):
-        path = shutil.which(command[0])
+    named = os.environ.get("CXX", "").strip()
+    for command in map(_words, [named] if named else NAMES):
+        path = shutil.which(command[0]) if command else None
         if path:
             return [path, *command[1:]]
     return []
 
 
-def folder() -> Path:
-    """Where kernels are kept: `$FASTWEIGHTS_CACHE`, else `fastweights` in the user's cache folder."""
-    given = os.environ.get("FASTWEIGHTS_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(home) / "fastweights"
+def _words(command: str) -> list[str]:
+    """As the shell takes them; none where a quotation does not end."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
 
 
 def lanes(dtype: torch.dtype) -> int:
@@ -77,10 +80,13 @@ def stem(name: str, *parts: str) -> str:
 
 
 def load(stem: str) -> CDLL | None:
-    """A library of the cache; None if it is not there, or damaged."""
-    path = folder() / f"{stem}.so"
+    """A library of the cache; None if it is not there, damaged, or not ours."""
+    place = kept()
+    if place is None:
+        return None
+    path = place / f"{stem}.so"
     try:
-        content = path.read_bytes()
+        content = path.read_bytes() if is_trusted(path) else b""
         return CDLL(str(path)) if content[-len(SEAL) - 32 :] == _seal(content[: -len(SEAL) - 32]) else None
     except OSError:
         return None
@@ -95,12 +101,15 @@ def build(source: str, stem: str) -> CDLL:
     Raises:
         Unbuilt: there is no compiler, or it fails.
     """
-    for place in _places():
+    why = "others may write to the temporary folder"
+    for place in places():
         try:
             return _build_in(place, source, stem)
-        except OSError:
-            continue
-    raise Unbuilt("no folder can be written to for compiled kernels; set $FASTWEIGHTS_CACHE to one that can.")
+        except OSError as error:
+            why = str(error)
+    raise Unbuilt(
+        f"there is no folder for compiled kernels ({why}); set $FASTWEIGHTS_CACHE to one that is yours alone."
+    )
 
 
 def _seal(content: bytes) -> bytes:
@@ -108,35 +117,27 @@ def _seal(content: bytes) -> bytes:
     return SEAL + hashlib.sha256(content).digest()
 
 
-def _places() -> Iterator[Path]:
-    yield folder()
-    yield Path(_temporary().name)
-
-
-@cache
-def _temporary() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="fastweights-", ignore_cleanup_errors=True)
-
-
 def _build_in(place: Path, source: str, stem: str) -> CDLL:
-    place.mkdir(parents=True, exist_ok=True)
     _sweep(place)
-    with tempfile.TemporaryDirectory(prefix="build-", dir=place, ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=place, ignore_cleanup_errors=True) as scratch:
+        Path(scratch, MARK).write_bytes(SEAL)
         code, library = Path(scratch, f"{stem}.cpp"), Path(scratch, f"{stem}.so")
         code.write_text(source, encoding="utf-8")
         _compile(code, library)
         content = library.read_bytes()
         library.write_bytes(content + _seal(content))
+        library.chmod(0o700)
         code.replace(place / code.name)
         library.replace(place / library.name)
     return CDLL(str(place / library.name))
 
 
 def _sweep(place: Path) -> None:
-    """Removes what killed builds have left."""
-    for left in place.glob("build-*"):
+    """Removes what killed builds have left: old folders with our mark in them, and nothing else."""
+    for left in place.glob(f"{SCRATCH}*"):
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime > HOUR:
+            marked = is_trusted(left / MARK) and (left / MARK).read_bytes() == SEAL and not left.is_symlink()
+            if marked and time.time() - (left / MARK).stat().st_mtime > HOUR:
                 shutil.rmtree(left, ignore_errors=True)
 
 
@@ -144,20 +145,24 @@ def _compile(code: Path, library: Path) -> None:
     command = compiler()
     if not command:
         named = os.environ.get("CXX")
-        raise Unbuilt(f"there is no C++ compiler{f' {named}, which $CXX names' if named else ''}. {REMEDY}")
+        raise Unbuilt(f"there is no C++ compiler{f' {named!r}, which $CXX names' if named else ''}. {REMEDY}")
     complaint = _attempt([*command, THREADS], code, library)
     if any(word in complaint.lower() for word in ("openmp", "gomp", "-lomp", "omp.h")):
         complaint = _attempt(command, code, library)  # then without threads
     if complaint:
         lines = [line for line in complaint.splitlines() if "error" in line] or complaint.splitlines()
         raise Unbuilt(f"the compiler {command[0]} fails ({lines[0].strip()[:300]}). {REMEDY}")
+    if not library.exists():
+        raise Unbuilt(f"the compiler {command[0]} writes nothing. {REMEDY}")
 
 
 def _attempt(command: list[str], code: Path, library: Path) -> str:
     """Runs a compiler; returns what it complains of, empty if it succeeds."""
     arguments = [*command, *FLAGS, str(code), "-o", str(library), *_runtime()]
+    # In English, since what it complains of is read below.
+    how = {"env": os.environ | {"LC_ALL": "C"}, "text": True, "errors": "replace", "stdin": subprocess.DEVNULL}
     try:
-        result = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        result = subprocess.run(arguments, capture_output=True, **how)  # type: ignore[call-overload]
     except OSError as error:
         return f"error: {error.strerror}"
     if "No space left" in result.stderr:

@@ -11,6 +11,7 @@ from fastweights.catalogue import RECIPES
 from fastweights.errors import InputError, require, require_name
 from fastweights.recipes._own_layer import confirm
 
+SHOWING = ("--print_config", "--help", "-h")
 OWN = ("preset", "run", "resume", "config")
 
 
@@ -31,7 +32,8 @@ def parse(name: str, arguments: list[str]) -> Request:
     kind = RECIPES.load(name)
     parser = _parser(name, kind)
     arguments = [_underscores(argument) for argument in arguments]
-    first = _parse(parser, arguments)
+    # What only shows the settings waits until they are known: they depend on the preset, or on the run.
+    first = _parse(parser, [argument for argument in arguments if not argument.startswith(SHOWING)])
     resume = first.resume
     if resume:
         require(first.run is not None, "run", "given with --resume", "none", "Add --run DIR.")
@@ -69,7 +71,9 @@ def recipe_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
 
 def _parser(name: str, kind: Any) -> ArgumentParser:
     description = f"{kind.__doc__.splitlines()[0]} Presets: {', '.join(kind.PRESETS)}."
-    parser = ArgumentParser(prog=f"fastweights train {name}", description=description, exit_on_error=False)
+    parser = ArgumentParser(
+        prog=f"fastweights train {name}", description=description, exit_on_error=False, allow_abbrev=False
+    )
     parser.add_argument("--config", action="config", help="A YAML file with any of the settings below.")
     parser.add_argument("--preset", default="cpu", help=f"Settings to start from: {', '.join(kind.PRESETS)}.")
     parser.add_argument("--run", type=str | None, default=None, help="The run folder; a new one in runs/ if left out.")
@@ -82,7 +86,7 @@ def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
     try:
         return parser.parse_args(arguments)
     except ArgumentError as error:
-        raise InputError(f"{error} See {parser.prog} --help.") from None
+        raise InputError(f"{str(error).rstrip('.')}. See {parser.prog} --help.") from None
 
 
 def _given(parser: ArgumentParser, arguments: list[str]) -> dict[str, Any]:

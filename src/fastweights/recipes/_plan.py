@@ -8,6 +8,8 @@ from fastweights.errors import require, require_name
 from fastweights.experiment import Experiment
 from fastweights.recipes._trial import Job
 
+MOST_SEEDS = 1000
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -42,6 +44,6 @@ def make_plan(name: str, preset: str, folder: Path, models: list[str] | None, se
     default = experiment.preset(preset)
     for model in models or ():
         require_name("models", model, default.models)
-    require(seeds is None or seeds >= 1, "seeds", "at least 1", seeds)
+    require(seeds is None or 1 <= seeds <= MOST_SEEDS, "seeds", f"from 1 to {MOST_SEEDS:,}", seeds)
     chosen = tuple(model for model in default.models if models is None or model in models)
     return Plan(name, preset, folder, chosen, default.seeds if seeds is None else seeds)

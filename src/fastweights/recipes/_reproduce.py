@@ -33,6 +33,7 @@ def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint of every run.
     """
     require(jobs >= 1, "jobs", "at least 1", jobs)
+    plan.path.mkdir(parents=True, exist_ok=True)
     began = time.time()
     with shown(plan, console, began):
         if jobs == 1 and cluster == "local":
@@ -82,8 +83,9 @@ def _attempt(job: Job, plan: Plan) -> bool:
     except Busy:
         return False
     except (InputError, OSError, RuntimeError) as error:
-        with suppress(OSError):
-            (job.run(plan.folder).path / FAILURE).write_text(" ".join(str(error).split()), encoding="utf-8")
+        (job.run(plan.folder).path / FAILURE).write_text(
+            " ".join(str(error).split()), encoding="utf-8", errors="replace"
+        )
     return True
 
 

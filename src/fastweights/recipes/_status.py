@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fastweights.errors import InputError
 from fastweights.experiment import Experiment
+from fastweights.files import read_file
 from fastweights.recipes._plan import Plan
 from fastweights.recipes._trial import Job, outcome
 from fastweights.training.run import FAILURE
@@ -39,13 +40,12 @@ def status(job: Job, plan: Plan, began: float) -> Status:
     run, metric = job.run(plan.folder), plan.experiment.metric
     if (found := outcome(run, metric)) is not None:
         return Status("finished", found.steps, found.seconds, found.value)
-    with suppress(OSError):
+    with suppress(OSError, InputError):
         failure = run.path / FAILURE
         if failure.stat().st_mtime >= began:
-            return Status("failed", failure=failure.read_text(encoding="utf-8"))
+            return Status("failed", failure=read_file(failure, FAILURE, limit=1 << 16).decode(errors="replace"))
     state = "running" if run.progress_age() < ALIVE else "waiting"
-    news = run.progress() or {}
-    step, seconds = news.get("step", 0), news.get("seconds", 0.0)
+    step, seconds = run.progress()
     with suppress(InputError, KeyError, IndexError, TypeError):
         return Status(state, step, seconds, metric.value(run.metrics()[-1]["validation"]))
     return Status(state, step, seconds)
@@ -65,7 +65,8 @@ def shown(plan: Plan, console: Console, began: float) -> Iterator[None]:
     else:
         with _told(plan, console, began):
             yield
-        console.print(table_of(plan, began, rows=len(plan.jobs)))
+        with suppress(OSError):
+            console.print(table_of(plan, began, rows=len(plan.jobs)))
 
 
 @contextmanager
@@ -89,7 +90,9 @@ def _tell(plan: Plan, console: Console, began: float, over: Event) -> None:
             if job not in told and (found := status(job, plan, began)).state in ("finished", "failed"):
                 told.add(job)
                 line = f"{len(told)} of {len(plan.jobs)}: {_end(job, found, plan.experiment)}"
-                console.print(line, highlight=False, soft_wrap=True)
+                # Runs go on where nobody listens any more.
+                with suppress(OSError):
+                    console.print(line, highlight=False, soft_wrap=True)
         if last:
             return
         over.wait(SECONDS_BETWEEN_LOOKS)

@@ -1,6 +1,7 @@
 """One run of an experiment: what it is, where it lies, and how it is trained."""
 
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -47,12 +48,16 @@ class Outcome(NamedTuple):
 
 
 def outcome(run: Run, metric: Metric) -> Outcome | None:
-    """None if the run has not come to its end, or its result is damaged: then it is made again."""
-    result = run.result()
+    """None if the run has not come to its end, or anything is damaged: then it is looked at again, and told of."""
     try:
-        return None if result is None else Outcome(result["steps"], result["seconds"], metric.of(result))
-    except (KeyError, TypeError, ValueError):
+        run.config()
+        result = run.result()
+        if result is None:
+            return None
+        found = Outcome(int(result["steps"]), float(result["seconds"]), metric.of(result))
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
         return None
+    return found if 0 <= found.steps < 1 << 53 and 0 <= found.seconds < math.inf else None
 
 
 def carry_out(job: Job, experiment: Experiment, folder: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fastweights.errors import InputError, require
-from fastweights.training.settings import LanguageModelling
+from fastweights.training.settings import LanguageModelling, require_numbers
 
 # The flags must be known before torch is imported, so that --help answers at once: methods import what they need.
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fastweights.training.run import Run
 
 ORDERS = range(1, 6)
+WIDEST, DEEPEST = 1 << 20, 1000
+"""What a model may be asked for; whether it fits into memory is seen when it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +80,12 @@ class Oz(LanguageModelling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("d_model", "depth", "heads", "d_ff"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require_numbers(self, ("d_model", "heads", "d_ff"), 1, WIDEST)
+        require_numbers(self, ("depth",), 1, DEEPEST)
+        require_numbers(self, ("convolution",), 0, WIDEST)
+        require(self.convolution != 1, "convolution", "0 or at least 2", self.convolution)
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
-        require(self.convolution == 0 or self.convolution >= 2, "convolution", "0 or at least 2", self.convolution)
-        require(self.characters >= 0, "characters", "at least 0", self.characters)
-        require(self.sample >= 0, "sample", "at least 0", self.sample)
+        require_numbers(self, ("characters", "sample"), 0)
 
     def read_text(self) -> "Characters":
         """The task."""
@@ -121,10 +123,10 @@ class Oz(LanguageModelling):
         """Begins the run or goes on with it, then evaluates it."""
         from fastweights.tasks._characters import Streams
         from fastweights.training.language_modelling import train
-        from fastweights.training.loop import make_fabric
+        from fastweights.training.loop import build_within_memory, make_fabric
 
         text = self.read_text()
-        model = self.build(len(text.vocabulary))
+        model = build_within_memory(lambda: self.build(len(text.vocabulary)))
         streams = Streams(text.training, self.batch_size, self.window)
         fabric = make_fabric(self)
         if resume:
@@ -141,19 +143,19 @@ class Oz(LanguageModelling):
         from fastweights.report.learning_curve import draw_learning_curve
         from fastweights.tasks._kneser_ney import KneserNey
         from fastweights.training.language_modelling import bits_per_token
-        from fastweights.training.loop import load_best
+        from fastweights.training.loop import best_model, evaluations_until, last_checkpoint
 
         text = self.read_text()
         _require_same_text(run, text)
-        model = self.build(len(text.vocabulary))
-        load_best(run, model)
+        metrics = run.metrics_at(evaluations_until(last_checkpoint(run)))
+        model = best_model(run, lambda: self.build(len(text.vocabulary)))
         fitted, held_out = text.before_held_out.numpy(), text.held_out.numpy()
         size = len(text.vocabulary)
         orders = [n for n in ORDERS if n <= KneserNey.longest(size)]
         bits = {f"Kneser-Ney, order {n}": KneserNey(fitted, size, n).bits(held_out) for n in orders}
         picture = run.path / "learning_curve.png"
         named = {f"{name}: {value:.2f}\n(held-out text)": value for name, value in bits.items()}
-        draw_learning_curve(picture, run.metrics(), named)
+        draw_learning_curve(picture, metrics, named)
         mine = bits_per_token(model, text.held_out)
         run.write_result({"held_out_bits": mine, "baselines": bits})
         _show(console, self.layer, mine, bits)
@@ -166,12 +168,12 @@ class Oz(LanguageModelling):
     def load(self, run: "Run") -> "tuple[nn.Module, Characters]":
         """The trained model, and its characters. The text itself need not be there."""
         from fastweights.tasks._characters import Characters
-        from fastweights.training.loop import load_best
+        from fastweights.training.loop import best_model
 
-        characters = Characters("", run.config()["task"]["vocabulary"])
-        model = self.build(len(characters.vocabulary))
-        load_best(run, model)
-        return model, characters
+        vocabulary = run.config()["task"].get("vocabulary")
+        require(isinstance(vocabulary, str) and vocabulary != "", "vocabulary", f"characters in {run.path}", "none")
+        characters = Characters("", vocabulary)
+        return best_model(run, lambda: self.build(len(vocabulary))), characters
 
 
 def _require_same_text(run: "Run", text: "Characters") -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.training.files import write_atomically
+from fastweights.files import write_atomically
 
 ROWS = 12
 """How many names of two lines each find room above each other."""

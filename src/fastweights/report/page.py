@@ -6,11 +6,11 @@ from math import isfinite
 from pathlib import Path
 
 from fastweights.experiment import Metric, Published, Summary
+from fastweights.files import write_atomically
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
 from fastweights.report.settings import settings
-from fastweights.training.files import write_atomically
 
 FIGURES = "figures"
 CAUTION = {

@@ -2,15 +2,20 @@
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastweights.catalogue import EXPERIMENTS
-from fastweights.errors import InputError, require
+from fastweights.errors import require
 from fastweights.experiment import Experiment, Results, Summary
+from fastweights.files import read_file
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
+
+PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
+"""What a trial is told by."""
 
 
 class Record(NamedTuple):
@@ -99,8 +104,8 @@ def collect(folder: Path) -> Collection:
 
 
 def _run_folders(folder: Path) -> list[Path]:
-    files = (CONFIG, METRICS, LAST, BEST)
-    return sorted({path.parent for name in files for path in folder.rglob(name)})
+    files = {CONFIG, METRICS, LAST, BEST}
+    return sorted(Path(path) for path, _, names in os.walk(folder) if files.intersection(names))
 
 
 def _groups(records: dict[Any, Record]) -> Iterator[Group]:
@@ -112,9 +117,9 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
 def _read(path: Path) -> Record | Skipped:
     try:
         return _record(Run(path))
-    except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        return Skipped(path, f"damaged: {' '.join(reason.split())}")
+        return Skipped(path, f"damaged: {' '.join(reason.split())[:500]}")
 
 
 def _record(run: Run) -> Record | Skipped:
@@ -130,25 +135,36 @@ def _record(run: Run) -> Record | Skipped:
     require(known, "run", "of a model and a column that there are", json.dumps(config)[:80])
     value = experiment.metric.of(result)
     record = Record(run.path, config, content["environment"], result, run.metrics(), value)
-    require(isinstance(record.key[4], int), "seed", "a whole number", record.key[4])
-    _require_readable(record)
     experiment.preset(config["preset"])
+    _require_readable(record)
     return record
 
 
 def _require_readable(record: Record) -> None:
-    """Raises `KeyError` or `TypeError` unless all that a page shows is there."""
-    points = [(line["step"] + 0, line["validation"] + 0) for line in record.metrics]
-    require(bool(points), "metrics", "at least one evaluation", "none")
-    numbers = [record.result[name] + 0 for name in ("steps", "step", "seconds", "parameters")]
+    """Raises `InputError`, `KeyError` or `TypeError` unless all that a page shows is there, and of its kind."""
+    require(type(record.key[4]) is int, "seed", "a whole number", record.key[4])
+    require(bool(record.metrics), "metrics", "at least one evaluation", "none")
+    for line in record.metrics:
+        _numbers(line, "step", "seconds", "validation")
+    numbers = _numbers(record.result, "steps", "step", "seconds", "parameters")
     require(all(map(math.isfinite, numbers)), "result", "of finite numbers", numbers)
-    for part in ("task_options", "model_options", "training"):
-        record.config["trial"][part].items()
+    _numbers(record.result["test"], *record.result["test"])
+    for part, kind in PARTS.items():
+        require(isinstance(record.config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
+
+
+def _numbers(record: dict[str, Any], *names: str) -> list[float]:
+    for name in names:
+        require(type(record[name]) in (int, float), name, "a number", repr(record[name]))
+    return [float(record[name]) for name in names]
 
 
 def _why_unfinished(run: Run) -> str:
-    failure = run.path / FAILURE
-    if failure.is_file():
-        return f"failed: {failure.read_text(encoding='utf-8', errors='replace')}"
-    lines = run.metrics()
-    return f"not finished: {lines[-1]['step']:,} updates so far" if lines else "not finished: no evaluation yet"
+    # torch takes seconds to import, and finished runs do not need it.
+    from fastweights.training.loop import last_checkpoint
+
+    if (run.path / FAILURE).exists():
+        failure = read_file(run.path / FAILURE, FAILURE, limit=1 << 16)
+        return f"failed: {failure.decode(errors='replace')}"
+    checkpoint = last_checkpoint(run)
+    return f"not finished: {checkpoint.facts['step']:,} updates so far" if checkpoint else "not finished: no checkpoint"

@@ -1,6 +1,7 @@
 """Text as a stream of characters, cut into a training, a validation and a held-out part."""
 
 import hashlib
+import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fastweights.errors import InputError, require
+from fastweights.files import read_file
 
 OZ = Path(__file__).parent / "data" / "wizard_of_oz.txt"
 """The Wonderful Wizard of Oz by L. Frank Baum, 1900 (public domain)."""
@@ -36,13 +38,12 @@ class Characters:
     @staticmethod
     def read(path: Path | str) -> "Characters":
         """Reads a UTF-8 file; `InputError` if it is missing, empty or in another encoding."""
+        content = read_file(Path(path), "text")
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
         except UnicodeDecodeError as error:
             remedy = "Convert it, for example with iconv."
             raise InputError(f"text must be UTF-8, got {path} with a bad byte at {error.start}. {remedy}") from None
-        except OSError as error:
-            raise InputError(f"text must be a readable file, got {path}: {error.strerror}.") from None
         require(text != "", "text", "a file with characters in it", f"the empty {path}")
         return Characters.of(text)
 

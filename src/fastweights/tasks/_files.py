@@ -3,16 +3,21 @@
 import gzip
 import hashlib
 import http.client
+import io
 import os
 import urllib.request
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastweights.errors import InputError
+from fastweights.errors import InputError, require
+from fastweights.files import LARGEST, cache_folder, make_private, read_file, write_atomically
 
 TIMEOUT = 60.0
 """Seconds without an answer before a download is given up."""
+
+PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
 
 
 class MissingFile(InputError):
@@ -42,8 +47,8 @@ class DataFile:
         """
         found = find(self.path)
         if found is None:
-            return self._download(cache_folder() / self.path)
-        content = read_file(found)
+            return self._download(data_cache() / self.path)
+        content = read_file(found, "data file")
         if problem := self._problem(content):
             raise InputError(f"{found} must be {self._expected}, got {problem}. Delete it or fetch it again.")
         return content
@@ -69,7 +74,8 @@ class DataFile:
             if problem := self._problem(content):
                 problems.append(f"{url}: {problem}, not {self._expected}")
                 continue
-            _save(target, content)
+            make_private(target.parent)
+            write_atomically(target, content)
             return content
         tried = f"; {'; '.join(problems)}" if problems else ""
         raise MissingFile(f"{self.path} must be {self._expected}, got no such file{tried}. {_remedy(self.path)}")
@@ -83,45 +89,33 @@ def require_found(path: str, whence: str) -> Path:
     return found
 
 
+def data_cache() -> Path:
+    """Where downloads are kept."""
+    return cache_folder() / "data"
+
+
 def find(path: str) -> Path | None:
     """A file of a data folder: in `$FASTWEIGHTS_DATA` under its path or its bare name, else in the cache."""
     folder = os.environ.get("FASTWEIGHTS_DATA")
     places = [Path(folder) / path, Path(folder) / Path(path).name] if folder else []
-    return next((place for place in [*places, cache_folder() / path] if place.is_file()), None)
+    return next((place for place in [*places, data_cache() / path] if place.is_file()), None)
 
 
-def cache_folder() -> Path:
-    """Where downloads are kept."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "fastweights" / "data"
+def gunzip(content: bytes, name: str, limit: int = LARGEST) -> bytes:
+    """The content of a gzip file; `InputError` if it is truncated, damaged or more than `limit` bytes.
 
-
-def read_file(path: Path) -> bytes:
-    """All bytes of a file; `InputError` if it cannot be read."""
+    A thousandth of that can hold it: it is unpacked piece by piece, to be given up in time.
+    """
+    whole = bytearray()
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"data file must be readable, got {path}: {error.strerror}.") from None
-
-
-def gunzip(content: bytes, name: str) -> bytes:
-    """The content of a gzip file; `InputError` if it is truncated or damaged."""
-    try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            while len(whole) <= limit and (piece := file.read(PIECE)):
+                whole += piece
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name} must be a whole gzip file, got {len(content):,} bytes: {error}.") from None
+    require(len(whole) <= limit, name, f"of at most {limit:,} bytes when unpacked", "more")
+    return bytes(whole)
 
 
 def _remedy(path: str) -> str:
     return f"Put it into the folder that FASTWEIGHTS_DATA names, as {path}."
-
-
-def _save(path: Path, content: bytes) -> None:
-    """Into the cache, whole or not at all; a second process that downloads the same does no harm."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

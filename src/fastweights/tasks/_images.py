@@ -15,6 +15,14 @@ Bytes = NDArray[np.uint8]
 IDX_HEADER = b"\x00\x00\x08"
 """Two zeros, then the type: unsigned bytes."""
 
+LARGEST_IMAGE = 1 << 25
+"""Bytes of a file, and pixels: of an image that is nearly empty, a few bytes may unpack to billions."""
+
+LONGEST_SIDE = 1 << 14
+
+FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "TIFF", "WEBP")
+"""Other than PGM. Not all that pillow reads: some formats start programs."""
+
 _GAP = rb"(?:\s|#[^\n]*\n)+"
 _PGM = re.compile(rb"P([25])" + 3 * (_GAP + rb"(\d{1,9})") + rb"\s")
 
@@ -31,7 +39,12 @@ def read_idx(content: bytes, name: str, axes: int) -> Bytes:
 
 
 def read_image(content: bytes, name: str) -> Bytes:
-    """A grey image `[height, width]`, white is 255: PGM by itself, any other format with pillow (extra `vision`)."""
+    """A grey image `[height, width]`, white is 255: PGM by itself, any other format with pillow (extra `vision`).
+
+    `InputError` for more than `LARGEST_IMAGE` bytes, in the file or unpacked, or `LONGEST_SIDE` pixels on a side.
+    """
+    got = f"{len(content):,}"
+    require(len(content) <= LARGEST_IMAGE, name, f"an image file of at most {LARGEST_IMAGE:,} bytes", got)
     return read_pgm(content, name) if content[:2] in (b"P2", b"P5") else _read_with_pillow(content, name)
 
 
@@ -42,6 +55,7 @@ def read_pgm(content: bytes, name: str) -> Bytes:
     assert header is not None
     kind, width, height, white = (int(group) for group in header.groups())
     require(1 <= white <= 255, name, "of 8 bits", f"a white of {white}")
+    _require_size(name, width, height)
     pixels = (
         _numbers(content[header.end() :], name) if kind == 2 else np.frombuffer(content, np.uint8, -1, header.end())
     )
@@ -64,11 +78,20 @@ def _read_with_pillow(content: bytes, name: str) -> Bytes:
         remedy = "For other formats: pip install 'fastweights[vision]'."
         raise InputError(f"{name} must be a PGM image, got {content[:4]!r}. {remedy}") from None
     try:
-        return np.asarray(Image.open(io.BytesIO(content)).convert("L"))
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
+        _require_size(name, *image.size)
+        return np.asarray(image.convert("L"))
+    except InputError:
+        raise
     except Exception as error:  # a damaged image makes pillow raise many things, SyntaxError among them
         raise InputError(
             f"{name} must be an image, got {len(content):,} bytes: {' '.join(str(error).split())}."
         ) from None
+
+
+def _require_size(name: str, width: int, height: int) -> None:
+    fits = max(width, height) <= LONGEST_SIDE and width * height <= LARGEST_IMAGE
+    require(fits, name, f"of at most {LARGEST_IMAGE:,} pixels, {LONGEST_SIDE:,} a side", f"{width:,} x {height:,}")
 
 
 def scale_by_area(image: Bytes, height: int, width: int) -> Bytes:

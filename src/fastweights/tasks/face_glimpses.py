@@ -1,9 +1,6 @@
 """Faces of people who were never seen before, through 24 glimpses."""
 
-import io
 import re
-import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +10,8 @@ import numpy as np
 import torch
 
 from fastweights.errors import InputError, require
-from fastweights.tasks._files import gunzip, read_file, require_found
+from fastweights.tasks._archives import members
+from fastweights.tasks._files import require_found
 from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks._images import Bytes, read_image, scale_by_area
 from fastweights.tasks._task import ORDER, Batch, Sets, random_stream
@@ -118,9 +116,7 @@ class FaceGlimpses(GlimpseTask):
     def faces(self) -> list[Face]:
         """All images whose path matches, in the order of their paths."""
         path = Path(self.folder) if self.folder else require_found(CMU_FACES, "the UCI repository, CMU Face Images")
-        files = sorted(
-            _folder_files(path, self._expression) if path.is_dir() else _archive_files(path, self._expression)
-        )
+        files = sorted(members(path, self._expression.search))
         require(bool(files), "folder", "with images whose paths match pattern", f"none in {path}", "Look at pattern.")
         return [self._face(name, content) for name, content in files]
 
@@ -140,27 +136,3 @@ class FaceGlimpses(GlimpseTask):
         targets = [[self.labels.index(face.label)] for face in faces]
         images = torch.from_numpy(np.stack([face.image for face in faces]))
         return Batch(cut_glimpses(images, self.patch), torch.tensor(targets))
-
-
-def _folder_files(folder: Path, expression: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files that match."""
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder).as_posix()
-        if expression.search(name) and path.is_file():
-            yield name, read_file(path)
-
-
-def _archive_files(path: Path, expression: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    """The same, from an archive that is not unpacked on disk."""
-    content = read_file(path)
-    # Unzipped as a whole, since only its end tells whether what came before is right.
-    content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
-    try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-            for member in archive:
-                if member.isfile() and expression.search(member.name):
-                    file = archive.extractfile(member)
-                    assert file is not None
-                    yield member.name, file.read()
-    except tarfile.TarError as error:
-        raise InputError(f"folder must be a folder or a whole tar archive, got {path}: {error}.") from None

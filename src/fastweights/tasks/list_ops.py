@@ -1,7 +1,5 @@
 """Sequential ListOps: nested lists, evaluated as they are read."""
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.errors import InputError, require
+from fastweights.files import read_file
+from fastweights.tasks._files import gunzip
 from fastweights.tasks._task import (
     IGNORE,
     TRAINING,
@@ -246,23 +246,26 @@ def evaluate(words: list[str]) -> int:
     words = [word for word in words if word not in "()"]
     open_lists: list[tuple[str, list[int]]] = [("[FIRST", [])]
     for word in words:
-        _require_list(word in OPERATIONS or word == "]" or (len(word) == 1 and word in "0123456789"), words)
         if word in OPERATIONS:
             open_lists.append((word, []))
         elif word == "]":
             operator, arguments = open_lists.pop()
-            _require_list(bool(arguments and open_lists), words)
+            if not (arguments and open_lists):
+                raise _no_list(words)
             open_lists[-1][1].append(OPERATIONS[operator](arguments))
-        else:
+        elif len(word) == 1 and word in "0123456789":
             open_lists[-1][1].append(int(word))
-    _require_list(len(open_lists) == 1 and len(open_lists[0][1]) == 1, words)
+        else:
+            raise _no_list(words)
+    if len(open_lists) != 1 or len(open_lists[0][1]) != 1:
+        raise _no_list(words)
     return open_lists[0][1][0]
 
 
-def _require_list(holds: bool, words: list[str]) -> None:
+def _no_list(words: list[str]) -> InputError:
     known = " ".join(OPERATIONS)
-    shown = repr(" ".join(words)[:60])
-    require(holds, "list", f"one whole list of digits and of {known} with arguments and ]", shown)
+    shown = repr(" ".join(words[:30])[:60])
+    return InputError(f"list must be one whole list of digits and of {known} with arguments and ], got {shown}.")
 
 
 def read_examples(path: Path | str) -> Iterator[tuple[int, list[str]]]:
@@ -278,9 +281,9 @@ def read_examples(path: Path | str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _text(path: Path) -> str:
+    content = read_file(path, "list file")
+    content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
     try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("ascii")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = f"{path}: {getattr(error, 'strerror', None) or error}"
-        raise InputError(f"list file must be ASCII text, plain or gzipped, got {reason}.") from None
+        return content.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise InputError(f"list file must be ASCII text, plain or gzipped, got {path}: {error}.") from None

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.errors import InputError, require
-from fastweights.training.files import write_atomically
+from fastweights.files import read_json, require_regular, write_atomically
+from fastweights.training.run import CONFIG
+from fastweights.training.sealed import seal, unseal
+
+T = TypeVar("T")
+
+ENTRY = "fastweights"
+"""Where a safetensors file says what else is in it."""
+
+LONGEST_ENTRY = 1 << 20
 
 
 class Checkpoint(NamedTuple):
@@ -23,27 +32,29 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes a checkpoint atomically, with a digest of its tensors."""
+    """Writes a checkpoint atomically, with a digest of all of it. The same content gives the same bytes."""
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
-    metadata = {"facts": json.dumps(checkpoint.facts), "sha256": _digest(tensors)}
+    # One entry: safetensors writes several in an order that changes from process to process.
+    metadata = {ENTRY: json.dumps(seal({"facts": checkpoint.facts}, _digest(tensors)))}
     write_atomically(path, save(tensors, metadata))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Reads a checkpoint; `InputError` if it is missing, truncated, changed or not one of ours."""
     requirement = "a checkpoint written by fastweights"
+    require_regular(path, "checkpoint")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            entry = (file.metadata() or {}).get(ENTRY, "")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        facts = json.loads(metadata["facts"])
     except OSError as error:
         raise InputError(f"checkpoint must be a readable file, got {path}: {error.strerror or error}.") from None
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"checkpoint must be {requirement}, got {path}: {error}.") from None
-    intact = metadata.get("sha256") == _digest(tensors)
-    require(intact and isinstance(facts, dict), "checkpoint", requirement, f"{path} with changed content")
-    return Checkpoint(tensors, facts)
+    require(0 < len(entry) < LONGEST_ENTRY, "checkpoint", requirement, f"{path} with {len(entry):,} bytes of facts")
+    content = unseal(read_json(entry, "checkpoint", path), _digest(tensors), "checkpoint", path)
+    require(isinstance(content.get("facts"), dict), "checkpoint", requirement, f"{path} without facts")
+    return Checkpoint(tensors, content["facts"])
 
 
 def pack(model: nn.Module, optimiser: torch.optim.Optimizer, state: Any) -> dict[str, Tensor]:
@@ -59,29 +70,74 @@ def pack(model: nn.Module, optimiser: torch.optim.Optimizer, state: Any) -> dict
 
 
 def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer, like: Any) -> Any:
-    """Puts packed tensors back where they came from; returns the carried state, in the structure of `like`."""
+    """Puts packed tensors back where they came from; returns the carried state, in the structure of `like`.
+
+    `InputError` if they were packed from something else.
+    """
     load_model(tensors, model)
+    try:
+        optimiser.load_state_dict({"state": _moments(tensors), "param_groups": optimiser.state_dict()["param_groups"]})
+        _require_moments_fit(optimiser)
+        torch.set_rng_state(tensors["random.cpu"])
+        if "random.cuda" in tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(tensors["random.cuda"])
+        leaves, structure = tree_flatten(like)
+        return tree_unflatten([_like(leaf, tensors[f"state.{n}"]) for n, leaf in enumerate(leaves)], structure)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"checkpoint must be one to go on from, got another: {' '.join(str(error).split())}."
+        ) from None
+
+
+def restore(kind: type[T], facts: dict[str, Any]) -> T:
+    """The dataclass whose `asdict` became the facts of a checkpoint; `InputError` if they came from something else."""
+    blank = vars(kind())
+    fits = facts.keys() == blank.keys() and all(_alike(facts[name], value) for name, value in blank.items())
+    require(fits, "checkpoint", f"with facts {', '.join(blank)}", facts)
+    return kind(**facts)
+
+
+def load_model(tensors: dict[str, Tensor], model: nn.Module) -> None:
+    """Loads the tensors named `model.*`; `InputError` if they belong to another model."""
+    require_fits(tensors, model)
+    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+
+
+def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
+    """`InputError` unless the tensors named `model.*` are those of `model`, which may be without memory."""
+    wanted = {f"model.{name}": list(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: list(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
+    for name in sorted(wanted.keys() | found.keys()):
+        got = f"{name} {found.get(name, 'missing')} where the model has {wanted.get(name, 'none')}"
+        require(wanted.get(name) == found.get(name), "checkpoint", f"of the model in {CONFIG}", got)
+
+
+def _moments(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimiser."):
             _, number, key = name.split(".")
             moments.setdefault(int(number), {})[key] = tensor
-    optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
-    torch.set_rng_state(tensors["random.cpu"])
-    if "random.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["random.cuda"])
-    leaves, structure = tree_flatten(like)
-    return tree_unflatten([tensors[f"state.{n}"].to(leaf.device) for n, leaf in enumerate(leaves)], structure)
+    return moments
 
 
-def load_model(tensors: dict[str, Tensor], model: nn.Module) -> None:
-    """Loads the tensors named `model.*`; `InputError` if they belong to another model."""
-    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"checkpoint must be of the model in config.json, got another one: {reason}") from None
+def _require_moments_fit(optimiser: torch.optim.Optimizer) -> None:
+    for parameter, moments in optimiser.state.items():
+        shapes = {tuple(moment.shape) for moment in moments.values()}
+        require(shapes <= {(), tuple(parameter.shape)}, "checkpoint", "with moments of its model", sorted(shapes))
+
+
+def _like(leaf: Tensor, saved: Tensor) -> Tensor:
+    alike = (saved.shape, saved.dtype) == (leaf.shape, leaf.dtype)
+    require(alike, "checkpoint", f"with a state {list(leaf.shape)}", list(saved.shape))
+    return saved.to(leaf.device)
+
+
+def _alike(fact: Any, blank: Any) -> bool:
+    """Whether a fact can stand where a dataclass has `blank` by default: None stands for numbers to come."""
+    if blank is None:
+        return fact is None or (isinstance(fact, list) and all(isinstance(x, int | float) for x in fact))
+    return type(fact) is type(blank) and (not isinstance(fact, int) or fact >= 0)
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

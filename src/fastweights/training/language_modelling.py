@@ -11,9 +11,10 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fastweights.errors import require
 from fastweights.tasks._characters import Streams
-from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
-from fastweights.training.loop import Interrupted, save_best
+from fastweights.training.checkpoint import Checkpoint, pack, restore, unpack, write_checkpoint
+from fastweights.training.loop import Interrupted, resume, save_best
 from fastweights.training.progress import Bar, stop_on_signal
 from fastweights.training.run import LAST, Run
 from fastweights.training.settings import LanguageModelling
@@ -26,6 +27,7 @@ class Place:
     """How far a run has come: with the tensors of a checkpoint, all that it needs to go on."""
 
     step: int = 0
+    evaluations: int = 0
     best_bits: float = math.inf
     since_best: int = 0
     loss_sum: float = 0.0
@@ -62,11 +64,14 @@ def train(
             before = carried if window else initial
             _set_learning_rate(optimiser, settings, place.step)
             loss, carried = _update(fabric, model, optimiser, streams[window], before, settings.clip)
+            remedy = "Take a smaller learning_rate."
+            require(math.isfinite(loss), "loss", "a number", f"{loss} after step {place.step}", remedy)
             place.count(loss)
             bar.advance(f"{loss * BITS:.2f} bits  {clock.rate(place.step):,.0f} characters/s")
             if place.step % settings.evaluate_every == 0 or place.step == settings.steps:
-                bar.note(_evaluate(model, validation, optimiser, run, place, clock))
+                line = _evaluate(model, validation, optimiser, run, place, clock)
                 _save(run, model, optimiser, carried, place)
+                bar.note(line)
             elif stop.requested:
                 _save(run, model, optimiser, carried, place)
             if stop.requested:
@@ -135,7 +140,8 @@ def _update(
     loss = cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
     optimiser.zero_grad()
     fabric.backward(loss)
-    fabric.clip_gradients(model, optimiser, max_norm=clip)
+    # A gradient that is no number makes the next loss none, which is told with a remedy.
+    fabric.clip_gradients(model, optimiser, max_norm=clip, error_if_nonfinite=False)
     optimiser.step()
     return loss.item(), carried.detach()
 
@@ -147,6 +153,7 @@ def _evaluate(
     train_bits = place.loss_sum / place.loss_count * BITS
     bits = bits_per_token(model, validation)
     place.loss_sum, place.loss_count = 0.0, 0
+    place.evaluations += 1
     place.since_best = 0 if bits < place.best_bits else place.since_best + 1
     if bits < place.best_bits:
         place.best_bits = bits
@@ -169,11 +176,7 @@ def _save(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, carried:
 
 def _resume(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, initial: Any) -> tuple[Place, Any]:
     """Where the run stands: at the last checkpoint, or at the beginning if there is none."""
-    if not (run.path / LAST).exists():
-        run.rewind(0)
+    checkpoint = resume(run)
+    if checkpoint is None:
         return Place(), initial
-    checkpoint = read_checkpoint(run.path / LAST)
-    carried = unpack(checkpoint.tensors, model, optimiser, initial)
-    place = Place(**checkpoint.facts)
-    run.rewind(place.step)
-    return place, carried
+    return restore(Place, checkpoint.facts), unpack(checkpoint.tensors, model, optimiser, initial)

@@ -1,5 +1,6 @@
 """A run folder: what was run, how it went, and the weights."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +15,15 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fastweights.errors import InputError, require
-from fastweights.training.files import write_atomically
+from fastweights.files import read_file, read_json
+from fastweights.training.sealed import (
+    REMEDY,
+    append_sealed,
+    read_sealed,
+    read_sealed_lines,
+    write_sealed,
+    write_sealed_lines,
+)
 
 CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"
 RESULT, PROGRESS, FAILURE = "result.json", "progress.json", "failure.txt"
@@ -45,8 +54,10 @@ class Run:
         """Writes what is going to be run; `InputError` if the folder holds a run already."""
         remedy = "Go on with it by adding --resume, or name another folder."
         require(not self.exists(), "run", "a new folder", f"{self.path}, which holds a run", remedy)
+        others = [name for name in (METRICS, LAST, BEST, RESULT) if (self.path / name).exists()]
+        require(not others, CONFIG, f"there beside {', '.join(others)}", f"no {self.path / CONFIG}", REMEDY)
         content = {"recipe": recipe, "config": config, "task": task, "environment": environment()}
-        write_atomically(self.path / CONFIG, json.dumps(content, indent=2, ensure_ascii=False).encode())
+        write_sealed(self.path / CONFIG, content)
 
     @staticmethod
     def open(path: Path) -> "Run":
@@ -56,15 +67,12 @@ class Run:
         return Run(path)
 
     def config(self) -> dict[str, Any]:
-        """The content of `config.json`."""
-        requirement = f"a folder with a readable {CONFIG}"
-        try:
-            content = json.loads((self.path / CONFIG).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"run must be {requirement}, got {self.path}: {error}.") from None
-        parts = [content.get(part) for part in ("config", "task")] if isinstance(content, dict) else [None]
-        require(all(isinstance(part, dict) for part in parts), "run", requirement, str(self.path))
-        return dict(content)
+        """The content of `config.json`: the recipe, and objects of its config, its task and its environment."""
+        content = read_sealed(self.path / CONFIG)
+        whole = isinstance(content.get("recipe"), str)
+        whole &= all(isinstance(content.get(part), dict) for part in ("config", "task", "environment"))
+        require(whole, CONFIG, "of a recipe, its config, its task and its environment", self.path / CONFIG)
+        return content
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -89,35 +97,61 @@ class Run:
                 self.path.rmdir()
 
     def log(self, **metrics: Any) -> None:
-        """Appends a line to `metrics.jsonl`."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        """Appends a line to `metrics.jsonl`. A result that was written before is no longer the run's."""
+        (self.path / RESULT).unlink(missing_ok=True)
+        append_sealed(self.path / METRICS, metrics)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`, less a last one that a crash cut off."""
-        path = self.path / METRICS
-        try:
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            return [json.loads(line) for line in text.split("\n")[:-1]]
-        except ValueError as error:
-            raise InputError(f"metrics must be lines of JSON, got {path}: {error}.") from None
+        """The lines of `metrics.jsonl`, less a last one that a crash cut off; `InputError` if they are not as they were
+        written."""
+        return read_sealed_lines(self.path / METRICS)
+
+    def metrics_at(self, evaluations: int) -> list[dict[str, Any]]:
+        """The lines of the first evaluations, after which there is a checkpoint; `InputError` if one is lost."""
+        lines = self.metrics()
+        got = f"{self.path / METRICS} with {len(lines)}"
+        require(len(lines) >= evaluations, METRICS, f"{evaluations} whole lines", got, REMEDY)
+        # A checkpoint follows every evaluation: without any, there can be but one that a crash came after.
+        lost = evaluations == 0 and len(lines) > 1
+        require(not lost, LAST, f"there after {len(lines)} evaluations", f"no {self.path / LAST}", REMEDY)
+        return lines[:evaluations]
+
+    def rewind(self, evaluations: int) -> None:
+        """Drops the metrics after so many evaluations: a run that goes on from there writes them again."""
+        write_sealed_lines(self.path / METRICS, self.metrics_at(evaluations))
 
     def write_result(self, result: dict[str, Any]) -> None:
-        """Writes `result.json`."""
-        write_atomically(self.path / RESULT, json.dumps(result, indent=2).encode())
+        """Writes `result.json`, which knows what the metrics were."""
+        write_sealed(self.path / RESULT, {**result, METRICS: self._metrics_digest()})
 
     def result(self) -> dict[str, Any] | None:
-        """The content of `result.json`; None if the run has not come to its end, or the file is damaged."""
-        return self._read(RESULT)
+        """The content of `result.json`; None if the run has not come to its end.
+
+        `InputError` if it, or the metrics, are not as they were written.
+        """
+        if not (self.path / RESULT).exists():
+            return None
+        result = read_sealed(self.path / RESULT)
+        intact = result.pop(METRICS, None) == self._metrics_digest()
+        require(intact, METRICS, f"as it was with {RESULT}", f"{self.path / METRICS} with changed content", REMEDY)
+        return result
+
+    def _metrics_digest(self) -> str:
+        return hashlib.sha256(read_file(self.path / METRICS, METRICS)).hexdigest()
 
     def show_progress(self, step: int, seconds: float) -> None:
         """Tells other processes how far the run is. Nothing is lost with it, so that it need not reach the disk."""
         with suppress(OSError):
             (self.path / PROGRESS).write_text(json.dumps({"step": step, "seconds": seconds}), encoding="utf-8")
 
-    def progress(self) -> dict[str, Any] | None:
-        """What `show_progress` told last."""
-        return self._read(PROGRESS)
+    def progress(self) -> tuple[int, float]:
+        """The step and the seconds that `show_progress` told last; zeros if that cannot be read."""
+        with suppress(InputError, KeyError, TypeError, ValueError, OverflowError):
+            told = read_json(read_file(self.path / PROGRESS, PROGRESS, limit=1 << 12), PROGRESS, self.path)
+            step, seconds = int(told["step"]), float(told["seconds"])
+            if 0 <= step < 1 << 53 and 0 <= seconds < float("inf"):
+                return step, seconds
+        return 0, 0.0
 
     def progress_age(self) -> float:
         """Seconds since `show_progress` told anything."""
@@ -125,18 +159,6 @@ class Run:
             return time.time() - (self.path / PROGRESS).stat().st_mtime
         except OSError:
             return float("inf")
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            content = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return content if isinstance(content, dict) else None
-
-    def rewind(self, step: int) -> None:
-        """Drops the metrics after a step: a run that goes on from there writes them again."""
-        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
-        write_atomically(self.path / METRICS, "".join(kept).encode())
 
 
 def environment() -> dict[str, Any]:

@@ -1,9 +1,31 @@
 """Settings of the training loops. Imports nothing heavy: they are the flags of the command line."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fastweights.errors import require
+
+LARGEST = 2**31 - 1
+"""Of what is counted: it is counted in 64 bits, and multiplied."""
+
+LARGEST_SEED = 2**63 - 1
+"""Of what torch takes as a seed."""
+
+
+def require_numbers(settings: Any, names: Iterable[str], least: int, most: int = LARGEST) -> None:
+    """`InputError` unless all fields of these names are from `least` to `most`."""
+    for name in names:
+        value = getattr(settings, name)
+        require(least <= value <= most, name, f"from {least} to {most:,}", value)
+
+
+def require_positive(settings: Any, names: Iterable[str]) -> None:
+    """`InputError` unless all fields of these names are finite numbers above 0."""
+    for name in names:
+        value = getattr(settings, name)
+        require(0 < value < math.inf, name, "above 0 and finite", value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +61,10 @@ class LanguageModelling:
     precision: Literal["32-true", "bf16-mixed"]
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "window", "evaluate_every"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("warmup", "weight_decay", "patience", "seed"):
-            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
-        for name in ("learning_rate", "clip"):
-            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        require_numbers(self, ("steps", "batch_size", "window", "evaluate_every"), 1)
+        require_numbers(self, ("warmup", "weight_decay", "patience"), 0)
+        require_numbers(self, ("seed",), 0, LARGEST_SEED)
+        require_positive(self, ("learning_rate", "clip"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +100,8 @@ class Supervised:
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "evaluate_every"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("clip", "patience", "goal", "seed"):
-            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
-        for name in ("learning_rate", "epsilon"):
-            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        require_numbers(self, ("steps", "batch_size", "evaluate_every"), 1)
+        require_numbers(self, ("clip", "patience", "goal"), 0)
+        require_numbers(self, ("seed",), 0, LARGEST_SEED)
+        require_positive(self, ("learning_rate", "epsilon"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)

@@ -9,11 +9,12 @@ import torch
 from lightning.fabric import Fabric
 from torch import nn
 
+from fastweights.errors import require
 from fastweights.tasks import Batch, Task, combine
-from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
-from fastweights.training.loop import Interrupted, load_best, save_best
+from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, restore, unpack, write_checkpoint
+from fastweights.training.loop import Interrupted, load_best, resume, save_best
 from fastweights.training.progress import stop_on_signal
-from fastweights.training.run import LAST, Run
+from fastweights.training.run import LAST, METRICS, Run
 from fastweights.training.settings import Supervised
 
 SECONDS_BETWEEN_NEWS = 1.0
@@ -24,6 +25,8 @@ class Place:
     """How far a run has come: with the tensors of a checkpoint, all that it needs to go on."""
 
     step: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0  # since the last evaluation
     best_step: int = 0
     best: tuple[float, float] | list[float] | None = None
     since_best: int = 0
@@ -49,16 +52,22 @@ class Place:
 class Clock:
     """Seconds of training, those before an interruption included."""
 
-    def __init__(self, run: Run, step: int) -> None:
-        told, lines = run.progress() or {}, run.metrics()
-        # A killed run may have told of steps that are lost, and with them their time.
-        last = told if told.get("step") == step else lines[-1] if lines else {}
-        self.before = last.get("seconds", 0.0)
+    def __init__(self, run: Run, place: Place) -> None:
+        self.evaluated = _seconds_until_evaluation(run, place)
+        self.before = self.evaluated + place.seconds
         self.start = time.perf_counter()
         self.next_news = 0.0
 
     def seconds(self) -> float:
         return self.before + time.perf_counter() - self.start
+
+    def evaluate(self) -> float:
+        """The seconds of an evaluation that happens now."""
+        self.evaluated = self.seconds()
+        return self.evaluated
+
+    def since_evaluation(self) -> float:
+        return self.seconds() - self.evaluated
 
     def news_is_due(self) -> bool:
         """True once a second."""
@@ -77,7 +86,7 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
     """
     model, optimiser = fabric.setup(model, adam(model, settings))
     place = _resume(run, model, optimiser)
-    clock = Clock(run, place.step)
+    clock = Clock(run, place)
     batches = task.train_batches(settings.batch_size, settings.seed, place.step)
     with stop_on_signal() as stop:
         while not place.stopped:
@@ -86,6 +95,8 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
             if due:
                 _evaluate(fabric, model, task, settings, run, place, clock)
             if due or stop.requested:
+                # Zero after an evaluation: so runs that nothing disturbed end in the same bytes, fast or slow.
+                place.seconds = 0.0 if due else clock.since_evaluation()
                 write_checkpoint(run.path / LAST, Checkpoint(pack(model, optimiser, ()), asdict(place)))
             if due or stop.requested or clock.news_is_due():
                 run.show_progress(place.step, clock.seconds())
@@ -101,10 +112,10 @@ def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
 
 def finish(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, run: Run) -> None:
     """Measures the weights that validated best on validation and test data, and writes the result."""
-    place = Place(**read_checkpoint(run.path / LAST).facts)
+    place = restore(Place, read_checkpoint(run.path / LAST).facts)
     load_best(run, model)
     model = fabric.setup_module(model)
-    seconds = run.metrics()[-1]["seconds"]
+    seconds = _seconds_until_evaluation(run, place)
     facts = {"step": place.best_step, "steps": place.step, "stopped": place.stopped, "seconds": seconds}
     run.write_result(
         {
@@ -139,7 +150,8 @@ def update(
     optimiser.zero_grad()
     fabric.backward(loss)
     if clip:
-        fabric.clip_gradients(model, optimiser, max_norm=clip)
+        # A gradient that is no number makes the next loss none, for which training stops at the next evaluation.
+        fabric.clip_gradients(model, optimiser, max_norm=clip, error_if_nonfinite=False)
     optimiser.step()
     return loss.item()
 
@@ -153,11 +165,10 @@ def _evaluate(
     if place.judge(_score(task, measured)):
         save_best(run, model, {"step": place.step, **measured})
     validation = {f"validation_{name}": value for name, value in measured.items()}
-    seconds = clock.seconds()
     train_loss = place.loss_sum / place.loss_count
-    run.log(step=place.step, train_loss=train_loss, validation=main, **validation, seconds=seconds)
+    run.log(step=place.step, train_loss=train_loss, validation=main, **validation, seconds=clock.evaluate())
     place.stopped = _reason_to_stop(place, settings, measured["loss"])
-    place.loss_sum, place.loss_count = 0.0, 0
+    place.loss_sum, place.loss_count, place.evaluations = 0.0, 0, place.evaluations + 1
 
 
 def _score(task: Task, measured: dict[str, float]) -> tuple[float, float]:
@@ -180,11 +191,16 @@ def _reason_to_stop(place: Place, settings: Supervised, validation_loss: float) 
 
 def _resume(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer) -> Place:
     """Where the run stands: at the last checkpoint, or at the beginning if there is none."""
-    if not (run.path / LAST).exists():
-        run.rewind(0)
+    checkpoint = resume(run)
+    if checkpoint is None:
         return Place()
-    checkpoint = read_checkpoint(run.path / LAST)
     unpack(checkpoint.tensors, model, optimiser, ())
-    place = Place(**checkpoint.facts)
-    run.rewind(place.step)
-    return place
+    return restore(Place, checkpoint.facts)
+
+
+def _seconds_until_evaluation(run: Run, place: Place) -> float:
+    """Seconds of training until the last evaluation."""
+    lines = run.metrics_at(place.evaluations)
+    seconds = lines[-1].get("seconds") if lines else 0.0
+    require(isinstance(seconds, float), METRICS, "lines with seconds", f"{run.path / METRICS} with {seconds!r}")
+    return float(seconds or 0.0)

@@ -1,0 +1,169 @@
+"""Files that are written whole or not at all, and files that may come from anybody."""
+
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fastweights.errors import InputError, require
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nobody can remove a file that is open
+    fcntl = None  # type: ignore[assignment]
+
+LARGEST = 1 << 30
+"""Bytes that are read of a file at most, unless less is expected."""
+
+DEEPEST = 20
+"""How many lists and objects may stand inside each other in JSON: ours has five."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replaces `path` by `content`. A crash or a full disk leaves the old file as it was.
+
+    A killed process leaves a file `.NAME.*.tmp` as well, which the next one that writes `path` removes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    try:
+        with _temporary(path) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            if os.name == "nt":
+                file.close()  # an open file cannot be renamed there
+            os.replace(file.name, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        # A full disk names no file, and the temporary one would tell nobody anything.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def read_file(path: Path, parameter: str, limit: int = LARGEST) -> bytes:
+    """The content of a regular file of at most `limit` bytes; `InputError` for anything else.
+
+    Whoever names the file may be a stranger: a pipe would be waited for, and a device never ends.
+    """
+    try:
+        _require_regular(os.stat(path), parameter, path)
+        flags = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
+        with os.fdopen(os.open(path, sum(getattr(os, flag, 0) for flag in flags)), "rb") as file:
+            # Another file may have taken its place.
+            status = os.fstat(file.fileno())
+            _require_regular(status, parameter, path)
+            require(
+                status.st_size <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with {status.st_size:,}"
+            )
+            # What is written behind its end meanwhile is left alone.
+            return file.read(status.st_size) or b""
+    except OSError as error:
+        raise _unreadable(parameter, path, error) from None
+
+
+def require_regular(path: Path, parameter: str) -> None:
+    """`InputError` unless `path` is a regular file."""
+    try:
+        _require_regular(os.stat(path), parameter, path)
+    except OSError as error:
+        raise _unreadable(parameter, path, error) from None
+
+
+def read_json(content: bytes | str, parameter: str, got: object) -> Any:
+    """What UTF-8 JSON says; `InputError` for anything else, and for more than `DEEPEST` lists inside each other."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{parameter} must be JSON, got {got}: {error}.") from None
+    _require_flat(value, parameter, got)
+    return value
+
+
+def cache_folder() -> Path:
+    """Where the library keeps what it can make or fetch again: `fastweights` in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        # A relative path is to be ignored: https://specifications.freedesktop.org/basedir-spec/latest/
+        return (Path(home) if os.path.isabs(home) else Path.home() / ".cache") / "fastweights"
+    except RuntimeError as error:
+        raise InputError(f"XDG_CACHE_HOME must be a folder where the user has no home, got {home!r}: {error}") from None
+
+
+def make_private(folder: Path) -> None:
+    """Makes a folder, and those above it that are missing, for nobody else, as caches are."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _require_regular(status: os.stat_result, parameter: str, path: Path) -> None:
+    require(stat.S_ISREG(status.st_mode), parameter, "a regular file", path)
+
+
+def _unreadable(parameter: str, path: Path, error: OSError) -> InputError:
+    return InputError(f"{parameter} must be a readable file, got {path}: {error.strerror or error}.")
+
+
+def _require_flat(value: Any, parameter: str, got: object) -> None:
+    # Level by level: what walks by recursion, as most that comes after this does, would find the end of the stack.
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [part for whole in level for part in _parts(whole)]
+        if not level:
+            return
+    require(False, parameter, f"JSON of at most {DEEPEST} levels", got)
+
+
+def _parts(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[BinaryIO]:
+    """A new file beside `path`, locked as long as it is written: so others see that its process is alive, whatever
+    number it has and on whatever machine it runs."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        with temporary.open("xb") as file:
+            try:
+                with suppress(OSError):  # a file system without locks
+                    _lock(file, wait=True)
+                # Another process may have taken it for a leftover before it was locked.
+                if temporary.exists():
+                    yield file
+                    return
+            finally:
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+
+
+def _lock(file: BinaryIO, wait: bool) -> None:
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes the temporary files of `path` whose writers were killed."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    for name in filter(ours.fullmatch, os.listdir(path.parent)):
+        left = path.with_name(name)
+        with suppress(OSError):
+            if stat.S_ISREG(left.lstat().st_mode):
+                with left.open("r+b") as file:
+                    _lock(file, wait=False)
+                    left.unlink()
+
+
+def _sync_folder(path: Path) -> None:
+    """Makes the new name last: else a power cut could bring back the old file after a newer one was written."""
+    with suppress(OSError):  # Windows opens no folders
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,104 @@
+"""Files in a folder or in a tar archive, whoever made it: nothing is unpacked on disk, and nothing grows in memory."""
+
+import io
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fastweights.errors import InputError, require
+from fastweights.files import LARGEST, read_file
+from fastweights.tasks._files import gunzip
+
+FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+EXTENSIONS = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
+"""What says more about the member that follows."""
+
+LONGEST_NAME = 4096
+"""Characters: patterns may need the square of it."""
+
+Member = tuple[str, bytes]
+
+
+def members(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+    """Names and contents of the regular files of a folder, a `.tar` or a `.tar.gz` whose names are `wanted`.
+
+    `InputError` for what cannot be read, is damaged, or comes to more than `LARGEST` bytes.
+    """
+    total = 0
+    for name, content in _in_folder(path, wanted) if path.is_dir() else _in_archive(path, wanted):
+        total += len(content)
+        require(total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more")
+        yield name, content
+
+
+def _in_folder(folder: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if wanted(name) and path.is_file():
+            yield name, read_file(path, "data file")
+
+
+def _in_archive(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+    content = read_file(path, "data file")
+    # Unzipped as a whole, since only its end tells whether what came before is right.
+    content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
+    try:
+        yield from ((name, file) for name, file in _in_tar(content) if wanted(name))
+    except (tarfile.TarError, ValueError) as error:
+        raise InputError(f"folder must be a folder or a whole tar archive, got {path}: {error}.") from None
+
+
+def _in_tar(content: bytes) -> Iterator[Member]:
+    """Regular files, member by member, each as long as the archive holds it.
+
+    Python's own reader fills the holes of sparse files, and can be made to seek backwards or to search for hours.
+    """
+    file, long_name = io.BytesIO(content), b""
+    while (block := file.read(tarfile.BLOCKSIZE)).strip(b"\0"):
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        part = _take(file, header.size) if _has_content(header) else b""
+        if header.type == tarfile.GNUTYPE_LONGNAME:
+            long_name = part.partition(b"\0")[0]
+        elif header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
+            long_name = _extended_name(part) or long_name
+        else:
+            if header.type in FILES:
+                yield _checked(long_name.decode("utf-8", "surrogateescape") or header.name), part
+            long_name = b""
+
+
+def _has_content(header: tarfile.TarInfo) -> bool:
+    return header.isreg() or header.type in EXTENSIONS or header.type not in tarfile.SUPPORTED_TYPES
+
+
+def _take(file: io.BytesIO, size: int) -> bytes:
+    """The content of a member, which is filled up to whole blocks."""
+    if size < 0 or len(part := file.read(size)) < size:
+        raise ValueError(f"a member of {size:,} bytes is cut off")
+    file.seek(-size % tarfile.BLOCKSIZE, io.SEEK_CUR)
+    return part
+
+
+def _extended_name(part: bytes) -> bytes:
+    """What the records `LENGTH KEY=VALUE` of an extended header say of the name; empty if nothing."""
+    name, position = b"", 0
+    while position < len(part):
+        number = part[position : position + 20].partition(b" ")[0]
+        end = position + int(number)
+        if not position + len(number) < end <= len(part):
+            raise ValueError("an extended header is damaged")
+        key, _, value = part[position + len(number) + 1 : end - 1].partition(b"=")
+        if key.startswith(b"GNU.sparse"):
+            raise ValueError("a member is sparse")
+        name = value if key == b"path" else name
+        position = end
+    return name
+
+
+def _checked(name: str) -> str:
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"a name has {len(name):,} characters")
+    return name

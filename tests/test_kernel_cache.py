@@ -1,0 +1,219 @@
+"""Nobody but the user can put code into the cache of kernels, and nothing of the user's is removed from it."""
+
+import logging
+import os
+import stat
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from fastweights.compiler import build, cache
+from fastweights.compiler.unsupported import Unbuilt
+
+SOURCE = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'
+STRANGER = 12345
+as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """What a stranger can make as well as we can: a library with a valid seal."""
+    folder = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTWEIGHTS_CACHE", str(folder))
+        build.build(SOURCE, "kernel")
+    return (folder / "kernel.so").read_bytes()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The cache of a user."""
+    cache._say.cache_clear()
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "above" / "cache"))
+    assert cache.kept() == tmp_path / "above" / "cache"
+    return tmp_path / "above" / "cache"
+
+
+def plant(folder, library):
+    (folder / "kernel.so").write_bytes(library)
+    (folder / "kernel.so").chmod(0o700)
+
+
+def is_shunned(folder, caplog):
+    """Nothing is loaded from the folder and nothing put into it, one line says so, and kernels work all the same."""
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*")}
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "fastweights"):
+        for _ in range(2):
+            assert build.load("kernel") is None
+            assert build.build(SOURCE, "kernel").answer() == 42
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*")} == before
+    (record,) = caplog.records
+    assert f"not kept in {os.path.realpath(folder)} (" in record.message
+    assert "Set $FASTWEIGHTS_CACHE to a folder that is yours alone." in record.message
+
+
+def test_a_sealed_library_of_the_user_is_loaded(folder, library):
+    plant(folder, library)
+    assert build.load("kernel").answer() == 42
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o720, 0o702])
+def test_a_folder_that_others_can_write_to_is_shunned(folder, library, mode, caplog):
+    plant(folder, library)
+    folder.chmod(mode)
+    is_shunned(folder, caplog)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o703])
+def test_a_folder_that_others_can_exchange_is_shunned(folder, library, mode, caplog):
+    plant(folder, library)
+    folder.parent.chmod(mode)
+    is_shunned(folder, caplog)
+
+
+def test_a_sticky_folder_above_is_safe(folder, library):
+    """As the system's temporary folder: nobody can rename there what belongs to others."""
+    plant(folder, library)
+    folder.parent.chmod(0o1777)
+    assert build.load("kernel").answer() == 42
+
+
+@as_root
+@pytest.mark.parametrize("above", [False, True])
+def test_a_folder_of_somebody_else_is_shunned(folder, library, above, caplog):
+    plant(folder, library)
+    os.chown(folder.parent if above else folder, STRANGER, STRANGER)
+    is_shunned(folder, caplog)
+
+
+@as_root
+def test_a_file_of_somebody_else_is_not_loaded_but_replaced(folder, library):
+    """It may have been put there when the folder was open."""
+    plant(folder, library)
+    os.chown(folder / "kernel.so", STRANGER, STRANGER)
+    assert build.load("kernel") is None
+    assert build.build(SOURCE, "kernel").answer() == 42
+    assert (folder / "kernel.so").stat().st_uid == os.geteuid()
+    assert build.load("kernel") is not None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720])
+def test_a_file_that_others_can_write_to_is_not_loaded(folder, library, mode):
+    plant(folder, library)
+    (folder / "kernel.so").chmod(mode)
+    assert build.load("kernel") is None
+
+
+def test_a_link_is_not_loaded(folder, library, tmp_path):
+    plant(tmp_path, library)
+    (folder / "kernel.so").symlink_to(tmp_path / "kernel.so")
+    assert build.load("kernel") is None
+    assert build.build(SOURCE, "kernel").answer() == 42
+    assert not (folder / "kernel.so").is_symlink()
+
+
+def test_a_linked_folder_is_what_it_links_to(folder, library, tmp_path, monkeypatch, caplog):
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "link"))
+    plant(folder, library)
+    assert build.load("kernel").answer() == 42
+    folder.chmod(0o777)
+    is_shunned(folder, caplog)
+
+
+def test_without_any_safe_folder_nothing_is_built(folder, tmp_path, monkeypatch):
+    folder.chmod(0o777)
+    open_to_all = tmp_path / "tmp"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    monkeypatch.setattr(cache, "_temporary", lambda: SimpleNamespace(name=str(open_to_all / "for-us")))
+    (open_to_all / "for-us").mkdir(mode=0o700)
+    with pytest.raises(Unbuilt, match="no folder for compiled kernels"):
+        build.build(SOURCE, "kernel")
+
+
+def test_where_users_have_no_numbers_the_folder_is_trusted(folder, library, monkeypatch):
+    monkeypatch.delattr(os, "geteuid")
+    plant(folder, library)
+    assert build.load("kernel").answer() == 42
+
+
+def test_new_folders_are_for_nobody_else(tmp_path, monkeypatch):
+    before = os.umask(0)
+    try:
+        monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "a" / "b" / "c"))
+        build.build(SOURCE, "kernel")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert build.load("kernel").answer() == 42
+
+
+@pytest.mark.parametrize("name", ["-x", "-o", "a b", "$(id)", "ä\udcff"])
+def test_odd_names_of_folders_are_names(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", name)
+    assert build.build(SOURCE, "kernel").answer() == 42
+    assert (tmp_path / name / "kernel.so").is_file()
+
+
+def test_a_user_without_a_home_is_told(monkeypatch, caplog):
+    cache._say.cache_clear()
+    for name in ("FASTWEIGHTS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pathlib.Path.home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    assert build.build(SOURCE, "kernel").answer() == 42
+    assert "XDG_CACHE_HOME must be a folder" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["g++ '", '"', "''", "/", "g++-that-is-not-there -O2", "\\"])
+def test_a_compiler_that_cannot_be_found_is_named(command, folder, monkeypatch):
+    monkeypatch.setenv("CXX", command)
+    assert build.stem("kernel")
+    with pytest.raises(Unbuilt) as error:
+        build.build(SOURCE, "kernel")
+    assert f"there is no C++ compiler {command!r}, which $CXX names" in str(error.value)
+
+
+@pytest.mark.parametrize("command", ["", " ", "\t\n"])
+def test_a_blank_compiler_is_none_named(command, folder, monkeypatch):
+    monkeypatch.setenv("CXX", command)
+    assert build.build(SOURCE, "kernel").answer() == 42
+
+
+def test_a_compiler_that_writes_nothing_is_named(folder, monkeypatch):
+    monkeypatch.setenv("CXX", "true")
+    with pytest.raises(Unbuilt, match="true writes nothing"):
+        build.build(SOURCE, "kernel")
+
+
+def test_only_what_killed_builds_left_is_removed(folder):
+    scratch = build.SCRATCH
+
+    def put(name, mark=None, age=2 * build.HOUR):
+        (folder / name).mkdir()
+        (folder / name / "mine.txt").write_text("years of work")
+        if mark is not None:
+            (folder / name / build.MARK).write_bytes(mark)
+        for path in (folder / name).iterdir():
+            os.utime(path, (time.time() - age,) * 2)
+        os.utime(folder / name, (time.time() - age,) * 2)
+        return folder / name
+
+    kept = [
+        put("build-mine"),
+        put("build-1", build.SEAL),
+        put(scratch),
+        put(f"{scratch}mine"),
+        put(f"{scratch}other-mark", b"another mark"),
+        put(f"{scratch}at-work", build.SEAL, age=10),
+    ]
+    left = put(f"{scratch}killed", build.SEAL)
+    (folder / f"{scratch}link").symlink_to(kept[1])
+    kept.append(folder / f"{scratch}link")
+    build.build(SOURCE, "kernel")
+    assert not left.exists()
+    assert all((path / "mine.txt").read_text() == "years of work" for path in kept)
