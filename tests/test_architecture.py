@@ -18,7 +18,7 @@ KNOWS = {
     "squashings": BASE,
     "tasks": BASE,
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
-    "compiler": BASE | {"cell", "remember"},
+    "compiler": BASE | {"cell", "promise", "remember"},
     "backends": BASE | {"problem", "compiler"},
     "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch", "backends"},
     "models": BASE | {"catalogue", "layers", "cell", "dispatch"},

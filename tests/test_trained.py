@@ -1,6 +1,5 @@
 """Trained models in Python: from a run folder to text, hidden states and predictions."""
 
-import json
 import shutil
 
 import pytest
@@ -10,6 +9,7 @@ import fastweights
 import my_memories
 from fastweights import InputError, cli
 from fastweights.tasks import Task
+from fastweights.training.sealed import read_sealed, write_sealed
 
 SMALL = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--sample", "5", "--characters", "6000"]
 
@@ -50,9 +50,9 @@ def test_a_loaded_model_goes_on_from_states_and_gives_hidden_ones(runs):
 
 def test_the_text_that_a_model_was_trained_on_need_not_be_there(runs, tmp_path):
     shutil.copytree(runs / "book", tmp_path / "run")
-    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content = read_sealed(tmp_path / "run" / "config.json")
     content["config"]["text"] = "/no/such/file"
-    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    write_sealed(tmp_path / "run" / "config.json", content)
     assert fastweights.load(tmp_path / "run").task.vocabulary == fastweights.load(runs / "book").task.vocabulary
 
 
@@ -108,17 +108,17 @@ def test_a_run_of_an_experiment_is_no_language_model(runs, capsys):
 )
 def test_only_names_of_the_library_are_taken_from_a_folder(runs, tmp_path, part, value):
     shutil.copytree(run_of_an_experiment(runs), tmp_path / "run")
-    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content = read_sealed(tmp_path / "run" / "config.json")
     content["config"][part] = value
-    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    write_sealed(tmp_path / "run" / "config.json", content)
     with pytest.raises(InputError, match=f"{part} in .* must be"):
         fastweights.load(tmp_path / "run")
 
 
 def test_another_trial_than_the_librarys_is_refused(runs, tmp_path):
     shutil.copytree(run_of_an_experiment(runs), tmp_path / "run")
-    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content = read_sealed(tmp_path / "run" / "config.json")
     content["config"]["trial"]["model_options"]["layer"] = "os:system"
-    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    write_sealed(tmp_path / "run" / "config.json", content)
     with pytest.raises(InputError, match="one with the same settings"):
         fastweights.load(tmp_path / "run")
