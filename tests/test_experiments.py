@@ -23,8 +23,8 @@ from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
 from fastweights.experiment import Published, Summary
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.recipes._plan import make_plan
-from fastweights.recipes._reproduce import Worker
 from fastweights.recipes._status import status, table_of
+from fastweights.recipes._workers import Task
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect
@@ -208,10 +208,32 @@ def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
 
 
 def test_stopped_jobs_leave_checkpoints(tmp_path):
-    pytest.importorskip("submitit")
     assert "same command again" in stopped(tmp_path, "--jobs", "2")
     assert list(tmp_path.rglob("last.safetensors"))
     assert not list(tmp_path.rglob("result.json"))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_jobs_end_with_the_command_that_started_them(tmp_path, early):
+    """Even if that is killed: they let go of its output at once, and in training they write a checkpoint first."""
+    process = start("ba2016/table-1", tmp_path, "--preset", "cpu", "--models", "lstm", "--seeds", "1", "--jobs", "2")
+    wait_for(lambda: list(tmp_path.rglob("jobs/*.log" if early else "progress.json")))
+    (log,) = tmp_path.rglob("jobs/*.log")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=5)
+    wait_for(lambda: not holders(log))
+    assert early or list(tmp_path.rglob("last.safetensors"))
+    assert log.read_text() == ""
+
+
+def holders(path):
+    """The processes that have a file open."""
+    found = []
+    for opened in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if opened.readlink() == path:
+                found.append(opened)
+    return found
 
 
 def test_two_processes_share_a_folder(tmp_path):
@@ -228,7 +250,6 @@ def test_two_processes_share_a_folder(tmp_path):
 
 
 def test_several_jobs_share_the_runs(tmp_path):
-    pytest.importorskip("submitit")
     process = start(RETRIEVAL, tmp_path, "--jobs", "2", "--models", "softmax", "linear", "dpfp-1")
     output, error = process.communicate(timeout=300)
     assert process.returncode == 0, output + error
@@ -238,15 +259,15 @@ def test_several_jobs_share_the_runs(tmp_path):
 def test_a_process_whose_time_is_up_is_started_again(tmp_path):
     """Else submitit raises in the middle of a step, and the run would count as failed."""
     pytest.importorskip("submitit")
-    worker = Worker(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"], None), threads=1)
+    worker = Task(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"], None))
     again = pickle.loads(pickle.dumps(worker)).checkpoint()
     again.result()
     assert run_of(tmp_path).result() is not None
 
 
-def test_jobs_without_submitit_name_the_remedy(tmp_path, monkeypatch, capsys):
+def test_a_cluster_without_submitit_names_the_remedy(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    assert reproduce(RETRIEVAL, tmp_path, "--jobs", "2") == 2
+    assert reproduce(RETRIEVAL, tmp_path, "--jobs", "2", "--cluster", "slurm") == 2
     assert "pip install 'fastweights[cluster]'" in capsys.readouterr().err
 
 

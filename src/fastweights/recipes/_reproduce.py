@@ -4,12 +4,7 @@ Every process does the same: it takes the first run that is not finished and tha
 shared out by themselves, none is done twice, and what a killed process left is taken up by another.
 """
 
-import os
-import signal
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -18,6 +13,7 @@ from fastweights.errors import InputError, require
 from fastweights.recipes._plan import Plan
 from fastweights.recipes._status import shown, status
 from fastweights.recipes._trial import Job, carry_out
+from fastweights.recipes._workers import Worker, start
 from fastweights.training.loop import Interrupted
 from fastweights.training.progress import stop_on_signal
 from fastweights.training.run import FAILURE, Busy
@@ -55,23 +51,6 @@ def work(plan: Plan, threads: int) -> None:
             time.sleep(PATIENCE)
 
 
-@dataclass(frozen=True)
-class Worker:
-    """`work`, as submitit takes it: a process whose time is up goes on in a new one, from the last checkpoints."""
-
-    plan: Plan
-    threads: int
-
-    def __call__(self) -> None:
-        work(self.plan, self.threads)
-
-    def checkpoint(self) -> Any:
-        """What submitit is to start again."""
-        from submitit.helpers import DelayedSubmission
-
-        return DelayedSubmission(self)
-
-
 def _is_over(job: Job, plan: Plan, began: float) -> bool:
     return status(job, plan, began).state in ("finished", "failed")
 
@@ -91,46 +70,19 @@ def _attempt(job: Job, plan: Plan) -> bool:
 
 def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) -> None:
     """As many processes as wanted, here or as jobs of SLURM, and waits for them."""
-    executor = _executor(plan, processes, cluster)
-    # A cluster gives its jobs cores of their own, and torch takes those that it is given.
-    threads = max(len(os.sched_getaffinity(0)) // processes, 1) if cluster == "local" else 0
-    # Processes that begin deaf to Ctrl-C hear of it from here: submitit's own way would kill them after a second.
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    workers = [executor.submit(Worker(plan, threads)) for _ in range(min(processes, len(plan.jobs)))]
-    signal.signal(signal.SIGINT, heard)
+    workers = start(plan, processes, cluster)
     with stop_on_signal() as stop:
         while not stop.requested and not all(worker.done() for worker in workers):
             time.sleep(PATIENCE)
     if stop.requested:
-        _stop(workers, cluster)
+        _stop(workers)
         raise Interrupted(f"Stopped {len(workers)} processes.")
-    for error in filter(None, (worker.exception() for worker in workers)):
-        console.print(f"A process died, and its run can be gone on with: {error}", style="red", highlight=False)
+    for failure in filter(None, (worker.failure() for worker in workers)):
+        console.print(f"A process died, and its run can be gone on with: {failure}", style="red", highlight=False)
 
 
-def _stop(workers: list[Any], cluster: str) -> None:
-    """Lets every process write a checkpoint and end. One that is not in training ignores the signal: it is repeated."""
-    if cluster != "local":
-        for worker in workers:
-            worker.cancel(check=False)
-        return
-    while running := [worker for worker in workers if not worker.done()]:
-        for worker in running:
-            with suppress(ProcessLookupError):
-                os.kill(int(worker.job_id), signal.SIGTERM)
+def _stop(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.stop()
+    while not all(worker.done() for worker in workers):
         time.sleep(PATIENCE)
-
-
-def _executor(plan: Plan, processes: int, cluster: str) -> Any:
-    try:
-        import submitit
-    except ModuleNotFoundError:
-        remedy = "pip install 'fastweights[cluster]', or leave out --jobs and --cluster."
-        require(False, "jobs", "1 where submitit is not installed", processes, remedy)
-    try:
-        executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
-    except RuntimeError as error:
-        raise InputError(f"cluster must be one that can be reached from here, got '{cluster}': {error}.") from None
-    hours = 24 if cluster == "slurm" else 24 * 365
-    executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=hours * 60)
-    return executor

@@ -68,13 +68,15 @@ def train(
             require(math.isfinite(loss), "loss", "a number", f"{loss} after step {place.step}", remedy)
             place.count(loss)
             bar.advance(f"{loss * BITS:.2f} bits  {clock.rate(place.step):,.0f} characters/s")
-            if place.step % settings.evaluate_every == 0 or place.step == settings.steps:
-                line = _evaluate(model, validation, optimiser, run, place, clock)
+            due = place.step % settings.evaluate_every == 0 or place.step == settings.steps
+            line = _evaluate(model, validation, optimiser, run, place, clock) if due else ""
+            # Asked once: whoever asks to stop after this is heard after the next step, and not without a checkpoint.
+            stops = stop.requested
+            if due or stops:
                 _save(run, model, optimiser, carried, place)
+            if due:
                 bar.note(line)
-            elif stop.requested:
-                _save(run, model, optimiser, carried, place)
-            if stop.requested:
+            if stops:
                 raise Interrupted(f"Stopped after step {place.step} of {settings.steps}.")
 
 

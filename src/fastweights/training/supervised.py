@@ -94,13 +94,15 @@ def train(fabric: Fabric, model: nn.Module, task: Task, settings: Supervised, ru
             due = place.step % settings.evaluate_every == 0 or place.step == settings.steps
             if due:
                 _evaluate(fabric, model, task, settings, run, place, clock)
-            if due or stop.requested:
+            # Asked once: whoever asks to stop after this is heard after the next step, and not without a checkpoint.
+            stops = stop.requested
+            if due or stops:
                 # Zero after an evaluation: so runs that nothing disturbed end in the same bytes, fast or slow.
                 place.seconds = 0.0 if due else clock.since_evaluation()
                 write_checkpoint(run.path / LAST, Checkpoint(pack(model, optimiser, ()), asdict(place)))
-            if due or stop.requested or clock.news_is_due():
+            if due or stops or clock.news_is_due():
                 run.show_progress(place.step, clock.seconds())
-            if stop.requested:
+            if stops:
                 raise Interrupted(f"Stopped after step {place.step} of {settings.steps}.")
 
 
