@@ -15,6 +15,7 @@ from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, dispatch, explain, problem, scan
 from fastweights.compiler import build, forms, kernel, op
+from fastweights.compiler.watch import Watch
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
@@ -419,3 +420,9 @@ def test_source_names_the_lines_of_the_cell(capsys):
     code = capsys.readouterr().out
     assert re.search(r"// delta\.py:\d+: return W \+ beta \* torch\.outer\(v - W @ k, k\)", code)
     assert "forward_step" in code
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_a_step_of_the_library_is_not_looked_at_again(name):
+    """Nothing that it reaches may change unseen: a call costs no second look, and a program that is exported holds."""
+    assert Watch(Cell.named(name)).holds()

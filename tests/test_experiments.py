@@ -609,15 +609,17 @@ def test_questions_do_not_change_a_memory(options):
 
 def test_retrieval_model_is_the_delta_rule_of_the_paper():
     task = TASKS.load("retrieval")(symbols=5, setting="updates", evaluation_size=1)
-    model = RetrievalModel("pairs", 5, 5, "delta", "dpfp-1", "sum", key_size=6).double().eval()
+    model = RetrievalModel("pairs", 5, 5, "delta", "dpfp-1", "sum", "sum-6", key_size=6).double().eval()
     (inputs,) = next(task.validation(1)).inputs
     W = torch.zeros(5, 12, dtype=torch.float64)
     for key, value in inputs[:5]:
         v = torch.eye(5, dtype=torch.float64)[value]
         x = torch.cat([v, model.embedding.weight[key]])
         k = model.keys(model.key(x))
+        k = k / k.sum()
         W = W + model.rate(x).sigmoid() * torch.outer(v - W @ k, k)
     q = model.keys(model.query(model.embedding.weight[inputs[5:, 0]]))
+    q = q / (q.sum(-1, keepdim=True) + 1e-6)
     torch.testing.assert_close(model(inputs[None], 5)[0], q @ W.T)
 
 

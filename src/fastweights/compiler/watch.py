@@ -30,6 +30,11 @@ CHANGES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT
 ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 """How the names begin of what in PyTorch does not answer the same at every call."""
 
+MARKS = {"affine", "key_maps", "made_by", "__wrapped__"}
+"""What the library hangs on functions, and no step reads."""
+HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__reduce__"}
+"""What a NamedTuple may have beside its fields without a step's being able to tell."""
+
 
 class Changing(Exception):
     """Something that may be another at the next call."""
@@ -77,7 +82,7 @@ class Watch:
     def _function(self, function: types.FunctionType) -> None:
         if _is_of_torch(function):
             return
-        if function.__kwdefaults__ or function.__dict__.keys() - {"affine", "key_maps", "__wrapped__"}:
+        if function.__kwdefaults__ or function.__dict__.keys() - MARKS:
             raise Changing(function)
         self.codes.append((function, function.__code__, function.__defaults__))
         self._reach(function.__defaults__)
@@ -94,7 +99,7 @@ class Watch:
         """A NamedTuple with fields, the methods of a state, and nothing else."""
         own, fields = vars(kind), kind._fields
         plain = vars(NamedTuple("plain", [(name, Any) for name in fields]))
-        more = own.keys() - plain.keys() - {"__orig_bases__", "__annotate_func__", "__annotate__"}
+        more = own.keys() - plain.keys() - HIDDEN
         is_own = any(own[name] is not getattr(state, name, None) for name in more)
         is_hidden = any(type(own[name]) is not type(plain[name]) for name in fields)
         if kind.__bases__ != (tuple,) or kind._field_defaults or is_own or is_hidden:
