@@ -32,7 +32,7 @@ ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 
 MARKS = {"affine", "key_maps", "made_by", "__wrapped__"}
 """What the library hangs on functions, and no step reads."""
-HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__reduce__"}
+HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__reduce__", "__slotnames__"}
 """What a NamedTuple may have beside its fields without a step's being able to tell."""
 
 
