@@ -295,8 +295,8 @@ def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:
     if tree_leaves(state):  # a layer without a state has none of another batch
         bad |= {
             "a state of another batch": (layer.initial_state(B + 1),),  # type: ignore[operator]
-            "a state of bools": (tree_map(lambda leaf: leaf.bool() if leaf.is_floating_point() else leaf, state),),
-            "a state of integers": (tree_map(lambda leaf: leaf.int() if leaf.is_floating_point() else leaf, state),),
+            "a state of bools": (tree_map(torch.Tensor.bool, state),),
+            "a state of other integers": (tree_map(torch.Tensor.short, state),),
             "a state on another device": (state.to("meta"),),
         }
     for name, given in bad.items():
