@@ -138,10 +138,10 @@ def check_padded_equals_members(make: Make) -> None:
     y, last = layer(x, state, reset, lengths)
     assert (y[~inside] == 0).all(), "y is not 0 in the padding"
     outputs = [torch.zeros_like(y[:1])]
-    assert_equal(last.index(0), state.index(0), "in the state of a member of no step")
+    assert_equal(last.members(0), state.members(0), "in the state of a member of no step")
     for b, end in enumerate(ends[1:], start=1):
-        alone, after = layer(x[b : b + 1, :end], state.index(b), reset[b : b + 1, :end])
-        assert_equal(last.index(b), after, f"in the state after {end} steps")
+        alone, after = layer(x[b : b + 1, :end], state.members(b), reset[b : b + 1, :end])
+        assert_equal(last.members(b), after, f"in the state after {end} steps")
         outputs.append(nn.functional.pad(alone, (0, 0, 0, T - end)))
     leaves = [x, *layer.parameters()]
     got, want = (_gradients(out, leaves) for out in (y, torch.cat(outputs)))
