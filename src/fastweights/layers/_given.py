@@ -11,8 +11,8 @@ from fastweights.errors import require
 from fastweights.lengths import check_lengths
 from fastweights.precision import autocasts
 
-AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
-"""What autocast turns into each other."""
+PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""What a layer's parameters may be in."""
 
 
 def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
@@ -20,7 +20,9 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
     require(isinstance(x, Tensor), "x", "a tensor", type(x).__name__, "Try torch.tensor(x).")
     if x.is_nested or x.layout != torch.strided:
         require(False, "x", "dense", "a nested tensor" if x.is_nested else x.layout, _dense(x))
-    if like is not None and (x.dtype != like.dtype or x.device != like.device):
+    if like is None:
+        require(x.is_floating_point(), "x", "of a floating dtype", x.dtype, "Use x.float().")
+    elif x.dtype != like.dtype or x.device != like.device:
         _check_kind(x, like)
     fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[1] > 0
     if not fits:
@@ -34,14 +36,14 @@ def _dense(x: Tensor) -> str:
 def _check_kind(x: Tensor, like: Tensor) -> None:
     where = f"on {like.device} like the layer's parameters"
     require(x.device == like.device, "x", where, x.device, f"Use x.to('{like.device}') or layer.to('{x.device}').")
-    casts = autocasts(x.device) and {x.dtype, like.dtype} <= {*AUTOCAST}
+    casts = autocasts(x.device) and {x.dtype, like.dtype} <= {torch.float32, torch.get_autocast_dtype(x.device.type)}
     require(casts or x.dtype == like.dtype, "x", f"{like.dtype} like the layer's parameters", x.dtype, _cast(x, like))
 
 
 def _cast(x: Tensor, like: Tensor) -> str:
     if x.is_complex():
         return "Use torch.view_as_real(x).flatten(-2), with twice the features."
-    if x.dtype in (*AUTOCAST, torch.float64):
+    if x.dtype in PRECISIONS:
         return f"Use x.to({like.dtype}) or layer.to({x.dtype})."
     return f"Use x.to({like.dtype})" + (", or an embedding for tokens." if not x.is_floating_point() else ".")
 

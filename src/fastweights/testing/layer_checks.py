@@ -138,10 +138,10 @@ def check_padded_equals_members(make: Make) -> None:
     y, last = layer(x, state, reset, lengths)
     assert (y[~inside] == 0).all(), "y is not 0 in the padding"
     outputs = [torch.zeros_like(y[:1])]
-    assert_equal(last.index(0), state.index(0), "in the state of a member of no step")
+    assert_equal(last.members(0), state.members(0), "in the state of a member of no step")
     for b, end in enumerate(ends[1:], start=1):
-        alone, after = layer(x[b : b + 1, :end], state.index(b), reset[b : b + 1, :end])
-        assert_equal(last.index(b), after, f"in the state after {end} steps")
+        alone, after = layer(x[b : b + 1, :end], state.members(b), reset[b : b + 1, :end])
+        assert_equal(last.members(b), after, f"in the state after {end} steps")
         outputs.append(nn.functional.pad(alone, (0, 0, 0, T - end)))
     leaves = [x, *layer.parameters()]
     got, want = (_gradients(out, leaves) for out in (y, torch.cat(outputs)))
@@ -295,8 +295,8 @@ def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:
     if tree_leaves(state):  # a layer without a state has none of another batch
         bad |= {
             "a state of another batch": (layer.initial_state(B + 1),),  # type: ignore[operator]
-            "a state of bools": (tree_map(lambda leaf: leaf.bool() if leaf.is_floating_point() else leaf, state),),
-            "a state of integers": (tree_map(lambda leaf: leaf.int() if leaf.is_floating_point() else leaf, state),),
+            "a state of bools": (tree_map(torch.Tensor.bool, state),),
+            "a state of other integers": (tree_map(torch.Tensor.short, state),),
             "a state on another device": (state.to("meta"),),
         }
     for name, given in bad.items():

@@ -31,7 +31,12 @@ class Ascending(Layer):
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = d_model
         self.dropout = nn.Dropout(dropout)
-        self.register_buffer("here", torch.empty(0), persistent=False)  # knows the device
+        self.register_buffer("here", torch.empty(0), persistent=False)  # knows device and dtype
+
+    @property
+    def like(self) -> Tensor:
+        """A buffer: there is no parameter."""
+        return self.get_buffer("here")
 
     def run(
         self, x: Tensor, state: AscendingState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -45,7 +50,7 @@ class Ascending(Layer):
 
     def initial_state(self, batch_size: int) -> AscendingState:
         """No steps so far."""
-        return AscendingState(torch.zeros(batch_size, dtype=torch.long, device=self.get_buffer("here").device))
+        return AscendingState(torch.zeros(batch_size, dtype=torch.long, device=self.like.device))
 
 
 def positions_to_angles(positions: Tensor, size: int) -> Tensor:
