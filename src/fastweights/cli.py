@@ -90,7 +90,7 @@ def _missing(error: ModuleNotFoundError) -> str:
 def _out_of_memory(error: Exception) -> str:
     """What to do where memory does not suffice. Any other error while running is a fault of ours."""
     text = str(error)
-    if not isinstance(error, MemoryError) and re.search("(allocate|enough|out of) memory", text):
+    if not (isinstance(error, MemoryError) or re.search("(allocate|enough|out of) memory", text)):
         raise error
     return f"memory must be enough for these sizes, got less: {text[:200] or 'none is left'}. Take smaller ones."
 

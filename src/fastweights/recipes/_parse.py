@@ -33,11 +33,12 @@ def parse(name: str, arguments: list[str]) -> Request:
     parser = _parser(name, kind)
     arguments = [_underscores(argument) for argument in arguments]
     # What only shows the settings waits until they are known: they depend on the preset, or on the run.
-    first = _parse(parser, [argument for argument in arguments if not argument.startswith(SHOWING)])
+    settings = [argument for argument in arguments if not argument.startswith(SHOWING)]
+    first = _parse(parser, settings)
     resume = first.resume
     if resume:
         require(first.run is not None, "run", "given with --resume", "none", "Add --run DIR.")
-        stored = _stored(name, kind, Path(first.run), _given(parser, arguments).get("layer"))
+        stored = _stored(name, kind, Path(first.run), _given(parser, settings).get("layer"))
         parser.set_defaults(stored)
     else:
         require_name("preset", first.preset, kind.PRESETS)

@@ -83,6 +83,8 @@ def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.
             torch.cuda.set_rng_state(tensors["random.cuda"])
         leaves, structure = tree_flatten(like)
         return tree_unflatten([_like(leaf, tensors[f"state.{n}"]) for n, leaf in enumerate(leaves)], structure)
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"checkpoint must be one to go on from, got another: {' '.join(str(error).split())}."
