@@ -7,39 +7,43 @@ from torch.utils._pytree import tree_leaves
 
 import fastweights
 
-folder = sys.argv[1]
 
-# Programs first: `import fastweights` is all that this process knows of the library.
-layer, model = (torch.export.load(f"{folder}/{name}.pt2").module() for name in ("layer", "model"))
-x, tokens = torch.load(f"{folder}/inputs.pt")
-want = torch.load(f"{folder}/outputs.pt")
+def main(folder):
+    # Programs first: `import fastweights` is all that this process knows of the library.
+    layer, model = (torch.export.load(f"{folder}/{name}.pt2").module() for name in ("layer", "model"))
+    x, tokens = torch.load(f"{folder}/inputs.pt")
+    want = torch.load(f"{folder}/outputs.pt")
 
-state = fastweights.make_layer("delta-net", 8, heads=2).initial_state(2)
-assert torch.equal(layer(x, state)[0], want["layer"])
-print("program-of-a-layer")
+    state = fastweights.make_layer("delta-net", 8, heads=2).initial_state(2)
+    assert torch.equal(layer(x, state)[0], want["layer"])
+    print("program-of-a-layer")
 
-flat, nested = torch.load(f"{folder}/states.pt", weights_only=True)
-assert type(flat).__name__ == "MemoryState"
-assert type(nested).__name__ == "StackState"
-print("states-are-read-with-weights_only")
+    flat, nested = torch.load(f"{folder}/states.pt", weights_only=True)
+    assert type(flat).__name__ == "MemoryState"
+    assert type(nested).__name__ == "StackState"
+    print("states-are-read-with-weights_only")
 
-try:
-    model(tokens, nested)
-except fastweights.InputError as refusal:
-    print("program-names-what-to-import" if "Import my_memories first." in str(refusal) else refusal)
+    try:
+        model(tokens, nested)
+    except fastweights.InputError as refusal:
+        print("program-names-what-to-import" if "Import my_memories first." in str(refusal) else refusal)
 
-from my_memories import fading  # noqa: E402 (its absence is tested above)
+    from my_memories import fading
 
-assert torch.equal(model(tokens, nested)[0], want["onwards"])
-print("program-of-a-model")
+    assert torch.equal(model(tokens, nested)[0], want["onwards"])
+    print("program-of-a-model")
 
-layers = torch.load(f"{folder}/layers.pt", weights_only=False)
-assert all(torch.equal(own(x[:, :6])[0], y) for own, y in zip(layers, want["layers"], strict=True))
-print("layers")
+    layers = torch.load(f"{folder}/layers.pt", weights_only=False)
+    assert all(torch.equal(own(x[:, :6])[0], y) for own, y in zip(layers, want["layers"], strict=True))
+    print("layers")
 
-net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, depth=3, heads=2).eval()
-net.load_state_dict(torch.load(f"{folder}/model.pt"))
-loaded = net.initial_state(1).load(f"{folder}/nested.safetensors")
-assert all(map(torch.equal, tree_leaves(loaded), tree_leaves(nested)))
-assert torch.equal(net(tokens, loaded)[0], want["onwards"])
-print("state-goes-on")
+    net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, depth=3, heads=2).eval()
+    net.load_state_dict(torch.load(f"{folder}/model.pt"))
+    loaded = net.initial_state(1).load(f"{folder}/nested.safetensors")
+    assert all(map(torch.equal, tree_leaves(loaded), tree_leaves(nested)))
+    assert torch.equal(net(tokens, loaded)[0], want["onwards"])
+    print("state-goes-on")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -43,7 +43,7 @@ def test_rule_is_differentiable_twice(name):
 
 
 def test_function_without_annotations_is_refused():
-    with pytest.raises(InputError, match="annotated with its state, inputs and output"):
+    with pytest.raises(InputError, match="annotated with what it takes"):
         Cell.of(lambda state, x: (state, x))
 
 

@@ -1,6 +1,5 @@
 """Rules, cells and layers of the user's own are taken wherever a name is."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import my_memories
 from fastweights import Cell, FastWeightProgrammer, InputError, LanguageModel, cli, make_layer, scan
 from fastweights.layers import layer_options, make_layers
 from fastweights.models import BlockModel, RecurrentModel, RetrievalModel
+from fastweights.training.sealed import read_sealed, write_sealed
 
 FILE = Path(my_memories.__file__)
 D = 8
@@ -213,8 +213,8 @@ def test_another_layer_than_the_runs_is_refused(run, other, capsys):
 
 def test_a_layer_that_is_no_code_need_not_be_named(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = read_sealed(tmp_path / "run" / "config.json")
     config["config"]["layer"] = "lstm"
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    write_sealed(tmp_path / "run" / "config.json", config)
     assert cli.main(["generate", str(tmp_path / "run"), "--prompt", "a"]) == 2
     assert "checkpoint must be of the model in config.json" in capsys.readouterr().err

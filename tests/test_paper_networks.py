@@ -63,7 +63,7 @@ def test_ba_networks_have_the_parameters_of_the_paper_s_description(units):
 def test_schedule_by_quadrants_is_what_the_layer_does_by_itself():
     layer, x = make_layer("multi-level-fast-weight-rnn", 12, heads=1).double(), torch.randn(2, 24, 12).double()
     marks = {name: torch.tensor(steps).expand(2, 24) for name, steps in SCHEDULES["quadrant"].items()}
-    assert torch.equal(layer(x)[0], layer(x, **marks)[0])
+    assert torch.equal(layer(x)[0], layer(x, controls=marks)[0])
 
 
 class Doubled(nn.Module):
@@ -149,4 +149,4 @@ def test_descending_positions_cannot_be_carried():
 def test_ascending_positions_are_sines_and_cosines_by_turns():
     x = torch.zeros(1, 4, 6, dtype=torch.float64)
     want = [[f(t / 10000 ** (2 * i / 6)) for i in range(3) for f in (math.sin, math.cos)] for t in range(4)]
-    assert error(Ascending(6)(x)[0][0], torch.tensor(want, dtype=x.dtype)) < tolerance(torch.float64).forward
+    assert error(Ascending(6).double()(x)[0][0], torch.tensor(want, dtype=x.dtype)) < tolerance(torch.float64).forward

@@ -168,7 +168,7 @@ def plain(state: Plain, x: Inputs) -> tuple[Plain, Value]:
         (untold, r"annotations can be read, got .*untold.*'Unknown' is not defined"),
         (plain, r"W must be annotated with its axes, got <class 'torch.Tensor'>"),
         (torch.outer, r"annotations can be read, got <built-in"),
-        (3, r"cell must be a function, got int"),
+        (3, r"cell must be a function, a Cell or a name, got int"),
         (lambda: None, r"annotated with what it takes"),
     ],
     ids=lambda x: getattr(x, "__name__", ""),

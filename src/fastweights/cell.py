@@ -102,7 +102,7 @@ class Cell:
             source = find(source) if is_address(source) else Cell.named(source)
         if isinstance(source, Cell):
             return source
-        require(callable(source), "cell", "a function, a Cell or a name", f"a {type(source).__name__}")
+        require(callable(source), "cell", "a function, a Cell or a name", type(source).__name__)
         return _lift(source)
 
 

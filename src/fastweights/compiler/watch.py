@@ -101,7 +101,7 @@ class Watch:
         plain = vars(NamedTuple("plain", [(name, Any) for name in fields]))
         more = own.keys() - plain.keys() - HIDDEN
         is_own = any(own[name] is not getattr(state, name, None) for name in more)
-        is_hidden = any(type(own[name]) is not type(plain[name]) for name in fields)
+        is_hidden = any(type(own.get(name)) is not type(plain[name]) for name in fields)
         if kind.__bases__ != (tuple,) or kind._field_defaults or is_own or is_hidden:
             raise Changing(kind)
         self.names.extend((own, name, own[name]) for name in (*fields, "__new__"))

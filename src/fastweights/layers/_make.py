@@ -60,7 +60,7 @@ def make_layer(layer: LayerKind, d_model: int, heads: int, **options: Any) -> nn
     return _call(maker, _called(layer), d_model, options)
 
 
-def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, **options: Any) -> Iterator[nn.Module]:
+def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, /, **options: Any) -> Iterator[nn.Module]:
     """The layers of a stack of `depth` blocks, one after the other: the same everywhere, or several that take turns.
 
     Args:

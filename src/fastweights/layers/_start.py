@@ -16,18 +16,18 @@ class Start(nn.Module):
     """The initial state of any member of a batch: zeros, constants, or parameters that start at 0.
 
     Args:
-        kind: The NamedTuple that a state is.
+        of: The NamedTuple that a state is, or the cell whose state it is: one that a cell made is pickled with it.
         shapes: The shape of every field, without the batch.
         initial: "zero", "learned", or a record of constants that broadcast to the shapes.
     """
 
-    def __init__(self, kind: type, shapes: Mapping[str, tuple[int, ...]], initial: Any) -> None:
+    def __init__(self, of: type | Cell, shapes: Mapping[str, tuple[int, ...]], initial: Any) -> None:
         super().__init__()
-        self.kind: Any = kind
+        self.of = of
         self.shapes = dict(shapes)
         self.is_zero = isinstance(initial, str) and initial == "zero"
         constants = getattr(initial, "_fields", None) == tuple(shapes)
-        wanted = f"'zero', 'learned' or a {kind.__name__}({', '.join(shapes)})"
+        wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
         require(constants or initial in KINDS, "initial", wanted, repr(initial))
         for name, shape in self.shapes.items():
             if constants:
@@ -35,11 +35,16 @@ class Start(nn.Module):
             elif not self.is_zero:
                 self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
 
+    @property
+    def kind(self) -> Any:
+        """The NamedTuple that a state is."""
+        return self.of.State if isinstance(self.of, Cell) else self.of
+
     @staticmethod
     def of_heads(cell: Cell, heads: int, sizes: Mapping[str, int], initial: Any) -> "Start":
         """That of a cell, `[H, ...]`."""
         slots = cell.slots["State"].items()
-        return Start(cell.State, {name: (heads, *slot.shape(sizes)) for name, slot in slots}, initial)
+        return Start(cell, {name: (heads, *slot.shape(sizes)) for name, slot in slots}, initial)
 
     def forward(self) -> Any:
         """The record, without the batch; None for zeros."""
