@@ -25,8 +25,10 @@ SHAPES = (
     Shape(1, 64, 2, 16, 16),
     Shape(3, 7, 1, 24, 2),
     Shape(1, 50, 1, 33, 100),
-    Shape(1, 5, 1, 2, 256),
-    Shape(1, 5, 1, 256, 2),
+    # Nine steps: after the reset of five, two numbers that a self-referential matrix was changed by may cancel to less
+    # than float32 can tell, on one CPU and not on another.
+    Shape(1, 9, 1, 2, 256),
+    Shape(1, 9, 1, 256, 2),
 )
 ODD = Shape(2, 37, 3, 5, 4)
 
