@@ -75,7 +75,7 @@ def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, /, **op
     Raises:
         InputError: there are more layers than blocks, or none of them has an option.
 
-    >>> [type(made).__name__ for made in make_layers("delta-net,lstm", 3, d_model=8, heads=2, feature_map="elu")]
+    >>> [type(made).__name__ for made in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")]
     ['DeltaNet', 'LSTM', 'DeltaNet']
     """
     kinds = layer_kinds(layer)
