@@ -1,5 +1,6 @@
 """The compiler beyond the common guarantees: what it can compile, what it says otherwise, and its cache."""
 
+import gc
 import os
 import re
 import signal
@@ -426,3 +427,20 @@ def test_source_names_the_lines_of_the_cell(capsys):
 def test_a_step_of_the_library_is_not_looked_at_again(name):
     """Nothing that it reaches may change unseen: a call costs no second look, and a program that is exported holds."""
     assert Watch(Cell.named(name)).holds()
+
+
+def test_a_step_is_looked_at_whenever_garbage_is_collected():
+    def collect(frame, event, argument):
+        if frame.f_code.co_name == "_record":
+            gc.collect()
+            return collect
+        return None
+
+    gc.freeze()  # what is there already, so that a collection takes no time
+    before = sys.gettrace()
+    sys.settrace(collect)
+    try:
+        assert Watch(Cell.named("delta-lstm")).holds()
+    finally:
+        sys.settrace(before)
+        gc.unfreeze()

@@ -1,5 +1,6 @@
 """A cell: one step of one head, written once, with everything else read off its signature."""
 
+import copyreg
 import inspect
 import pickle
 from collections.abc import Callable, Mapping
@@ -187,7 +188,8 @@ def _cell(
 
 def _pickle_by_cell(cell: Cell, kind: str) -> None:
     """Lets instances of a record be pickled whose class no other process finds: as the record of a cell."""
-    getattr(cell, kind).__reduce__ = lambda values: (_record_of, (cell, kind, tuple(values)))
+    # Told to Python, not to the class: a step reaches its records, and must be seen to reach nothing that can change.
+    copyreg.pickle(getattr(cell, kind), lambda values: (_record_of, (cell, kind, tuple(values))))
 
 
 def _record_of(cell: Cell, kind: str, values: tuple[Any, ...]) -> Any:

@@ -32,7 +32,7 @@ ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 
 MARKS = {"affine", "key_maps", "made_by", "__wrapped__"}
 """What the library hangs on functions, and no step reads."""
-HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__reduce__", "__slotnames__"}
+HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"}
 """What a NamedTuple may have beside its fields without a step's being able to tell."""
 
 
@@ -98,7 +98,9 @@ class Watch:
     def _record(self, kind: Any) -> None:
         """A NamedTuple with fields, the methods of a state, and nothing else."""
         own, fields = vars(kind), kind._fields
-        plain = vars(NamedTuple("plain", [(name, Any) for name in fields]))
+        # Held by a name: what `vars` shows of a class is emptied with it.
+        model: Any = NamedTuple("model", [(name, Any) for name in fields])  # type: ignore[misc]
+        plain = vars(model)
         more = own.keys() - plain.keys() - HIDDEN
         is_own = any(own[name] is not getattr(state, name, None) for name in more)
         is_hidden = any(type(own.get(name)) is not type(plain[name]) for name in fields)
