@@ -1,4 +1,4 @@
-"""The command line: `fastweights list | explain | check | train | evaluate | generate | reproduce | report`.
+"""The command line: `fastweights list | explain | check | train | evaluate | generate | adapt | reproduce | report`.
 
 torch takes seconds to import, so everything here that needs it is imported when it runs.
 """
@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 
 from fastweights import __version__
 from fastweights.catalogue import EXPERIMENTS, KINDS, RECIPES, descriptions
-from fastweights.errors import InputError, require, require_name
+from fastweights.errors import Died, InputError, require, require_name
+from fastweights.training.launched import dismiss, follow, follows, launched
 
 EPILOGUE = """examples:
   fastweights list layers                     what there is, with formula and source
@@ -34,6 +35,8 @@ CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of 
 EXTRA = {
     **dict.fromkeys(("filelock", "jsonargparse", "lightning", "matplotlib", "rich", "safetensors", "yaml"), "train"),
     "submitit": "cluster",
+    **dict.fromkeys(("tokenizers", "sacrebleu"), "nlp"),
+    "PIL": "vision",
 }
 """Which extra brings a package that a command needs."""
 
@@ -50,10 +53,20 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status: 0, 1 for failed checks, 2 for bad input, 130 after Ctrl-C."""
+    """Runs a command; returns the exit status: 0, 1 for what failed, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _share_cores()
     _print_any_text()
+    try:
+        return follow() if follows() else _run(arguments)
+    except Died as death:
+        return _complain(str(death), status=1)
+    finally:
+        dismiss()
+
+
+def _run(arguments: list[str]) -> int:
+    """A command, and one line for whatever it complains of."""
     try:
         if arguments[:1] == ["train"] and arguments[1:2] not in ([], ["--help"], ["-h"]):
             return _train(arguments[1], arguments[2:])
@@ -118,23 +131,12 @@ def _print_nowhere() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, status: int = 2) -> int:
     line = " ".join(message.split())
     # What a stranger's file says must not steer the terminal.
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     print(f"fastweights: {shown}", file=sys.stderr)
-    return 2
-
-
-def _console(soft_wrap: bool = True) -> Any:
-    """Where results are shown. Texts are shown as they are: brackets and colons in them mean nothing."""
-    from rich.console import Console
-
-    class Plain(Console):
-        def on_broken_pipe(self) -> None:
-            raise
-
-    return Plain(markup=False, emoji=False, soft_wrap=soft_wrap)
+    return status
 
 
 def _parser() -> Parser:
@@ -153,6 +155,7 @@ def _parser() -> Parser:
     train.add_argument("recipe", help=f"one of {', '.join(RECIPES.names())}")
     _add_evaluate(commands)
     _add_generate(commands)
+    _add_adapt(commands)
     _add_reproduce(commands)
     _add_report(commands)
     return parser
@@ -259,27 +262,31 @@ def _cell(name: str) -> Any:
 
 
 def _train(recipe: str, arguments: list[str]) -> int:
-    from fastweights.recipes._parse import parse
+    from fastweights.experiments.flags import facts, parse
 
     _require_recipe(recipe)
     request = parse(recipe, arguments)
-    from fastweights.training.loop import Interrupted
+    from fastweights.experiments.trial import carry_out
+    from fastweights.training.progress import Interrupted
     from fastweights.training.run import Run
 
     require(request.run != "", "run", "the name of a folder", "an empty one")
     run = Run.unused(recipe) if request.run is None else Run(Path(request.run))
     try:
         with run.lock():
-            request.recipe.train(run, request.resume, _console())
+            carry_out(run, request.flags.trial(), recipe, facts(recipe, request.flags), request.resume, shown=True)
+            _show(run, getattr(request.flags, "layer", None))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         _print_nowhere()
         print(f"{_why(stop)} {_how_to_go_on(recipe, run)}", file=sys.stderr)
         return 130
+    except Died as death:
+        return _complain(f"{death} {_how_to_go_on(recipe, run)}", status=1)
     return 0
 
 
 def _require_recipe(name: str) -> None:
-    if name in EXPERIMENTS.names():
+    if name in set(EXPERIMENTS.names()) - set(RECIPES.names()):
         known = ", ".join(RECIPES.names())
         raise InputError(f"recipe must be one of {known}, got '{name}'. Try fastweights reproduce {name}.")
     require_name("recipe", name, RECIPES.names())
@@ -306,22 +313,41 @@ def _add_run(command: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    run, recipe = _open(options)
-    recipe.evaluate(run, _console())
+    from fastweights.training.run import Run
+
+    _show(Run.open(options.folder), options.layer)
     return 0
+
+
+def _show(run: Any, layer: Any) -> None:
+    """What a run came to, and its learning curve."""
+    from fastweights.experiments.opened import measure_run
+    from fastweights.experiments.trial import loop_of
+    from fastweights.report.learning_curve import draw_learning_curve
+    from fastweights.training.progress import Plain
+
+    console = Plain()
+    trial, session, result = measure_run(run, layer)
+    loop_of(trial).show(session, result, console)
+    metric, evaluations = session.task.main_metric, session.place.evaluations
+    picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
+    console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
 
 
 def _add_generate(commands: Any) -> None:
     command = commands.add_parser("generate", help="text from a run, streamed")
     _add_run(command)
-    command.add_argument("--prompt", required=True, help="text to continue")
+    several = "text to continue; several of them, each with its own --prompt, are continued side by side"
+    command.add_argument("--prompt", default=[], action="append", dest="prompts", help=several)
+    command.add_argument("--state", type=Path, metavar="FILE", help="go on with what --save-state wrote")
+    command.add_argument("--save-state", type=Path, metavar="FILE", help="what another day can go on with, to the bit")
     command.add_argument("--length", type=int, default=500, help="characters at most, default: %(default)s")
     command.add_argument("--temperature", type=float, default=0.8, help="0 for the likeliest, default: %(default)s")
     command.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest characters")
     fewest = "only the fewest likely characters that together have probability P"
     command.add_argument("--top-p", type=float, default=1.0, metavar="P", help=fewest)
     command.add_argument("--end", metavar="CHARACTER", help="where to stop, such as '.'; it is the last one")
-    command.add_argument("--seed", type=int, default=None, help="for the same text every time")
+    command.add_argument("--seed", type=int, default=None, help="for the same text every time; + 1 a prompt")
     command.set_defaults(run=_generate)
 
 
@@ -330,21 +356,82 @@ def _generate(options: argparse.Namespace) -> int:
 
     model, text = load(options.folder, options.layer)
     require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder}, another model's")
-    require(options.prompt != "", "prompt", "at least one character", "none")
+    require("" not in options.prompts, "prompt", "at least one character", "none")
     end = None if options.end is None else _token(text, options.end)
     how = (options.temperature, options.seed, options.top_k, options.top_p, end)
-    tokens = model.stream(text.encode(options.prompt)[None], options.length, *how)  # type: ignore[operator]
-    # The first character comes before the prompt is shown: whatever is wrong is said first.
-    print(options.prompt, end="".join(text.decode(token[0]) for token in islice(tokens, 1)), flush=True)
-    for token in tokens:
-        print(text.decode(token[0]), end="", flush=True)
+    if len(options.prompts) > 1:
+        alone = "one text, which --state and --save-state need"
+        require(not (options.state or options.save_state), "prompt", alone, f"{len(options.prompts)} prompts")
+        return _generate_several(model, text, options, how)
+    _write(model, text, options, how)
+    return 0
+
+
+def _write(model: Any, text: Any, options: argparse.Namespace, how: tuple[Any, ...]) -> None:
+    """One text, as it comes."""
+    import torch
+
+    require(options.prompts or options.state, "prompt", "given, or --state", "neither")
+    prompt = text.encode(options.prompts[0])[None] if options.prompts else None
+    state = model.load(options.state) if options.state else None
+    tokens = model.stream(prompt, options.length, *how, state=state)
+    before = torch.cat([part for part in (state and state.last, prompt) if part is not None], dim=1)
+    said = text.learnt.said((token[0] for token in tokens), before[0])
+    # The first token comes before the prompt is shown: whatever is wrong is said first.
+    first = "".join(islice(said, 1))
+    print("".join(options.prompts), end=first, flush=True)
+    for part in said:
+        print(part, end="", flush=True)
     print()
+    if options.save_state:
+        tokens.state.save(options.save_state)
+
+
+def _generate_several(model: Any, text: Any, options: argparse.Namespace, how: tuple[Any, ...]) -> int:
+    """All at once, in one batch; shown one after the other, with an empty line between."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    prompts = [text.encode(prompt) for prompt in options.prompts]
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    said = model.generate(pad_sequence(prompts, batch_first=True), options.length, *how, lengths=lengths)
+    rows = ["".join(text.learnt.said(row.split(1), prompt)) for row, prompt in zip(said, prompts, strict=True)]
+    whole = ["".join(row.partition(options.end)[:2]) for row in rows] if options.end else rows
+    print("\n\n".join(prompt + row for prompt, row in zip(options.prompts, whole, strict=True)))
     return 0
 
 
 def _token(text: Any, character: str) -> int:
-    require(len(character) == 1, "end", "one character", repr(character))
-    return int(text.encode(character))
+    tokens = text.encode(character)
+    require(len(tokens) == 1, "end", f"one {text.unit}", repr(character))
+    return int(tokens)
+
+
+def _add_adapt(commands: Any) -> None:
+    words = "names your pictures by a few examples of each class; nothing is trained"
+    command = commands.add_parser("adapt", help=words, description=f"A run of a few-shot network {words}.")
+    _add_run(command)
+    within = "folders with examples, one a class, all with as many, and beside them the pictures to name"
+    command.add_argument("pictures", type=_folder, metavar="FOLDER", help=within)
+    command.add_argument("--page", type=Path, default=Path("adapt.html"), metavar="FILE", help="default: %(default)s")
+    command.set_defaults(run=_adapt)
+
+
+def _adapt(options: argparse.Namespace) -> int:
+    from fastweights.experiments.adaptation import adapt
+    from fastweights.files import write_atomically
+    from fastweights.report.adaptation_page import adaptation_page
+    from fastweights.trained import load
+
+    model, task = load(options.folder, options.layer)
+    found = adapt(model, task, options.pictures)
+    for seen, certainties in zip(found.pictures, found.certainties[-1], strict=True):
+        best = int(certainties.argmax())
+        print(f"{seen.name}: {found.classes[best]}, {100 * float(certainties[best]):.0f} %")
+    trained = f"{task.ways} classes with {task.shots} examples each and {task.labels} labels"
+    write_atomically(options.page, adaptation_page(found, str(options.folder), trained).encode())
+    print(f"The page is {options.page}.")
+    return 0
 
 
 def _add_reproduce(commands: Any) -> None:
@@ -363,10 +450,22 @@ def _add_reproduce(commands: Any) -> None:
         help="smoke (seconds), cpu (default), paper (its own settings), or another of the experiment's",
     )
     command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
+    command.add_argument("--columns", nargs="+", metavar="COLUMN", help="only these of its columns")
     command.add_argument("--seeds", type=int, metavar="N", help="number of seeds; the preset's if left out")
     command.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="processes side by side, default: %(default)s"
     )
+    devices = ["auto", "cpu", "cuda", "mps"]
+    command.add_argument("--device", choices=devices, help="where a run is trained; the recipe's if left out")
+    command.add_argument("--devices", type=int, metavar="N", help="processes that share a run, each with a device")
+    parts = "parts that a device takes its batch in, for less memory"
+    command.add_argument("--accumulate", type=int, metavar="N", help=parts)
+    again = "compute activations inside blocks again, in place of keeping them"
+    command.add_argument("--recompute", action="store_const", const=True, help=again)
+    each = "each of several devices keeps a part of the weights and moments, in place of all"
+    command.add_argument("--sharded", action="store_const", const=True, help=each)
+    program = "torch.compile makes a program of every block, which can be slower on a CPU"
+    command.add_argument("--compiled", action="store_const", const=True, help=program)
     clusters = ["local", "slurm"]
     command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
     command.add_argument("--folder", type=_folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
@@ -374,16 +473,22 @@ def _add_reproduce(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    remedy = f"Try fastweights train {options.name}."
-    require(options.name not in RECIPES.names(), "experiment", "one of a paper", f"'{options.name}'", remedy)
     require_name("experiment", options.name, EXPERIMENTS.names())
-    from fastweights.recipes._plan import make_plan
-    from fastweights.recipes._reproduce import reproduce
+    from fastweights.experiments.plan import make_plan
+    from fastweights.experiments.work import reproduce
     from fastweights.report.page import write_report
-    from fastweights.training.loop import Interrupted
+    from fastweights.training.progress import Interrupted, Plain
+    from fastweights.training.settings._training import Where
 
-    plan = make_plan(options.name, options.preset, options.folder, options.models, options.seeds)
-    console = _console(soft_wrap=False)
+    require(
+        launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
+    )
+    devices = launched() if launched() > 1 else options.devices
+    own = (options.accumulate, options.recompute, options.sharded, options.compiled)
+    where = Where(options.device, devices, *own)
+    chosen = (options.models, options.columns, options.seeds, where)
+    plan = make_plan(options.name, options.preset, options.folder, *chosen)
+    console = Plain(soft_wrap=False)
     if not console.is_terminal:
         console.width = 120
     try:
@@ -391,6 +496,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     except (Interrupted, KeyboardInterrupt) as stop:
         print(f"{stop} Go on by giving the same command again.".lstrip(), file=sys.stderr)
         return 130
+    except Died as death:
+        return _complain(f"{death} Go on by giving the same command again.", status=1)
     print(f"The report is {write_report(plan.path)}.")
     return 0 if complete else 1
 
@@ -406,15 +513,6 @@ def _report(options: argparse.Namespace) -> int:
 
     print(f"The report is {write_report(options.folder)}.")
     return 0
-
-
-def _open(options: argparse.Namespace) -> tuple[Any, Any]:
-    """A run and its recipe."""
-    from fastweights.recipes._parse import recipe_of
-    from fastweights.training.run import Run
-
-    run = Run.open(options.folder)
-    return run, recipe_of(run.config(), options.folder, options.layer)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Chart(NamedTuple):
     """What to draw.
 
     `names` are all that may have lines, in the order of their colours; `errors` says that low is good, `logarithmic`
-    that the axis has to be so; `marked` puts a mark on every number.
+    that the axis has to be so; `marked` puts a mark on every number, and `switch` a line across the axis.
     """
 
     title: str
@@ -60,6 +60,7 @@ class Chart(NamedTuple):
     errors: bool
     logarithmic: bool = False
     marked: bool = False
+    switch: float | None = None
 
     @property
     def limits(self) -> Limits:
@@ -100,6 +101,8 @@ def draw(chart: Chart) -> bytes:
         looks = dict(zip(chart.names, _looks(), strict=False))
         for line in chart.lines:
             _draw_line(axes, line, chart, looks[line.name])
+        if chart.switch is not None:
+            axes.axvline(chart.switch, color=LIGHT.ink, linestyle=":", linewidth=1)
         _draw_signs(axes, chart, looks)
         _draw_axes(axes, chart)
         _draw_legend(figure, list(_entries(chart, looks)))

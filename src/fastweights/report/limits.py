@@ -10,10 +10,8 @@ DECADES = 1.5
 """From so many decades on, errors and losses stand on a logarithmic axis."""
 STRETCH = 5
 """By how much the few must stretch the axis of the others to be left out."""
-
-
-LEAST, MOST = -323.0, 308.0
-"""Powers of ten that a float can be."""
+LEAST, MOST = -307.0, 308.0
+"""Powers of ten that a float can be with all its digits; what is less has no place on a logarithmic axis, like 0."""
 
 
 class Limits(NamedTuple):
@@ -44,7 +42,7 @@ def find_limits(lines: Sequence[Sequence[float]], logarithmic: bool, errors: boo
         errors: Whether low is good: then it is if numbers go over `DECADES`.
     """
     finite = [[value for value in line if math.isfinite(value)] for line in lines]
-    above = [[math.log10(value) for value in line if value > 0] for line in finite]
+    above = [[_logarithm(value) for value in line if _has_logarithm(value)] for line in finite]
     low, high = _ends(above)
     losses = errors and list(map(len, above)) == list(map(len, finite))
     if any(above) and (logarithmic or (losses and high - low >= DECADES)):
@@ -79,4 +77,8 @@ def _without_the_few(groups: Sequence[Sequence[float]], spare: int) -> list[Sequ
 
 
 def _logarithm(value: float) -> float:
-    return math.log10(value) if value > 0 else -math.inf
+    return math.log10(value) if _has_logarithm(value) else -math.inf
+
+
+def _has_logarithm(value: float) -> bool:
+    return value >= 10**LEAST

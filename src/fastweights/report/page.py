@@ -1,14 +1,16 @@
 """Runs as a page: our numbers beside the paper's, what agrees, curves, settings, hardware and time."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 from math import isfinite
 from pathlib import Path
 
-from fastweights.experiment import Metric, Published, Summary
+from fastweights.experiments.experiment import FREE, Published, Results, Summary
 from fastweights.files import write_atomically
+from fastweights.metric import Metric
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
-from fastweights.report.plots import learning_curves, over_axis
+from fastweights.report.plots import courses, learning_curves, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
 from fastweights.report.settings import settings
 
@@ -18,9 +20,12 @@ CAUTION = {
     "long": "These are not the paper's settings: training went on until validation no longer improved, "
     "or as long as the settings allow.",
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
+    FREE: "These runs have settings of their own: a row says which.",
 }
 HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
 """What is said of a machine."""
+MARK = "†"
+"""Beside a number whose runs were cut off."""
 TITLE = "Experiments with fast weights, beside the papers' numbers"
 
 
@@ -58,24 +63,23 @@ def _experiment(group: Group) -> Iterator[Block]:
     beside = ": ours beside the paper's" if experiment.published else ""
     yield Heading(3, f"{experiment.metric.label}{beside}")
     yield _numbers(group)
+    yield from _cut_off(group)
     data = experiment.metric.data
     yield Paragraph(
         f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
-    if not experiment.axis:
-        yield Heading(3, "At equal time")
-        yield _equal_time(group)
+    yield from _beside(group)
     if experiment.metric.data == "validation":
         yield Heading(3, "What is best")
         yield Bullets(list(_choices(group)))
-    else:
+    elif found := [*_claims(group), *_orders(group)]:
         yield Heading(3, "What agrees and what does not")
-        yield Bullets([*_claims(group), *_orders(group)])
+        yield Bullets(found)
     if experiment.notes:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
-    yield from [*over_axis(group), *learning_curves(group)]
+    yield from [*over_axis(group), *courses(group), *learning_curves(group)]
     yield Heading(3, "Settings")
     yield from settings(group)
     yield Heading(3, "Time and hardware")
@@ -89,16 +93,62 @@ def _numbers(group: Group) -> Grid:
 
     def numbers(model: str, column: str) -> list[str]:
         place = model, column
-        return [_ours(results.get(place)), _theirs(experiment.published.get(place))][: len(whose)]
+        mark = f" {MARK}" if any(record.cut_off for record in group.of(*place)) else ""
+        return [_ours(results.get(place)) + mark, _theirs(experiment.published.get(place))][: len(whose)]
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
+    for name in dict.fromkeys(name for name, _ in group.baselines):
+        found = [group.baselines.get((name, column)) for column in group.columns]
+        beside = [""] * (len(whose) - 1)
+        rows.append([name, *(cell for value in found for cell in ("" if value is None else _number(value), *beside))])
     return Grid(["", *(label + who for label in group.columns.values() for who in whose)], rows)
+
+
+def _beside(group: Group) -> Iterator[Block]:
+    """What else was measured, and what it came to at equal time."""
+    if group.details:
+        yield Heading(3, "In detail")
+        yield _details(group)
+    if not group.experiment.axis:
+        yield Heading(3, "At equal time")
+        yield _equal_time(group)
+
+
+def _details(group: Group) -> Grid:
+    """What else was measured: a row a name, ours and the paper's for every model."""
+    experiment, found = group.experiment, group.details
+    models = {model: label for model, label in group.models.items() if any(m == model for m, _ in found)}
+    whose = (", ours", ", paper") if experiment.published_details else ("",)
+
+    def numbers(model: str, name: str) -> list[str]:
+        both = [_ours(found.get((model, name))), _theirs(experiment.published_details.get((model, name)))]
+        return both[: len(whose)]
+
+    rows = [
+        [label, *(n for model in models for n in numbers(model, name))] for name, label in experiment.details.items()
+    ]
+    return Grid(["", *(label + who for label in models.values() for who in whose)], rows)
+
+
+def _cut_off(group: Group) -> Iterator[Block]:
+    """Which runs ended before they were flat."""
+    experiment = group.experiment
+    counts = Counter(record.key[2:4] for record in group.records if record.cut_off)
+    named = [
+        f"{experiment.models[m]}, {experiment.columns[c]} ({n} of {_count(len(group.of(m, c)), 'seed')})"
+        for (m, c), n in counts.items()
+    ]
+    if named:
+        yield Paragraph(
+            f"{MARK} Cut off while improving: the best validation value came in the last fifth of the updates that the "
+            f"settings allow, all of which were used. {'; '.join(named)}."
+        )
 
 
 def _equal_time(group: Group) -> Grid:
     """The best validation so far, at the moment when the first run of a column had come to its end."""
     experiment = group.experiment
-    ends = {c: min(r.result["seconds"] for r in group.records if r.key[3] == c) for c in group.columns}
+    ends = {c: min(r.result.seconds for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
     rows = [
         [label, *(_ours(_until(group.of(m, c), end, experiment.metric), "none yet") for c, end in ends.items())]
@@ -109,7 +159,7 @@ def _equal_time(group: Group) -> Grid:
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
     """None without runs, or if one of them had not been evaluated by then."""
-    lines = [[metric.value(line["validation"]) for line in r.metrics if line["seconds"] <= end] for r in records]
+    lines = [[metric.at(line) for line in r.metrics if line["seconds"] <= end] for r in records]
     return Summary(tuple(map(metric.best, lines))) if lines and all(lines) else None
 
 
@@ -135,7 +185,12 @@ def _number(value: float) -> str:
 def _claims(group: Group) -> Iterator[str]:
     words = {True: "Holds", False: "Does not hold", None: "Not tested, since a run that it needs is missing"}
     for claim in group.experiment.claims:
-        yield f"{words[claim.check(group.results)]}: {claim.sentence}"
+        yield f"{words[claim.check(_all_results(group))]}: {claim.sentence}"
+
+
+def _all_results(group: Group) -> Results:
+    """Those of models with their details, and the baselines."""
+    return {**group.results, **group.details, **{place: Summary((value,)) for place, value in group.baselines.items()}}
 
 
 def _orders(group: Group) -> Iterator[str]:
@@ -162,22 +217,27 @@ def _choices(group: Group) -> Iterator[str]:
 
 
 def _times(group: Group) -> Grid:
-    header = ["run", "seed", "parameters", "updates", "best at", "stopped by", "a second", "wall time", "on test data"]
-    return Grid(header, [_time_row(group, n) for n in range(len(group.records))])
+    carries = any(record.result.state for record in group.records)
+    sizes = ["parameters", "state"] if carries else ["parameters"]
+    header = ["run", "seed", *sizes, "updates", "best at", "stopped by", "a second", "wall time", "on test data"]
+    return Grid(header, [_time_row(group, n, carries) for n in range(len(group.records))])
 
 
-def _time_row(group: Group, n: int) -> list[str]:
+def _time_row(group: Group, n: int, carries: bool) -> list[str]:
     record, experiment = group.records[n], group.experiment
     result, (_, _, model, column, seed) = record.result, record.key
-    rate = result["steps"] / max(result["seconds"], 1e-9)
+    rate = result.steps / max(result.seconds, 1e-9)
     name = f"{experiment.models[model]}, {experiment.columns[column]}"
-    numbers = [f"{result['parameters']:,}", f"{result['steps']:,}", f"{result['step']:,}", str(result["stopped"])]
-    test = ", ".join(f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in result["test"].items())
-    return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result["seconds"]), test]
+    state = [f"{result.state:,}" if result.state else ""] if carries else []
+    numbers = [f"{result.parameters:,}", *state, f"{result.steps:,}", f"{result.step:,}", result.stopped]
+    elsewhere = tuple(experiment.courses), experiment.details
+    told = {m: v for m, v in result.test.items() if not m.startswith(elsewhere[0]) and m not in elsewhere[1]}
+    test = ", ".join(f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in told.items())
+    return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result.seconds), test]
 
 
 def _hardware(group: Group) -> Iterator[Block]:
-    total = sum(record.result["seconds"] for record in group.records)
+    total = sum(record.result.seconds for record in group.records)
     yield Paragraph(f"Together {_duration(total)} of training.")
     machines: dict[str, set[str]] = {}
     for environment in (record.environment for record in group.records):

@@ -14,6 +14,9 @@ AXES: dict[str, Callable[[dict[str, Any]], float]] = {
 }
 """What a learning curve can be drawn over."""
 
+LONGEST_COURSE = 1000
+"""Steps of a sequence."""
+
 
 def learning_curves(group: Group) -> list[Figure]:
     """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
@@ -33,6 +36,31 @@ def over_axis(group: Group) -> list[Figure]:
     chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)._replace(marked=True)
     whose = "ours and the paper's" if experiment.published else "ours"
     return [_figure(chart, f"{_slug(group)}-axis", f"{experiment.title}: {whose}, over {experiment.axis}.")]
+
+
+def courses(group: Group) -> list[Figure]:
+    """A picture a course: the metric over the steps of sequences on test data, a line a model."""
+    experiment = group.experiment
+    figures = []
+    for prefix, (title, across, switch) in experiment.courses.items():
+        points = {model: _course(group, model, prefix) for model in group.models}
+        lines = [Line(experiment.models[model], steps) for model, steps in points.items() if steps]
+        if lines:
+            at = switch * len(lines[0].points)
+            chart = _chart(group, title, across, experiment.metric.label, lines)._replace(switch=at)
+            caption = f"{title}: means over seeds, with a line where the pictures change."
+            figures.append(_figure(chart, f"{_slug(group)}-{prefix.strip('_').replace('_', '-')}", caption))
+    return figures
+
+
+def _course(group: Group, model: str, prefix: str) -> list[tuple[float, float]]:
+    """Steps and means over seeds, in the first column where they were measured."""
+    for column in group.columns:
+        steps = [group.measured(model, column, f"{prefix}{step}") for step in range(LONGEST_COURSE)]
+        found = [(float(step), summary.mean) for step, summary in enumerate(steps) if summary is not None]
+        if found:
+            return found
+    return []
 
 
 def _learning_curve(group: Group, column: str, axis: str) -> Figure:
@@ -57,7 +85,7 @@ def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) ->
 
 def _curve(record: Record, group: Group, axis: str) -> list[tuple[float, float]]:
     metric = group.experiment.metric
-    return sorted((AXES[axis](line), metric.value(line["validation"])) for line in record.metrics)
+    return sorted((AXES[axis](line), metric.at(line)) for line in record.metrics)
 
 
 def _figure(chart: Chart, name: str, caption: str) -> Figure:

@@ -1,17 +1,19 @@
 """The runs in a folder, whatever state they are in."""
 
 import json
-import math
 import os
 from collections.abc import Iterator
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.catalogue import EXPERIMENTS
-from fastweights.errors import require
-from fastweights.experiment import Experiment, Results, Summary
+from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.errors import require, require_name
+from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
 from fastweights.files import read_file
+from fastweights.metric import still_improving
+from fastweights.training.result import Result
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
@@ -24,9 +26,10 @@ class Record(NamedTuple):
     path: Path
     config: dict[str, Any]
     environment: dict[str, Any]
-    result: dict[str, Any]
+    result: Result
     metrics: list[dict[str, Any]]
     value: float  # in the units of the table
+    cut_off: bool = False  # by the largest number of updates, while validation still improved
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
@@ -62,6 +65,16 @@ class Group(NamedTuple):
         return {model: label for model, label in self.experiment.models.items() if model in ran}
 
     @property
+    def baselines(self) -> dict[tuple[str, str], float]:
+        """Numbers of what is no model of ours, by name and column, in the units of the table."""
+        value = self.experiment.metric.value
+        return {
+            (name, record.key[3]): value(measured)
+            for record in self.records
+            for name, measured in record.result.baselines.items()
+        }
+
+    @property
     def columns(self) -> dict[str, str]:
         """The labels of those in which any model ran."""
         ran = {record.key[3] for record in self.records}
@@ -72,6 +85,20 @@ class Group(NamedTuple):
         """Means over seeds, by model and column."""
         cells = {record.key[2:4]: self.of(*record.key[2:4]) for record in self.records}
         return {cell: Summary(tuple(r.value for r in records)) for cell, records in cells.items()}
+
+    def measured(self, model: str, column: str, name: str) -> Summary | None:
+        """The mean over seeds of anything that was measured on test data, in the units of the table; None if it was
+        not."""
+        found = [record.result.test.get(name) for record in self.of(model, column)]
+        values = tuple(self.experiment.metric.value(value) for value in found if value is not None)
+        return Summary(values) if values else None
+
+    @property
+    def details(self) -> Results:
+        """The details of the experiment, by model and name: of the first column where they were measured."""
+        places = product(self.columns, self.models, self.experiment.details)
+        found = {(model, name): self.measured(model, column, name) for column, model, name in places}
+        return {place: summary for place, summary in found.items() if summary is not None}
 
 
 class Collection(NamedTuple):
@@ -104,14 +131,20 @@ def collect(folder: Path) -> Collection:
 
 
 def _run_folders(folder: Path) -> list[Path]:
-    files = {CONFIG, METRICS, LAST, BEST}
+    files = {CONFIG, METRICS, LAST, BEST, FAILURE}
     return sorted(Path(path) for path, _, names in os.walk(folder) if files.intersection(names))
 
 
 def _groups(records: dict[Any, Record]) -> Iterator[Group]:
     ordered = sorted(records.values(), key=lambda record: record.key)
-    for (name, preset), members in groupby(ordered, key=lambda record: record.key[:2]):
-        yield Group(name, preset, EXPERIMENTS.load(name), list(members))
+    for (name, preset), found in groupby(ordered, key=lambda record: record.key[:2]):
+        members = list(found)
+        experiment: Experiment = EXPERIMENTS.load(name)
+        if preset == FREE:
+            # Whatever the flags made is a row.
+            rows = {record.key[2]: record.key[2] for record in members}
+            experiment = replace(experiment, models=rows, claims=(), notes=())
+        yield Group(name, preset, experiment, members)
 
 
 def _read(path: Path) -> Record | Skipped:
@@ -123,45 +156,49 @@ def _read(path: Path) -> Record | Skipped:
 
 
 def _record(run: Run) -> Record | Skipped:
+    if not run.exists() and (run.path / FAILURE).exists():
+        return Skipped(run.path, _why_unfinished(run))
     content = run.config()
-    if content["recipe"] not in EXPERIMENTS.names():
-        return Skipped(run.path, f"a run of {content['recipe']}, which is no experiment of a paper")
+    config = content["config"]
+    require_name("recipe", content["recipe"], EXPERIMENTS.names())
+    require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
     result = run.result()
     if result is None:
         return Skipped(run.path, _why_unfinished(run))
-    config = content["config"]
     experiment = EXPERIMENTS.load(config["experiment"])
-    known = config["model"] in experiment.models and config["column"] in experiment.columns
+    _require_place(experiment, config)
+    metrics, metric = run.metrics(), experiment.metric
+    _require_metrics(metrics, f"validation_{metric.name}")
+    cut_off = result.stopped == "steps" and still_improving([metric.cost_at(line) for line in metrics])
+    return Record(run.path, config, content["environment"], result, metrics, result.value(metric), cut_off)
+
+
+def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
+    """Raises `InputError`, `KeyError` or `TypeError` unless a run has a place in the table, and its trial is one."""
+    if config["preset"] == FREE:
+        known = isinstance(config["model"], str) and isinstance(config["flags"], dict)
+    else:
+        known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))
+    known &= config["column"] in experiment.columns
     require(known, "run", "of a model and a column that there are", json.dumps(config)[:80])
-    value = experiment.metric.of(result)
-    record = Record(run.path, config, content["environment"], result, run.metrics(), value)
-    experiment.preset(config["preset"])
-    _require_readable(record)
-    return record
-
-
-def _require_readable(record: Record) -> None:
-    """Raises `InputError`, `KeyError` or `TypeError` unless all that a page shows is there, and of its kind."""
-    require(type(record.key[4]) is int, "seed", "a whole number", record.key[4])
-    require(bool(record.metrics), "metrics", "at least one evaluation", "none")
-    for line in record.metrics:
-        _numbers(line, "step", "seconds", "validation")
-    numbers = _numbers(record.result, "steps", "step", "seconds", "parameters")
-    require(all(map(math.isfinite, numbers)), "result", "of finite numbers", numbers)
-    _numbers(record.result["test"], *record.result["test"])
+    require(type(config["seed"]) is int, "seed", "a whole number", config["seed"])
     for part, kind in PARTS.items():
-        require(isinstance(record.config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
+        require(isinstance(config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
+    require_name("task", config["trial"]["task"], TASKS.names())
+    require_name("model", config["trial"]["model"], MODELS.names())
 
 
-def _numbers(record: dict[str, Any], *names: str) -> list[float]:
-    for name in names:
-        require(type(record[name]) in (int, float), name, "a number", repr(record[name]))
-    return [float(record[name]) for name in names]
+def _require_metrics(metrics: list[dict[str, Any]], measured: str) -> None:
+    """The same unless curves can be drawn."""
+    require(bool(metrics), "metrics", "at least one evaluation", "none")
+    for line in metrics:
+        for name in ("step", "seconds", measured):
+            require(type(line[name]) in (int, float), name, "a number", repr(line[name]))
 
 
 def _why_unfinished(run: Run) -> str:
     # torch takes seconds to import, and finished runs do not need it.
-    from fastweights.training.loop import last_checkpoint
+    from fastweights.training.kept import last_checkpoint
 
     if (run.path / FAILURE).exists():
         failure = read_file(run.path / FAILURE, FAILURE, limit=1 << 16)

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fastweights.catalogue import MODELS, TASKS, arguments, describe
+from fastweights.experiments.experiment import FREE
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
 
-PAPER = "paper"
+PAPER, SMOKE = "paper", "smoke"
 Place = tuple[str, str]
 """A model and a column."""
 Trials = Mapping[Place, Mapping[str, Any]]
@@ -35,7 +36,7 @@ def settings(group: Group) -> Iterator[Block]:
 def _parts(group: Group) -> Iterator[Part]:
     experiment = group.experiment
     ours: Trials = {record.key[2:4]: record.config["trial"] for record in group.records}
-    told_beside = group.preset != PAPER and PAPER in experiment.presets
+    told_beside = group.preset not in (PAPER, FREE) and PAPER in experiment.presets
     theirs: Trials = {place: experiment.trial(*place, PAPER).facts() for place in ours} if told_beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
         docstrings = [folder.docstring(name) for name in dict.fromkeys(trial[title] for trial in ours.values())]
@@ -43,9 +44,13 @@ def _parts(group: Group) -> Iterator[Part]:
         meaning |= {name: words for text in docstrings for name, words in arguments(text).items()}
         options = f"{title}_options"
         yield Part(title, _by_name(ours, options, title), _by_name(theirs, options, title), meaning)
-    training = experiment.trial(*next(iter(ours)), group.preset).training
-    meaning = arguments(type(training).__doc__ or "")
+    training = experiment.trial(*experiment.presets[SMOKE].places[0], SMOKE).training
+    meaning = {name: words for kind in type(training).__mro__[::-1] for name, words in _arguments(kind).items()}
     yield Part("training", _by_name(ours, "training"), _by_name(theirs, "training"), meaning)
+
+
+def _arguments(kind: type) -> dict[str, str]:
+    return arguments(kind.__doc__ or "")
 
 
 def _by_name(trials: Trials, options: str, title: str = "") -> Values:

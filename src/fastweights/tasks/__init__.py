@@ -1,33 +1,59 @@
-"""Tasks: data and metric. A task knows no model; each is one file here, and `_task` says what they have in common.
+"""Tasks: data and metric. A task knows no model; each is one file here, of a kind in `kinds`, which says what it gives.
 
-Files with a leading underscore are no tasks of their own: what tasks share, and text for language modelling.
+Files with a leading underscore are no tasks of their own but what tasks share.
 """
 
 from fastweights.tasks._files import MissingFile
-from fastweights.tasks._task import IGNORE, Batch, Mean, Metrics, Task, combine
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
+from fastweights.tasks.cifar_fs import CifarFS
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.face_glimpses import FaceGlimpses
+from fastweights.tasks.fc100 import FC100
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
+from fastweights.tasks.kinds.stream import Stream
+from fastweights.tasks.kinds.task import Task
 from fastweights.tasks.list_ops import ListOps
+from fastweights.tasks.mini_imagenet import MiniImagenet
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.multi30k import Multi30k
+from fastweights.tasks.omniglot import Omniglot
+from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.retrieval import Retrieval
+from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.state_tracking import StateTracking
+from fastweights.tasks.text import Text
+from fastweights.tasks.wikitext_2 import Wikitext2
+from fastweights.tasks.wikitext_103 import Wikitext103
+from fastweights.tasks.wmt14 import Wmt14
 
 __all__ = [
+    "FC100",
     "IGNORE",
     "AssociativeRecall",
     "AssociativeRetrieval",
     "Batch",
+    "CifarFS",
     "CodeExecution",
     "FaceGlimpses",
+    "Labelled",
     "ListOps",
     "Mean",
     "Metrics",
+    "MiniImagenet",
     "MissingFile",
     "MnistGlimpses",
+    "Multi30k",
+    "Omniglot",
+    "PictureFolder",
     "Retrieval",
+    "SequentialAdaptation",
     "StateTracking",
+    "Stream",
     "Task",
+    "Text",
+    "Wikitext2",
+    "Wikitext103",
+    "Wmt14",
     "combine",
 ]

@@ -1,7 +1,9 @@
-"""Files in a folder or in a tar archive, whoever made it: nothing is unpacked on disk, and nothing grows in memory."""
+"""Files in a folder or in an archive, whoever made it: nothing is unpacked on disk, and nothing grows in memory."""
 
 import io
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,11 +21,14 @@ EXTENSIONS = (
 LONGEST_NAME = 4096
 """Characters: patterns may need the square of it."""
 
+ZIP = b"PK\x03\x04"
+"""How a zip archive begins that is not empty."""
+
 Member = tuple[str, bytes]
 
 
 def members(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
-    """Names and contents of the regular files of a folder, a `.tar` or a `.tar.gz` whose names are `wanted`.
+    """Names and contents of the regular files of a folder, a `.tar`, a `.tar.gz` or a `.zip` whose names are `wanted`.
 
     `InputError` for what cannot be read, is damaged, or comes to more than `LARGEST` bytes.
     """
@@ -43,12 +48,31 @@ def _in_folder(folder: Path, wanted: Callable[[str], object]) -> Iterator[Member
 
 def _in_archive(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
     content = read_file(path, "data file")
+    if content[:4] == ZIP:
+        yield from _in_zip(content, path, wanted)
+        return
     # Unzipped as a whole, since only its end tells whether what came before is right.
     content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
     try:
         yield from ((name, file) for name, file in _in_tar(content) if wanted(name))
     except (tarfile.TarError, ValueError) as error:
         raise InputError(f"folder must be a folder or a whole tar archive, got {path}: {error}.") from None
+
+
+def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+    """Regular files, none larger than the archive says of it, which Python's own reader sees to."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            chosen = [m for m in archive.infolist() if not m.is_dir() and wanted(_checked(m.filename))]
+            total = sum(member.file_size for member in chosen)
+            require(
+                total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more"
+            )
+            yield from ((member.filename, archive.read(member)) for member in chosen)
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"folder must be a folder or a whole zip archive, got {path}: {error}.") from None
 
 
 def _in_tar(content: bytes) -> Iterator[Member]:

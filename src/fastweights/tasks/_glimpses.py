@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.tasks._task import Batch, FixedTask, Kind
+from fastweights.tasks.kinds.labelled import Batch, FixedTask, Kind
 
 PER_QUADRANT = 6
 

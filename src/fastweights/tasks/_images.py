@@ -1,4 +1,4 @@
-"""Grey images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), and scaling by area."""
+"""Images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), what pillow reads, and scaling by area."""
 
 import io
 import re
@@ -23,6 +23,9 @@ LONGEST_SIDE = 1 << 14
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "TIFF", "WEBP")
 """Other than PGM. Not all that pillow reads: some formats start programs."""
 
+GREY = ("1", "L", "LA", "La", "I", "I;16", "F")
+"""What pillow calls images without colours."""
+
 _GAP = rb"(?:\s|#[^\n]*\n)+"
 _PGM = re.compile(rb"P([25])" + 3 * (_GAP + rb"(\d{1,9})") + rb"\s")
 
@@ -43,9 +46,19 @@ def read_image(content: bytes, name: str) -> Bytes:
 
     `InputError` for more than `LARGEST_IMAGE` bytes, in the file or unpacked, or `LONGEST_SIDE` pixels on a side.
     """
+    return read_channels(content, name, channels=1)[0]
+
+
+def read_channels(content: bytes, name: str, channels: int = 0) -> Bytes:
+    """An image `[channels, height, width]`: 1 for grey, 3 for red, green and blue; as many as it has itself if 0.
+
+    `InputError` as in `read_image`.
+    """
     got = f"{len(content):,}"
     require(len(content) <= LARGEST_IMAGE, name, f"an image file of at most {LARGEST_IMAGE:,} bytes", got)
-    return read_pgm(content, name) if content[:2] in (b"P2", b"P5") else _read_with_pillow(content, name)
+    if content[:2] in (b"P2", b"P5"):
+        return np.repeat(read_pgm(content, name)[None], channels or 1, axis=0)
+    return _read_with_pillow(content, name, channels)
 
 
 def read_pgm(content: bytes, name: str) -> Bytes:
@@ -71,7 +84,7 @@ def _numbers(text: bytes, name: str) -> NDArray[np.int64]:
     return np.array(words, dtype=np.int64)
 
 
-def _read_with_pillow(content: bytes, name: str) -> Bytes:
+def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
     try:
         from PIL import Image
     except ImportError:
@@ -80,7 +93,9 @@ def _read_with_pillow(content: bytes, name: str) -> Bytes:
     try:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         _require_size(name, *image.size)
-        return np.asarray(image.convert("L"))
+        grey = channels == 1 or (not channels and image.mode in GREY)
+        pixels = np.asarray(image.convert("L" if grey else "RGB"))
+        return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
         raise
     except Exception as error:  # a damaged image makes pillow raise many things, SyntaxError among them

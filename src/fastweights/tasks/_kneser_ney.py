@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from fastweights.errors import require
 
-Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+Numbers = NDArray[np.int64]
 
 
 class KneserNey:
@@ -23,66 +23,76 @@ class KneserNey:
     Source: Kneser and Ney 1995; Chen and Goodman 1999, Sec. 2.7 and Eq. 26 (discount).
     """
 
-    def __init__(self, tokens: NDArray[np.int64], vocabulary: int, order: int) -> None:
+    def __init__(self, tokens: Numbers, vocabulary: int, order: int) -> None:
         require(order >= 1, "order", "at least 1", order)
         require(len(tokens) >= order, "tokens", f"at least {order} for order {order}", len(tokens))
-        longest = self.longest(vocabulary)
-        require(order <= longest, "order", f"at most {longest} for {vocabulary} different tokens", order)
         self.vocabulary = vocabulary
-        self.order = order
-        self.levels = [_Level(self._counts(tokens, n), vocabulary) for n in range(1, order + 1)]
+        # Every n-gram is a number: that of its history among those of n - 1 tokens, and its last token.
+        codes, ends = [], []
+        grams = np.zeros(len(tokens) + 1, dtype=np.int64)
+        for _ in range(order):
+            found = grams[:-1] * vocabulary + tokens[len(tokens) + 1 - len(grams) :]
+            known, end, grams = np.unique(found, return_index=True, return_inverse=True)
+            codes.append(known)
+            ends.append((end, grams))
+        self.levels = [_Level(known, vocabulary, _counts(*ends[n : n + 2])) for n, known in enumerate(codes)]
 
-    @staticmethod
-    def longest(vocabulary: int) -> int:
-        """The longest n-gram that fits into 63 bits."""
-        return int(63 / np.log2(max(vocabulary, 2)))
-
-    def bits(self, tokens: NDArray[np.int64]) -> float:
+    def bits(self, tokens: Numbers) -> float:
         """Mean bits a token, over all but the first (which a model that predicts the next token cannot predict)."""
         return float(-np.log2(self.probabilities(tokens)[1:]).mean())
 
-    def probabilities(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+    def probabilities(self, tokens: Numbers) -> NDArray[np.float64]:
         """p of every token given those before it; the first ones have shorter histories."""
         p = np.full(len(tokens), 1 / self.vocabulary)
-        for n, level in enumerate(self.levels, start=1):
-            p[n - 1 :] = level.interpolate(_codes(tokens, n, self.vocabulary), p[n - 1 :])
+        grams = np.zeros(len(tokens) + 1, dtype=np.int64)
+        for level in self.levels:
+            start = len(tokens) + 1 - len(grams)
+            histories = grams[:-1]
+            grams = level.find(histories, tokens[start:])
+            p[start:] = level.interpolate(grams, histories, p[start:])
         return p
 
-    def _counts(self, tokens: NDArray[np.int64], n: int) -> Counts:
-        if n == self.order:
-            return np.unique(_codes(tokens, n, self.vocabulary), return_counts=True)
-        longer = np.unique(_codes(tokens, n + 1, self.vocabulary))
-        return np.unique(longer % self.vocabulary**n, return_counts=True)
+
+def _counts(shorter: tuple[Numbers, Numbers], longer: tuple[Numbers, Numbers] | None = None) -> Numbers:
+    """How often every n-gram occurs or, below the highest order, with how many different tokens in front.
+
+    Each order is told by where its different n-grams are met first, and by the number of every n-gram in the sequence.
+    """
+    _, grams = shorter
+    chosen = grams if longer is None else grams[longer[0] + 1]
+    return np.bincount(chosen, minlength=int(grams.max()) + 1)
 
 
 class _Level:
-    """Counts of one order."""
+    """Counts of one order.
 
-    def __init__(self, counts: Counts, vocabulary: int) -> None:
-        self.grams, self.counts = counts
+    Args:
+        codes: What an n-gram is, `history * vocabulary + token`; sorted: an n-gram is known by its place.
+        vocabulary: Number of tokens.
+        counts: Of every n-gram.
+    """
+
+    def __init__(self, codes: Numbers, vocabulary: int, counts: Numbers) -> None:
+        self.codes, self.counts = codes, counts
         self.vocabulary = vocabulary
-        self.histories, first = np.unique(self.grams // vocabulary, return_index=True)
-        self.totals = np.add.reduceat(self.counts, first)
-        self.continuations = np.diff(np.append(first, len(self.grams)))
-        once, twice = (self.counts == 1).sum(), (self.counts == 2).sum()
+        histories = codes // vocabulary
+        self.totals = np.bincount(histories, weights=counts)
+        self.continuations = np.bincount(histories, weights=counts > 0)
+        once, twice = (counts == 1).sum(), (counts == 2).sum()
         self.discount = once / (once + 2 * twice) if once else 0.0
 
-    def interpolate(self, codes: NDArray[np.int64], lower: NDArray[np.float64]) -> NDArray[np.float64]:
-        counts = _look_up(self.grams, self.counts, codes)
-        totals = _look_up(self.histories, self.totals, codes // self.vocabulary)
-        continuations = _look_up(self.histories, self.continuations, codes // self.vocabulary)
-        seen = np.maximum(totals, 1)
-        mixed = np.maximum(counts - self.discount, 0) / seen + self.discount * continuations / seen * lower
+    def find(self, histories: Numbers, tokens: Numbers) -> Numbers:
+        """The n-gram of every token after its history; -1 for one that was never seen."""
+        wanted = histories * self.vocabulary + tokens
+        place = np.searchsorted(self.codes, wanted).clip(max=len(self.codes) - 1)
+        return np.where((self.codes[place] == wanted) & (histories >= 0), place, -1)
+
+    def interpolate(self, grams: Numbers, histories: Numbers, lower: NDArray[np.float64]) -> NDArray[np.float64]:
+        """p at this order from p at the order below."""
+        seen = (histories >= 0) & (histories < len(self.totals))
+        known = np.where(seen, histories, 0)
+        totals = np.where(seen, self.totals[known], 0.0)
+        counts = np.where(grams >= 0, self.counts[grams], 0)
+        shared = self.discount * self.continuations[known]
+        mixed = (np.maximum(counts - self.discount, 0) + shared * lower) / np.maximum(totals, 1)
         return np.where(totals > 0, mixed, lower)
-
-
-def _codes(tokens: NDArray[np.int64], n: int, vocabulary: int) -> NDArray[np.int64]:
-    """Every n-gram as one number in base `vocabulary`, in order of appearance."""
-    windows = np.lib.stride_tricks.sliding_window_view(tokens.astype(np.int64), n)
-    return windows @ vocabulary ** np.arange(n - 1, -1, -1, dtype=np.int64)
-
-
-def _look_up(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The value of each wanted key; 0 for a key that is not there. Keys are sorted."""
-    place = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-    return np.where(keys[place] == wanted, values[place], 0)

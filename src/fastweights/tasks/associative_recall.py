@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.errors import require
-from fastweights.tasks._task import IGNORE, Batch, FreshTask
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, FreshTask
 
 POWER = 0.01
 """Exponent a of the gaps, that of the authors' code."""

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.errors import require
-from fastweights.tasks._task import TRAINING, Batch, FixedTask, Sets, random_stream, require_sizes, split_sets
+from fastweights.tasks.kinds._random import TRAINING, random_stream
+from fastweights.tasks.kinds.labelled import Batch, FixedTask, Sets, require_sizes, split_sets
 
 VOCABULARY = ascii_lowercase + digits + "?"
 """Token n is character n."""

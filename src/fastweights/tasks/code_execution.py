@@ -1,7 +1,7 @@
 """Code execution: the values of variables, through a hundred statements."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -9,18 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.errors import require, require_name
-from fastweights.tasks._task import (
-    IGNORE,
-    TRAINING,
-    Batch,
-    FixedTask,
-    Mean,
-    Metrics,
-    Sets,
-    random_stream,
-    require_sizes,
-    split_sets,
-)
+from fastweights.tasks.kinds._random import TRAINING, random_stream
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, FixedTask, Mean, Metrics, Sets, require_sizes, split_sets
 
 Rule = Literal["published", "corrected"]
 Ints = NDArray[np.int64]
@@ -73,8 +63,6 @@ class CodeExecution(FixedTask):
     sizes: tuple[int, int, int] = (10_000, 1_000, 1_000)
     data_seed: int = 0
 
-    main_metric: ClassVar[str] = "sequence_accuracy"
-
     def __post_init__(self) -> None:
         require(self.variables in (3, 5), "variables", "3 or 5", self.variables)
         require_name("rule", self.rule, get_args(Rule))
@@ -104,15 +92,15 @@ class CodeExecution(FixedTask):
     @property
     def chance(self) -> dict[str, float]:
         """Of printing a 5 everywhere: its share of the prints was counted in 100,000 programs of 100 statements."""
-        return {"loss": self._uniform_loss, "sequence_accuracy": 0.0, "print_accuracy": 0.0998}
+        return {"loss": self._uniform_loss, "accuracy": 0.0, "print_accuracy": 0.0998}
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """Loss a token; the share of programs without any mistake, which is what is published; that of right prints."""
+        """Loss a token; the published accuracy, the share of programs without a mistake; that of right prints."""
         right = (outputs.argmax(-1) == targets) | (targets == IGNORE)
         prints = targets > NO_OUTPUT
         return {
             "loss": Mean(float(self._total_loss(outputs, targets)), int((targets != IGNORE).sum())),
-            "sequence_accuracy": Mean(float(right.all(1).sum()), len(targets)),
+            "accuracy": Mean(float(right.all(1).sum()), len(targets)),
             "print_accuracy": Mean(float((right & prints).sum()), int(prints.sum())),
         }
 

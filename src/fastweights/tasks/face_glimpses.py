@@ -14,7 +14,8 @@ from fastweights.tasks._archives import members
 from fastweights.tasks._files import require_found
 from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks._images import Bytes, read_image, scale_by_area
-from fastweights.tasks._task import ORDER, Batch, Sets, random_stream
+from fastweights.tasks.kinds._random import ORDER, random_stream
+from fastweights.tasks.kinds.labelled import Batch, Sets
 
 CMU_FACES = "cmu-faces/faces.tar.gz"
 CMU_PATTERN = (

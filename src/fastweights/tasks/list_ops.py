@@ -13,16 +13,8 @@ from numpy.typing import NDArray
 from fastweights.errors import InputError, require
 from fastweights.files import read_file
 from fastweights.tasks._files import gunzip
-from fastweights.tasks._task import (
-    IGNORE,
-    TRAINING,
-    Batch,
-    FixedTask,
-    Sets,
-    random_stream,
-    require_sizes,
-    split_sets,
-)
+from fastweights.tasks.kinds._random import TRAINING, random_stream
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, FixedTask, Sets, require_sizes, split_sets
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.tasks._files import DataFile
 from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks._images import read_idx
-from fastweights.tasks._task import Batch, Sets
+from fastweights.tasks.kinds.labelled import Batch, Sets
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",

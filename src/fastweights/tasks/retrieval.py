@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.errors import require, require_name
-from fastweights.tasks._task import IGNORE, Batch, FreshTask, Kind
+from fastweights.metric import LOSS, Metric
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, FreshTask, Kind
 
 Setting = Literal["capacity", "updates"]
 EvaluationLength = Literal["published", "implied"]
@@ -47,7 +48,7 @@ class Retrieval(FreshTask):
     data_seed: int = 0
 
     input_kind: ClassVar[Kind] = "pairs"
-    main_metric: ClassVar[str] = "loss"
+    main_metric: ClassVar[Metric] = LOSS
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.errors import require, require_name
-from fastweights.tasks._task import Batch, FreshTask
+from fastweights.tasks.kinds.labelled import Batch, FreshTask
 
 Group = Literal["parity", "s3", "a5", "s5"]
 

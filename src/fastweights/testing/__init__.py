@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -11,10 +12,10 @@ from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.dispatch import explain
 from fastweights.errors import InputError
+from fastweights.tasks import Task
 from fastweights.testing import layer_checks, scan_checks
-from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
-__all__ = ["backends_of", "checks_in", "layer_checks", "run_checks"]
+__all__ = ["backends_of", "checks_in", "layer_checks", "run_checks", "task_checks"]
 
 
 def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
@@ -22,10 +23,15 @@ def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
     return {name.removeprefix("check_"): f for name, f in vars(module).items() if name.startswith("check_")}
 
 
+def task_checks(kind: type[Task]) -> ModuleType:
+    """The checks of a task's kind: `testing/stream_checks.py` for those in `tasks/kinds/stream.py`."""
+    return import_module(f"fastweights.testing.{kind.kind()}_checks")
+
+
 def backends_of(cell: Cell) -> list[str]:
-    """The backends that can run a cell on this machine."""
-    shape = Shape(1, 2, 1, 4, 4)
-    refusals = explain(cell, sample_inputs(cell, shape), params=sample_params(cell, shape)).reasons
+    """The backends that can run a cell on this machine; builds the kernel that most checks use."""
+    a = scan_checks.arguments(cell, scan_checks.ODD)
+    refusals = explain(cell, a.inputs, params=a.params).reasons
     return [name for name in BACKENDS.names() if not refusals[name].startswith("cannot")]
 
 

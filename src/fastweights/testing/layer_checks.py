@@ -269,6 +269,9 @@ def check_bad_input_is_refused(make: Make) -> None:
     }
     for name, given in bad.items():
         _assert_refused(layer, name, given)
+    if list(layer.parameters()):
+        eight = torch.float8_e4m3fn
+        _assert_refused(copy.deepcopy(layer).to(eight), "a layer in eight bits", x.to(eight))
 
 
 def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.errors import InputError, require
 from fastweights.files import read_json, require_regular, write_atomically
+from fastweights.training.parts import cut_like
 from fastweights.training.run import CONFIG
 from fastweights.training.sealed import seal, unseal
 
@@ -39,21 +40,22 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     write_atomically(path, save(tensors, metadata))
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint; `InputError` if it is missing, truncated, changed or not one of ours."""
-    requirement = "a checkpoint written by fastweights"
-    require_regular(path, "checkpoint")
+def read_checkpoint(path: Path, kind: str = "checkpoint") -> Checkpoint:
+    """Reads a checkpoint, or another `kind` of file that is like one; `InputError` if it is missing, truncated, changed
+    or not one of ours."""
+    requirement, other = f"a {kind} written by fastweights", f"{path}, which is damaged or another kind of file"
+    require_regular(path, kind)
     try:
         with safe_open(path, framework="pt") as file:
             entry = (file.metadata() or {}).get(ENTRY, "")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except OSError as error:
-        raise InputError(f"checkpoint must be a readable file, got {path}: {error.strerror or error}.") from None
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"checkpoint must be {requirement}, got {path}: {error}.") from None
-    require(0 < len(entry) < LONGEST_ENTRY, "checkpoint", requirement, f"{path} with {len(entry):,} bytes of facts")
-    content = unseal(read_json(entry, "checkpoint", path), _digest(tensors), "checkpoint", path)
-    require(isinstance(content.get("facts"), dict), "checkpoint", requirement, f"{path} without facts")
+        raise InputError(f"{kind} must be a readable file, got {path}: {error.strerror or error}.") from None
+    except (SafetensorError, KeyError, ValueError):
+        raise InputError(f"{kind} must be {requirement}, got {other}.") from None
+    require(0 < len(entry) < LONGEST_ENTRY, kind, requirement, f"{path} with {len(entry):,} bytes of facts")
+    content = unseal(read_json(entry, kind, path), _digest(tensors), kind, path)
+    require(isinstance(content.get("facts"), dict), kind, requirement, f"{path} without facts")
     return Checkpoint(tensors, content["facts"])
 
 
@@ -76,16 +78,20 @@ def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.
     """
     load_model(tensors, model)
     try:
-        optimiser.load_state_dict({"state": _moments(tensors), "param_groups": optimiser.state_dict()["param_groups"]})
+        groups = optimiser.state_dict()["param_groups"]
+        optimiser.load_state_dict({"state": _moments(tensors, optimiser), "param_groups": groups})
         _require_moments_fit(optimiser)
-        torch.set_rng_state(tensors["random.cpu"])
+        _lay_out_moments(optimiser)
+        # A process that was not there has the random numbers that it began with.
+        if "random.cpu" in tensors:
+            torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors and torch.cuda.is_available():
             torch.cuda.set_rng_state(tensors["random.cuda"])
         leaves, structure = tree_flatten(like)
         return tree_unflatten([_like(leaf, tensors[f"state.{n}"]) for n, leaf in enumerate(leaves)], structure)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"checkpoint must be one to go on from, got another: {' '.join(str(error).split())}."
         ) from None
@@ -102,7 +108,7 @@ def restore(kind: type[T], facts: dict[str, Any]) -> T:
 def load_model(tensors: dict[str, Tensor], model: nn.Module) -> None:
     """Loads the tensors named `model.*`; `InputError` if they belong to another model."""
     require_fits(tensors, model)
-    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+    model.load_state_dict({name: cut_like(tensors[f"model.{name}"], t) for name, t in model.state_dict().items()})
 
 
 def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
@@ -114,12 +120,13 @@ def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
         require(wanted.get(name) == found.get(name), "checkpoint", f"of the model in {CONFIG}", got)
 
 
-def _moments(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+def _moments(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimiser."):
             _, number, key = name.split(".")
-            moments.setdefault(int(number), {})[key] = tensor
+            moments.setdefault(int(number), {})[key] = cut_like(tensor, parameters[int(number)])
     return moments
 
 
@@ -127,6 +134,14 @@ def _require_moments_fit(optimiser: torch.optim.Optimizer) -> None:
     for parameter, moments in optimiser.state.items():
         shapes = {tuple(moment.shape) for moment in moments.values()}
         require(shapes <= {(), tuple(parameter.shape)}, "checkpoint", "with moments of its model", sorted(shapes))
+
+
+def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
+    """Puts moments into memory in the order of their parameters: a fused optimiser takes it for granted."""
+    for parameter, moments in optimiser.state.items():
+        for name, moment in moments.items():
+            if moment.shape == parameter.shape and moment.stride() != parameter.stride():
+                moments[name] = torch.empty_like(parameter).copy_(moment)
 
 
 def _like(leaf: Tensor, saved: Tensor) -> Tensor:

@@ -9,6 +9,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
+class Plain(Console):
+    """Shows texts as they are: brackets and colons in them mean nothing. Whoever prints hears that nobody reads."""
+
+    def __init__(self, soft_wrap: bool = True) -> None:
+        super().__init__(markup=False, emoji=False, soft_wrap=soft_wrap)
+
+    def on_broken_pipe(self) -> None:
+        """As any file does."""
+        raise
+
+
+class Interrupted(Exception):
+    """Training stopped on request, after a checkpoint."""
+
+
 class Stop:
     """Whether somebody asked the process to stop."""
 
@@ -34,20 +49,23 @@ def stop_on_signal() -> Iterator[Stop]:
 
 
 class Bar:
-    """A progress bar on a terminal; anywhere else only the notes, a line each."""
+    """A progress bar on a terminal; anywhere else only the notes, a line each; nothing without a console."""
 
-    def __init__(self, console: Console, total: int, done: int) -> None:
+    def __init__(self, console: Console | None, total: int, done: int) -> None:
+        self.console = console
         columns = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()]
-        self.progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.progress = Progress(*columns, console=console, disable=not (console and console.is_terminal))
         self.task = self.progress.add_task("", total=total, completed=done)
 
     def advance(self, description: str) -> None:
         """One step more."""
-        self.progress.update(self.task, advance=1, description=description)
+        if self.console:
+            self.progress.update(self.task, advance=1, description=description)
 
     def note(self, line: str) -> None:
         """A line that stays."""
-        self.progress.console.print(line, highlight=False)
+        if self.console:
+            self.progress.console.print(line, highlight=False)
 
     def __enter__(self) -> "Bar":
         self.progress.start()

@@ -16,6 +16,8 @@ from filelock import FileLock, Timeout
 
 from fastweights.errors import InputError, require
 from fastweights.files import read_file, read_json
+from fastweights.training import result as results
+from fastweights.training.result import Result
 from fastweights.training.sealed import (
     REMEDY,
     append_sealed,
@@ -120,19 +122,19 @@ class Run:
         """Drops the metrics after so many evaluations: a run that goes on from there writes them again."""
         write_sealed_lines(self.path / METRICS, self.metrics_at(evaluations))
 
-    def write_result(self, result: dict[str, Any]) -> None:
+    def write_result(self, result: Result) -> None:
         """Writes `result.json`, which knows what the metrics were."""
-        write_sealed(self.path / RESULT, {**result, METRICS: self._metrics_digest()})
+        results.write(self.path / RESULT, result, {METRICS: self._metrics_digest()})
 
-    def result(self) -> dict[str, Any] | None:
-        """The content of `result.json`; None if the run has not come to its end.
+    def result(self) -> Result | None:
+        """What `result.json` says; None if the run has not come to its end.
 
         `InputError` if it, or the metrics, are not as they were written.
         """
         if not (self.path / RESULT).exists():
             return None
-        result = read_sealed(self.path / RESULT)
-        intact = result.pop(METRICS, None) == self._metrics_digest()
+        result, beside = results.read(self.path / RESULT)
+        intact = beside.get(METRICS) == self._metrics_digest()
         require(intact, METRICS, f"as it was with {RESULT}", f"{self.path / METRICS} with changed content", REMEDY)
         return result
 

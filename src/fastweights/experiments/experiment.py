@@ -4,41 +4,16 @@ Loads no torch: the command line and the report read it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from fastweights.errors import require_name
-from fastweights.training.settings import Supervised
+from fastweights.metric import Metric
+from fastweights.training.settings._training import Training
 
-Form = Literal["error", "percent", "plain"]
-
-
-class Metric(NamedTuple):
-    """What a table reports: the task's main metric as it is, in per cent, or as the error in per cent.
-
-    On test data, or on validation data where an experiment is there to choose something.
-
-    >>> Metric("error", "test error, %").value(0.75)
-    25.0
-    """
-
-    form: Form
-    label: str
-    data: Literal["test", "validation"] = "test"
-
-    @property
-    def best(self) -> Callable[..., Any]:
-        """What chooses among numbers: `min` for errors and for what stands as it is, which are losses, else `max`."""
-        return max if self.form == "percent" else min
-
-    def of(self, result: Mapping[str, Any]) -> float:
-        """The number of a finished run; `KeyError`, `TypeError` or `ValueError` for a damaged result."""
-        return self.value(float(result[self.data][result["main_metric"]]))
-
-    def value(self, measured: float) -> float:
-        """The number that stands in the table."""
-        return {"plain": measured, "percent": 100 * measured, "error": 100 * (1 - measured)}[self.form]
+FREE = "flags"
+"""What stands in a run folder in place of a preset, where a user chose every setting."""
 
 
 class Published(NamedTuple):
@@ -50,14 +25,14 @@ class Published(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One training: all but the seed, which is in `training`. Names are those of `fastweights list tasks` and of the
-    files in `models/`."""
+    """One training: names are those of `fastweights list tasks` and of the files in `models/`, and the loop is the one
+    for the type of the settings in `training`, in which the seed is."""
 
     task: str
     task_options: dict[str, Any]
     model: str
     model_options: dict[str, Any]
-    training: Supervised
+    training: Training
 
     def facts(self) -> dict[str, Any]:
         """All of it as plain dictionaries."""
@@ -97,9 +72,18 @@ Results = Mapping[tuple[str, str], Summary]
 """By model and column."""
 
 
+class Course(NamedTuple):
+    """A metric over the steps of a sequence, as a picture: `title`, what lies `across`, and after which part of the
+    steps something changes."""
+
+    title: str
+    across: str
+    switch: float
+
+
 class Claim(NamedTuple):
     """A sentence, and whether results bear it out: `holds` takes `mean(model, column)`, which raises `KeyError` for
-    what was not run."""
+    what was not run; in place of a column it may be the name of one of the `details`."""
 
     sentence: str
     holds: Callable[[Callable[[str, str], float]], bool]
@@ -119,7 +103,7 @@ class Experiment:
     Args:
         title: One line.
         source: Where it is published.
-        metric: What its numbers are.
+        metric: What its numbers are: the main metric of its tasks, as its table tells it.
         models: Labels by name: the rows.
         columns: Labels by name.
         published: The paper's numbers, by model and column.
@@ -130,6 +114,9 @@ class Experiment:
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
+        details: Labels by name of what else was measured on test data, in a table of their own, as the metric is told.
+        published_details: The paper's numbers, by model and name.
+        courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
     """
 
     title: str
@@ -144,6 +131,9 @@ class Experiment:
     notes: tuple[str, ...] = ()
     axis: str = ""
     logarithmic: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
+    published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
+    courses: Mapping[str, Course] = field(default_factory=dict)
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""

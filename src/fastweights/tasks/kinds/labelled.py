@@ -1,12 +1,12 @@
-"""What every task is: batches for training, fixed sets for validation and test, a loss and metrics that add up."""
+"""Labelled sequences: batches for training, fixed sets for validation and test, a loss and metrics that add up."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice
 from math import log
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,17 +14,17 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.errors import require
+from fastweights.metric import ACCURACY, Metric
+from fastweights.tasks.kinds._random import ORDER, TEST, TRAINING, VALIDATION, random_stream
+from fastweights.tasks.kinds.task import Task
 
 IGNORE = -100
 """The target of a position that is not scored; also the one that torch's cross-entropy leaves out by itself."""
 
-TRAINING, VALIDATION, TEST, ORDER = range(4)
-"""Which stream of random numbers: each has its own, so that no split depends on the size of another."""
-
 AT_ONCE = 16
 """Training batches that are drawn together where all are new: small ones cost more in calls than in numbers."""
 
-Kind = Literal["tokens", "pairs", "features"]
+Kind = Literal["tokens", "pairs", "features", "pictures"]
 
 
 class Batch(NamedTuple):
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     and T for a prediction at every step. Sequences of different lengths are padded at their end.
     """
 
-    inputs: Tensor  # int64 [B, T] for tokens and [B, T, 2] for pairs of them, float32 [B, T, input_size] for features
+    inputs: Any  # int64 [B, T] for tokens and [B, T, 2] for pairs of them, float32 [B, T, input_size] for features
     targets: Tensor  # int64 [B, P], a class or IGNORE
 
 
@@ -62,21 +62,15 @@ Metrics = dict[str, Mean]
 
 
 def combine(parts: Iterable[Metrics]) -> Metrics:
-    """The metrics of a whole from those of its batches."""
+    """The metrics of a whole from those of its batches, of which not all need have all."""
     whole: Metrics = {}
     for part in parts:
-        whole = {name: whole.get(name, Mean(0.0, 0)) + mean for name, mean in part.items()}
+        whole |= {name: whole.get(name, Mean(0.0, 0)) + mean for name, mean in part.items()}
     return whole
 
 
-def random_stream(seed: int, split: int, step: int = 0) -> np.random.Generator:
-    """Random numbers that depend on the seed, the split and the step alone, on any platform."""
-    require(seed >= 0, "seed", "at least 0", seed)
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(split, step))))
-
-
-class Task(ABC):
-    """Data and metric of an experiment. A task is a frozen dataclass whose fields are its options.
+class Labelled(Task):
+    """Sequences, and what is right at their last steps.
 
     A model maps `Batch.inputs` to outputs `[B, P, output_size]` for the last P steps; `loss` and `metrics` compare
     them with `Batch.targets`. Every metric is a mean over what it counts, and the metrics of batches add up with
@@ -84,8 +78,11 @@ class Task(ABC):
     """
 
     input_kind: ClassVar[Kind] = "tokens"
-    main_metric: ClassVar[str] = "accuracy"
-    """What the paper reports, and what to choose models by on the validation set: highest, or lowest if it is loss."""
+    main_metric: ClassVar[Metric] = ACCURACY
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return self.input_kind, self.input_size, self.output_size
 
     @property
     @abstractmethod
@@ -135,6 +132,14 @@ class Task(ABC):
         right = int(((outputs.argmax(-1) == targets) & scored).sum())
         return {"loss": Mean(float(self._total_loss(outputs, targets)), n), "accuracy": Mean(float(right), n)}
 
+    def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
+        """What a report says of test data: the metrics, and more where a task has more to say."""
+        return self.metrics(outputs, targets)
+
+    def summary(self, whole: Metrics) -> dict[str, float]:
+        """Numbers by name from what was combined."""
+        return {name: mean.value for name, mean in whole.items()}
+
     def truth(self, targets: Tensor) -> Tensor:
         """Outputs `[B, P, output_size]` that score perfectly."""
         return 50.0 * self._one_hot(targets)
@@ -161,7 +166,7 @@ class Task(ABC):
         return log(self.output_size)
 
 
-class FreshTask(Task):
+class FreshTask(Labelled):
     """A task whose training batches are all new, drawn from a seed and the number of the step.
 
     Needs the fields `evaluation_size` (sequences in the validation set, and in the test set) and `data_seed` (which
@@ -216,7 +221,7 @@ class Sets(NamedTuple):
     test: Batch
 
 
-class FixedTask(Task):
+class FixedTask(Labelled):
     """A task with a fixed training set, read in a new order every epoch."""
 
     @abstractmethod

@@ -1,19 +1,18 @@
-"""What every task guarantees: one check a guarantee, each a function of `make`, which builds a task from options."""
+"""What every task of labelled sequences guarantees: a check a guarantee, a function of `make`, which builds a task."""
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import partial
 from itertools import islice
 from math import sqrt
-from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from fastweights.errors import InputError
-from fastweights.tasks import IGNORE, Batch, Metrics, Task, combine
+from fastweights.tasks import IGNORE, Batch, Labelled, Metrics, combine
+from fastweights.testing.refusals import assert_bad_options_are_refused, assert_refused
 
-Make = Callable[..., Task]
+Make = Callable[..., Labelled]
 B = 6
 
 
@@ -24,20 +23,20 @@ def fingerprint(batch: Batch) -> str:
     '40e90452fee2f908'
     """
     digest = hashlib.sha256()
-    for part in batch:
+    for part in tree_leaves(batch):
         digest.update(f"{part.dtype} {list(part.shape)}".encode())
         array = part.contiguous().numpy()
         digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
-def fingerprints(task: Task) -> str:
+def fingerprints(task: Labelled) -> str:
     """Of the first training, validation and test sequences together."""
     batches = (next(task.train_batches(B, seed=1)), next(task.validation(B)), next(task.test(B)))
     return hashlib.sha256("".join(map(fingerprint, batches)).encode()).hexdigest()
 
 
-def first_batches(task: Task, n: int, seed: int, start: int = 0) -> list[str]:
+def first_batches(task: Labelled, n: int, seed: int, start: int = 0) -> list[str]:
     """Fingerprints of training batches."""
     return [fingerprint(batch) for batch in islice(task.train_batches(B, seed, start), n)]
 
@@ -83,7 +82,7 @@ def check_an_epoch_is_the_training_set(make: Make) -> None:
     assert epochs[0] != epochs[1], "the order is the same in every epoch"
 
 
-def _epoch(task: Task, batch_size: int, start: int) -> list[bytes]:
+def _epoch(task: Labelled, batch_size: int, start: int) -> list[bytes]:
     assert task.training_size is not None
     steps = -(-task.training_size // batch_size)
     return sequences(islice(task.train_batches(batch_size, 0, start), steps))
@@ -115,7 +114,7 @@ def check_shapes_types_and_ranges(make: Make) -> None:
         assert 0 <= scored.min() <= scored.max() < task.output_size, "a target is no class"
 
 
-def _check_inputs_in_range(task: Task, inputs: torch.Tensor) -> None:
+def _check_inputs_in_range(task: Labelled, inputs: torch.Tensor) -> None:
     if task.input_kind == "features":
         assert inputs.dtype == torch.float32, f"features are {inputs.dtype}"
         assert inputs.isfinite().all(), "a feature is not finite"
@@ -129,7 +128,7 @@ def check_the_truth_scores_perfectly(make: Make) -> None:
     """The right answers have no loss and every other metric is 1."""
     task = make()
     metrics = _score(task, task.truth)
-    assert task.main_metric in metrics, f"there is no metric {task.main_metric}"
+    assert task.main_metric.name in metrics, f"there is no metric {task.main_metric.name}"
     for name, mean in metrics.items():
         wanted = 0.0 if name == "loss" else 1.0
         assert abs(mean.value - wanted) < 1e-9, f"{name} of the truth is {mean.value}"
@@ -147,7 +146,7 @@ def check_chance_is_what_a_guess_scores(make: Make) -> None:
         assert abs(mean.value - p) <= allowed, f"{name} of a guess is {mean.value:.4f}, not {p:.4f}"
 
 
-def _score(task: Task, answer: Callable[[torch.Tensor], torch.Tensor]) -> Metrics:
+def _score(task: Labelled, answer: Callable[[torch.Tensor], torch.Tensor]) -> Metrics:
     return combine(task.metrics(answer(batch.targets), batch.targets) for batch in task.test(100))
 
 
@@ -188,31 +187,10 @@ def check_loss_has_gradients_where_something_is_asked(make: Make) -> None:
 
 def check_bad_options_are_refused(make: Make) -> None:
     """Numbers below their range, unknown names, sizes of nothing; batches of nothing; outputs of another shape."""
-    for options in _bad_options(type(make())):
-        _refuses(partial(make, **options), f"the options {options}")
+    assert_bad_options_are_refused(make)
     task = make()
     for arguments in ((0, 0, 0), (1, -1, 0), (1, 0, -1)):
-        _refuses(partial(task.train_batches, *arguments), f"train_batches{arguments}")
-    _refuses(lambda: next(task.validation(0)), "validation(0)")
+        assert_refused(partial(task.train_batches, *arguments), f"train_batches{arguments}")
+    assert_refused(lambda: next(task.validation(0)), "validation(0)")
     targets = next(task.test(B)).targets
-    _refuses(lambda: task.loss(task.guess(targets)[..., :-1], targets), "outputs with a class too few")
-
-
-def _bad_options(task: type[Task]) -> Iterator[dict[str, Any]]:
-    hints = get_type_hints(task)
-    for field in fields(task):  # type: ignore[arg-type]
-        hint = hints[field.name]
-        if hint is int:
-            yield {field.name: -1}
-        elif get_origin(hint) is Literal:
-            yield {field.name: get_args(hint)[0] + "x"}
-        elif hint == tuple[int, int, int]:
-            yield from ({field.name: sizes} for sizes in ((0, 1, 1), (1, 1), (1, 1, -1)))
-
-
-def _refuses(call: Callable[[], object], what: str) -> None:
-    try:
-        call()
-    except InputError:
-        return
-    raise AssertionError(f"{what}: accepted")
+    assert_refused(lambda: task.loss(task.guess(targets)[..., :-1], targets), "outputs with a class too few")

@@ -1,0 +1,146 @@
+"""Flags, YAML files and run folders as the settings of a recipe that stands on its own."""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jsonargparse import ArgumentError, ArgumentParser
+
+from fastweights.address import absolute
+from fastweights.catalogue import EXPERIMENTS, RECIPES
+from fastweights.errors import InputError, require, require_name
+from fastweights.experiments.experiment import FREE
+from fastweights.experiments.own_code import confirm_all
+from fastweights.training.launched import launched
+from fastweights.training.settings._training import Where
+
+SHOWING = ("--print_config", "--help", "-h")
+OWN = ("preset", "run", "resume", "config")
+UNSAID = ("layer", "seed", "precision", "sample", "evaluate_every", *Where._fields)
+"""Flags that no row of a table says: the layer comes first, and the others make no other model."""
+
+
+class Request(NamedTuple):
+    """What to train, and where."""
+
+    flags: Any
+    run: str | None
+    resume: bool
+
+
+def parse(name: str, arguments: list[str]) -> Request:
+    """The flags of a recipe: its preset, then a YAML file (`--config`), then the flags themselves.
+
+    With `--resume` the settings are those of the run; flags may repeat but not change them, except for where it is
+    trained. A layer of the user's own must be repeated, and may have moved: see `confirm`. Processes that torchrun
+    started are the devices.
+    """
+    kind = RECIPES.load(name)
+    parser = _parser(name, kind)
+    arguments = [_underscores(argument) for argument in arguments]
+    # What only shows the settings waits until they are known: they depend on the preset, or on the run.
+    settings = [argument for argument in arguments if not argument.startswith(SHOWING)]
+    first = _parse(parser, settings)
+    resume = first.resume
+    if resume:
+        require(first.run is not None, "run", "given with --resume", "none", "Add --run DIR.")
+        stored = _stored(name, Path(first.run), _given(parser, settings).get("layer"))
+        parser.set_defaults(stored)
+    else:
+        require_name("preset", first.preset, kind.PRESETS)
+        parser.set_defaults(kind.PRESETS[first.preset])
+    values = {key: value for key, value in _parse(parser, arguments).as_dict().items() if key not in OWN}
+    values = _absolute(values)
+    for key, value in (stored if resume else {}).items():
+        remedy = "Leave it out, or start a new run."
+        same = values[key] == value or key in Where._fields
+        require(same, key, f"{value!r} as in the run that is resumed", repr(values[key]), remedy)
+    if launched() > 1:
+        values["devices"] = launched()
+    return Request(kind(**values), first.run, resume)
+
+
+def facts(name: str, flags: Any) -> dict[str, Any]:
+    """What a run folder says of a trial by flags: its place in the table of the experiment, and the flags."""
+    trial = flags.trial()
+    (column, *_) = EXPERIMENTS.load(name).columns
+    place = {"experiment": name, "preset": FREE, "model": label(flags), "column": column, "seed": trial.training.seed}
+    values = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(flags).items()}
+    return {**place, "trial": trial.facts(), "flags": values}
+
+
+def label(flags: Any) -> str:
+    """The row of a table that a trial by flags stands in: the layer, the nearest preset, and what else is not as in
+    it."""
+    defaults = {field.name: field.default for field in fields(flags)}
+    values = {key: value for key, value in asdict(flags).items() if key not in UNSAID}
+    presets = {name: {**defaults, **preset} for name, preset in flags.PRESETS.items()}
+    differences = {name: {k: v for k, v in values.items() if v != preset[k]} for name, preset in presets.items()}
+    nearest = min(differences, key=lambda name: len(differences[name]))
+    said = [f"{key.replace('_', ' ')} {value}" for key, value in differences[nearest].items()]
+    return ", ".join([str(getattr(flags, "layer", "model")), f"preset {nearest}", *said])
+
+
+def flags_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
+    """The flags in a run's `config.json`; `InputError` if they are none of ours.
+
+    `layer` is what the user says that the layer is, which must be said where it is code of the user's own.
+    """
+    name, values = content.get("recipe"), content["config"].get("flags")
+    require_name(f"recipe in {folder}", str(name), RECIPES.names())
+    kind = RECIPES.load(str(name))
+    wanted = sorted(field.name for field in fields(kind))
+    unlike = sorted((set(wanted) ^ set(values if isinstance(values, dict) else ())) - {*Where._fields})
+    require(not unlike, f"flags in {folder}", f"the fields of {name}", f"a difference in {', '.join(unlike)}")
+    try:
+        parsed = _parser(str(name), kind).parse_object(values).as_dict()
+    except ArgumentError as error:
+        raise InputError(f"flags in {folder} must be those of {name}, got others: {error}") from None
+    return kind(**confirm_all({key: value for key, value in parsed.items() if key not in OWN}, layer, folder))
+
+
+def _parser(name: str, kind: Any) -> ArgumentParser:
+    description = f"{kind.__doc__.splitlines()[0]} Presets: {', '.join(kind.PRESETS)}."
+    parser = ArgumentParser(
+        prog=f"fastweights train {name}", description=description, exit_on_error=False, allow_abbrev=False
+    )
+    parser.add_argument("--config", action="config", help="A YAML file with any of the settings below.")
+    parser.add_argument("--preset", default="cpu", help=f"Settings to start from: {', '.join(kind.PRESETS)}.")
+    parser.add_argument("--run", type=str | None, default=None, help="The run folder; a new one in runs/ if left out.")
+    parser.add_argument("--resume", action="store_true", help="Go on with the run in --run.")
+    parser.add_class_arguments(kind)
+    return parser
+
+
+def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
+    try:
+        return parser.parse_args(arguments)
+    except ArgumentError as error:
+        raise InputError(f"{str(error).rstrip('.')}. See {parser.prog} --help.") from None
+
+
+def _given(parser: ArgumentParser, arguments: list[str]) -> dict[str, Any]:
+    """What flags and files say, without defaults."""
+    given: dict[str, Any] = parser.parse_args(arguments, defaults=False).as_dict()
+    return given
+
+
+def _stored(name: str, path: Path, layer: str | None) -> dict[str, Any]:
+    # Run folders need a lock file library that imports in a moment, but not torch.
+    from fastweights.training.run import Run
+
+    content = Run.open(path).config()
+    require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))
+    return asdict(flags_of(content, path, layer))
+
+
+def _underscores(argument: str) -> str:
+    """`--batch-size=8` is the field `batch_size`."""
+    flag, equals, value = argument.partition("=")
+    return f"--{flag[2:].replace('-', '_')}{equals}{value}" if flag.startswith("--") else argument
+
+
+def _absolute(values: dict[str, Any]) -> dict[str, Any]:
+    """Files are found again from any folder."""
+    found = {key: value.resolve() if isinstance(value, Path) else value for key, value in values.items()}
+    return {**found, "layer": absolute(str(found["layer"]))} if "layer" in found else found

@@ -1,0 +1,85 @@
+"""One run of an experiment by its place in the table: where it lies, and what it came to."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastweights.errors import require
+from fastweights.experiments.experiment import Experiment, Trial
+from fastweights.experiments.trial import carry_out as carry_out_trial
+from fastweights.metric import Metric
+from fastweights.training.result import Result
+from fastweights.training.run import FAILURE, Run
+from fastweights.training.settings._training import Where
+
+ANYWHERE = Where()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model in one column under one preset, with one seed."""
+
+    experiment: str
+    preset: str
+    model: str
+    column: str
+    seed: int
+
+    def run(self, folder: Path) -> Run:
+        """Where it lies."""
+        return Run(folder / self.experiment / self.preset / self.model / self.column / f"seed-{self.seed}")
+
+    def trial(self, experiment: Experiment, where: Where = ANYWHERE) -> Trial:
+        """What to train, and where."""
+        trial = experiment.trial(self.model, self.column, self.preset)
+        return trial._replace(training=replace(trial.training, seed=self.seed, **where.given()))
+
+    def facts(self, trial: Trial) -> dict[str, Any]:
+        """What a run folder says of it."""
+        facts: dict[str, Any] = json.loads(json.dumps({**asdict(self), "trial": trial.facts()}))
+        return facts
+
+
+def outcome(run: Run, metric: Metric) -> Result | None:
+    """None if the run has not come to its end, or anything is damaged: then it is looked at again, and told of."""
+    try:
+        run.config()
+        result = run.result()
+        return result if result and metric.name in result.test else None
+    except (ValueError, OSError):
+        return None
+
+
+def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> None:
+    """Trains and measures, unless that is done; goes on with what is there.
+
+    Raises:
+        Busy: Another process is at it.
+        InputError: The folder holds a run with other settings, or a damaged one.
+    """
+    run, trial = job.run(folder), job.trial(experiment, where)
+    with run.lock():
+        if outcome(run, experiment.metric) is not None:
+            return
+        (run.path / FAILURE).unlink(missing_ok=True)
+        if run.exists():
+            require_same(run, job, trial)
+        carry_out_trial(run, trial, job.experiment, job.facts(trial), resume=run.exists())
+
+
+def require_same(run: Run, job: Job, trial: Trial) -> None:
+    """`InputError` unless a run was begun with the library's settings of today, wherever that was."""
+    stored, config = (_anywhere(facts) for facts in (run.config()["config"], job.facts(trial)))
+    changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
+    remedy = "Name another --folder, or move the run away."
+    require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)
+
+
+def _anywhere(facts: dict[str, Any]) -> dict[str, Any]:
+    """A run's facts but for where it is trained."""
+    trial = facts.get("trial")
+    if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
+        return facts
+    what = {name: value for name, value in training.items() if name not in Where._fields}
+    return {**facts, "trial": {**trial, "training": what}}

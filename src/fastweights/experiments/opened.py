@@ -1,0 +1,56 @@
+"""A run folder, opened again. It may come from anybody: names come from it, and what they mean from the library."""
+
+from typing import Any
+
+from torch import nn
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.errors import require, require_name
+from fastweights.experiments.experiment import Experiment, Trial
+from fastweights.experiments.flags import flags_of
+from fastweights.experiments.job import Job, require_same
+from fastweights.experiments.trial import build, make_task, measure, require_same_data
+from fastweights.tasks import Task
+from fastweights.training.kept import best_model
+from fastweights.training.result import Result
+from fastweights.training.run import Run
+from fastweights.training.session import Session
+
+
+def load_run(run: Run, layer: Any) -> tuple[nn.Module, Task]:
+    """The model with the weights that validated best, in evaluation mode, and its task; its files need not be there."""
+    trial = trial_of(run, layer)
+    task = make_task(trial.task, trial.task_options).known_by(run.config()["task"])
+    return best_model(run, lambda: build(trial, task)), task
+
+
+def measure_run(run: Run, layer: Any) -> tuple[Trial, Session, Result]:
+    """What a run came to, measured again."""
+    trial = trial_of(run, layer)
+    task = make_task(trial.task, trial.task_options)
+    require_same_data(run, trial, task)
+    return trial, *measure(run, trial, task)
+
+
+def trial_of(run: Run, layer: Any) -> Trial:
+    """What a run trains; `layer` is what the user says that its layer is, see `own_code`."""
+    content = run.config()
+    if "flags" in content["config"]:
+        trial: Trial = flags_of(content, run.path, layer).trial()
+        return trial
+    job = _job(content["config"], run)
+    trial = job.trial(EXPERIMENTS.load(job.experiment))
+    require_same(run, job, trial)
+    return trial
+
+
+def _job(config: dict[str, Any], run: Run) -> Job:
+    names = {part: str(config.get(part)) for part in ("experiment", "preset", "model", "column")}
+    require_name(f"experiment in {run.path}", names["experiment"], EXPERIMENTS.names())
+    experiment: Experiment = EXPERIMENTS.load(names["experiment"])
+    known = {"preset": experiment.presets, "model": experiment.models, "column": experiment.columns}
+    for part, values in known.items():
+        require_name(f"{part} in {run.path}", names[part], values)
+    seed = config.get("seed")
+    require(type(seed) is int and seed >= 0, f"seed in {run.path}", "a whole number of at least 0", repr(seed))
+    return Job(**names, seed=seed)  # type: ignore[arg-type]

@@ -1,0 +1,72 @@
+"""What is to be reproduced: an experiment, a preset, a folder, and the runs that follow from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.errors import require, require_name
+from fastweights.experiments.experiment import Experiment
+from fastweights.experiments.job import ANYWHERE, Job
+from fastweights.training.settings._training import Where
+
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to reproduce, and where."""
+
+    name: str
+    preset: str
+    folder: Path
+    models: tuple[str, ...]
+    columns: tuple[str, ...]
+    seeds: int
+    where: Where = ANYWHERE
+
+    @property
+    def experiment(self) -> Experiment:
+        experiment: Experiment = EXPERIMENTS.load(self.name)
+        return experiment
+
+    @property
+    def path(self) -> Path:
+        """The folder of this experiment and preset."""
+        return self.folder / self.name / self.preset
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All models with the first seed, then with the next: the table fills evenly."""
+        all_places = self.experiment.preset(self.preset).places
+        places = [(m, c) for m, c in all_places if m in self.models and c in self.columns]
+        return [Job(self.name, self.preset, m, c, seed) for seed in range(1, self.seeds + 1) for m, c in places]
+
+
+def make_plan(
+    name: str,
+    preset: str,
+    folder: Path,
+    models: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    seeds: int | None = None,
+    where: Where = ANYWHERE,
+) -> Plan:
+    """The plan that the flags describe; `InputError` for what there is not."""
+    experiment: Experiment = EXPERIMENTS.load(name)
+    default = experiment.preset(preset)
+    chosen_models = _chosen("models", models, default.models)
+    chosen_columns = _chosen("columns", columns, default.columns)
+    require(seeds is None or 1 <= seeds <= MOST_SEEDS, "seeds", f"from 1 to {MOST_SEEDS:,}", seeds)
+    plan = Plan(name, preset, folder, chosen_models, chosen_columns, default.seeds if seeds is None else seeds, where)
+    got = f"{', '.join(chosen_models)} and {', '.join(chosen_columns)}, which it skips"
+    require(bool(plan.jobs), "models and columns", f"some that preset {preset} runs", got)
+    for job in plan.jobs:
+        job.trial(experiment, where)
+    return plan
+
+
+def _chosen(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    for name in wanted or ():
+        require_name(what, name, known)
+    return tuple(name for name in known if wanted is None or name in wanted)

@@ -1,0 +1,150 @@
+"""Processes that carry out runs beside each other: on this machine, or as jobs of SLURM."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastweights.errors import InputError, require
+
+# torch takes seconds to import, and a process must hear sooner that it is no longer wanted.
+if TYPE_CHECKING:
+    from fastweights.experiments.plan import Plan
+
+PROGRAM = "import sys; sys.path[:] = {path!r}; from fastweights.experiments.workers import main; main()"
+
+
+class Worker(Protocol):
+    """A process that carries out whatever is free."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def stop(self) -> None:
+        """Lets it write a checkpoint and end."""
+
+    def failure(self) -> str:
+        """Why it ended without having been asked to; empty if it did not."""
+
+
+class Local:
+    """A process of this machine. It ends with the one that started it, however that ends: it reads from a pipe whose
+    other end is closed then."""
+
+    def __init__(self, plan: "Plan", number: int, threads: int) -> None:
+        self.log = plan.path / "jobs" / f"{number}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        # -P and the path of this process: nothing is imported from the current folder that is not here, too.
+        command = [sys.executable, "-P", "-c", PROGRAM.format(path=sys.path), json.dumps([_facts(plan), threads])]
+        with self.log.open("ab") as log:
+            # A session of its own is deaf to Ctrl-C, of which it hears from here.
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def done(self) -> bool:
+        return self.process.poll() is not None
+
+    def stop(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def failure(self) -> str:
+        status = self.process.wait()
+        return f"exit status {status}, see {self.log}" if status else ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What submitit is to run: a process whose time is up goes on in a new one, from the last checkpoints."""
+
+    plan: "Plan"
+
+    def __call__(self) -> None:
+        from fastweights.experiments.work import work
+
+        work(self.plan, threads=0)
+
+    def checkpoint(self) -> Any:
+        """What submitit is to start again."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+class Slurm:
+    """A job of SLURM, which goes on when the process that started it has ended."""
+
+    def __init__(self, job: Any) -> None:
+        self.job = job
+        self.stopped = False
+
+    def done(self) -> bool:
+        # What becomes of a job that was told to stop need not be waited for: it writes its checkpoint by itself.
+        return self.stopped or bool(self.job.done())
+
+    def stop(self) -> None:
+        self.job.cancel(check=False)
+        self.stopped = True
+
+    def failure(self) -> str:
+        error = self.job.exception()
+        return "" if error is None else str(error)
+
+
+def start(plan: "Plan", processes: int, cluster: str) -> list[Worker]:
+    """As many processes as wanted, but no more than there are runs."""
+    processes = min(processes, len(plan.jobs))
+    if cluster == "local":
+        threads = max(len(os.sched_getaffinity(0)) // processes, 1)
+        return [Local(plan, number, threads) for number in range(1, processes + 1)]
+    executor = _executor(plan, cluster)
+    # A cluster gives its jobs cores of their own, and torch takes those that it is given.
+    return [Slurm(executor.submit(Task(plan))) for _ in range(processes)]
+
+
+def main() -> None:
+    """What a `Local` process does."""
+    Thread(target=_stop_with_parent, daemon=True).start()
+    facts, threads = json.loads(sys.argv[1])
+    from fastweights.experiments.plan import Plan
+    from fastweights.experiments.work import work
+    from fastweights.training.progress import Interrupted
+    from fastweights.training.settings._training import Where
+
+    with suppress(Interrupted):
+        chosen = {part: tuple(facts[part]) for part in ("models", "columns")}
+        where = Where(*facts["where"])
+        work(Plan(**{**facts, **chosen, "where": where, "folder": Path(facts["folder"])}), threads)
+
+
+def _stop_with_parent() -> None:
+    # Not by sys.stdin, whose lock Python would want at its end.
+    while os.read(0, 1):
+        pass
+    # In training this is a request to stop after a checkpoint; at any other time nothing is lost by ending.
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _facts(plan: "Plan") -> dict[str, Any]:
+    return {**asdict(plan), "folder": str(plan.folder)}
+
+
+def _executor(plan: "Plan", cluster: str) -> Any:
+    try:
+        import submitit
+    except ModuleNotFoundError:
+        remedy = "pip install 'fastweights[cluster]', or leave out --cluster."
+        require(False, "cluster", "local where submitit is not installed", cluster, remedy)
+    try:
+        executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
+    except RuntimeError as error:
+        raise InputError(f"cluster must be one that can be reached from here, got '{cluster}': {error}.") from None
+    executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=24 * 60)
+    return executor

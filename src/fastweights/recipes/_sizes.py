@@ -1,0 +1,16 @@
+"""What flags may ask of a model."""
+
+from typing import Any
+
+from fastweights.errors import require
+from fastweights.training.settings._training import require_numbers
+
+WIDEST, DEEPEST = 1 << 20, 1000
+"""Whether it fits into memory is seen when it is known."""
+
+
+def check_sizes(flags: Any) -> None:
+    """Raises unless `d_model`, `heads`, `d_ff`, `depth` and `dropout` are in their ranges."""
+    require_numbers(flags, ("d_model", "heads", "d_ff"), 1, WIDEST)
+    require_numbers(flags, ("depth",), 1, DEEPEST)
+    require(0 <= flags.dropout < 1, "dropout", "from 0 to below 1", flags.dropout)

@@ -1,0 +1,132 @@
+"""What the papers' tables of word models have in common: sizes, training, and how every model is wired."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastweights.experiments.experiment import Preset, Trial
+from fastweights.metric import PERPLEXITY
+from fastweights.training.settings.streamed import Streamed
+
+METRIC = PERPLEXITY.told("plain", "test perplexity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A text, a model of a size, and how long it is trained."""
+
+    task: str
+    task_options: Mapping[str, Any]
+    cutoffs: tuple[int, ...]
+    d_model: int
+    heads: int
+    d_ff: int
+    depth: int
+    training: Mapping[str, Any]
+
+
+ADAM: dict[str, Any] = {"betas": (0.9, 0.999), "floor": 0.0, "clip": 0.25}
+PUBLISHED = {**ADAM, "learning_rate": 2.5e-4, "warmup": 2000, "evaluate_every": 4000}
+REDUCED = {**ADAM, "learning_rate": 2e-3, "warmup": 200, "evaluate_every": 250, "patience": 6, "batch_size": 8}
+WIKITEXT_103: dict[str, Any] = {
+    "task": "wikitext-103",
+    "task_options": {},
+    "cutoffs": (20_000, 40_000, 200_000),
+    "heads": 8,
+    "d_ff": 2048,
+    "depth": 16,
+}
+PART: dict[str, Any] = {
+    "task": "wikitext-2",
+    "task_options": {"lines": 6000, "held_out": 800},
+    "cutoffs": (1000, 4000),
+    "heads": 4,
+    "depth": 4,
+    "training": {**REDUCED, "steps": 6000, "window": 64, "stride": 16},
+}
+LEAST = Size(
+    task="wikitext-2",
+    task_options={"lines": 300, "held_out": 20},
+    cutoffs=(300,),
+    d_model=32,
+    heads=2,
+    d_ff=64,
+    depth=1,
+    training={**REDUCED, "steps": 20, "evaluate_every": 10, "window": 16, "stride": 16},
+)
+SMALL = {**PUBLISHED, "steps": 500_000, "batch_size": 96, "window": 256}
+MEDIUM = {**PUBLISHED, "steps": 400_000, "batch_size": 56, "window": 384}
+SIZES = {
+    "paper": {
+        "small": Size(**WIKITEXT_103, d_model=128, training=SMALL),
+        "medium": Size(**WIKITEXT_103, d_model=256, training=MEDIUM),
+    },
+    "cpu": {"small": Size(**PART, d_model=64, d_ff=256), "medium": Size(**PART, d_model=128, d_ff=512)},
+    "smoke": {"small": LEAST, "medium": LEAST},
+}
+"""By preset: the papers' small and medium model (Schlag et al. 2021, Sec. 6.3 and appendix; code), and reduced ones on
+a part of WikiText-2."""
+
+NOTES = (
+    "The papers train on WikiText-103, with 267,735 words; preset cpu on the first 6,000 lines of WikiText-2, and all "
+    "other words are one there, so that its numbers are for comparing models with each other.",
+    "The baseline of n-grams is fitted on the same words.",
+)
+
+
+def trial(
+    preset: str,
+    layer: str,
+    options: Mapping[str, Any],
+    size: str = "small",
+    carry: bool = False,
+    positions: bool = True,
+    norm: str = "post",
+) -> Trial:
+    """A word model of the papers.
+
+    Args:
+        preset: "paper", "cpu" or "smoke".
+        layer: By name.
+        options: Of the layer; what memories read is divided by sqrt(d), where they do that.
+        size: "small" or "medium".
+        carry: Whether the state is carried from window to window. Else every window begins anew.
+        positions: Whether there are sinusoids, which count from the end of a window.
+        norm: Where LayerNorm stands.
+    """
+    chosen = SIZES[preset][size]
+    model = {
+        **{"layer": layer, "options": dict(options), "norm": norm, "cutoffs": chosen.cutoffs, "dropout": 0.1},
+        **{name: getattr(chosen, name) for name in ("d_model", "heads", "d_ff", "depth")},
+        **{"positions": "descending" if positions else None, "scaled": True, "output_dropout": 0.1},
+        "small_start": True,
+    }
+    return Trial(
+        chosen.task, dict(chosen.task_options), "language-model", model, Streamed(carry=carry, **chosen.training)
+    )
+
+
+def presets(models: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, Preset]:
+    """Those of a table: the reduced ones have its first column only."""
+    every, (first, *_) = tuple(models), columns
+    return {
+        "smoke": Preset((first,), every),
+        "cpu": Preset((first,), every, seeds=3),
+        "paper": Preset(tuple(columns), every),
+    }
+
+
+def head(preset: str, size: str) -> int:
+    """d, the size of a head."""
+    chosen = SIZES[preset][size]
+    return chosen.d_model // chosen.heads
+
+
+def scaled(preset: str, size: str = "small") -> dict[str, Any]:
+    """What a memory reads is divided by sqrt(d)."""
+    return {"scale": head(preset, size) ** -0.5}
+
+
+def attention(preset: str, size: str = "small") -> dict[str, Any]:
+    """Of softmax attention: its window is that of the text, and positions come from elsewhere."""
+    return {"window": SIZES[preset][size].training["window"], "rotates": False}

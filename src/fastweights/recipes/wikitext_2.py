@@ -1,0 +1,92 @@
+"""A word model on WikiText-2."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import PERPLEXITY
+from fastweights.recipes._language import Language
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wikitext2(Language):
+    """A language model over words of Wikipedia, with any layer, beside an interpolated Kneser-Ney model of order 5.
+
+    Source: the text is that of Merity et al. 2017; the models those of Schlag et al. 2021, Sec. 6.3, made small.
+
+    Args:
+        lines: Of the text for training, from its beginning; 0 for all.
+        held_out: Lines of each of the other two texts; 0 for all.
+        positions: Sinusoids that are added to the embeddings, from "fastweights list positions"; none if null.
+        cutoffs: Words from which on the output is computed in clusters, ascending; all in one if empty.
+    """
+
+    tokenizer: Literal["words", "characters", "bytes", "bpe"] = "words"
+    lines: int = 0
+    held_out: int = 0
+    d_model: int = 128
+    depth: int = 4
+    heads: int = 8
+    d_ff: int = 512
+    dropout: float = 0.2
+    positions: str | None = None
+    cutoffs: tuple[int, ...] = (2000, 10000)
+
+    steps: int = 4000
+    batch_size: int = 16
+    window: int = 128
+    learning_rate: float = 2e-3
+    warmup: int = 200
+    weight_decay: float = 0.01
+    clip: float = 0.25
+    evaluate_every: int = 500
+    sample: int = 60
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "cpu": {},
+        "smoke": {
+            **{"d_model": 32, "depth": 1, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 32},
+            **{"lines": 300, "held_out": 20, "cutoffs": (300,), "batch_size": 4, "sample": 10},
+        },
+    }
+
+    def trial(self) -> Trial:
+        """What is trained."""
+        task = {name: getattr(self, name) for name in ("tokenizer", "lines", "held_out")}
+        return Trial("wikitext-2", task, "language-model", self.model_options(), self.training())
+
+    def model_options(self) -> dict[str, Any]:
+        """Of the model."""
+        output = {"tied": True, "scaled": True, "output_dropout": self.dropout, "cutoffs": self.cutoffs}
+        return {**super().model_options(), **output, "positions": self.positions}
+
+
+MODELS = {
+    "delta-net": "DeltaNet",
+    "linear-attention": "Linear Transformer",
+    "softmax-attention": "Transformer",
+    "lstm": "LSTM",
+}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """The settings of `fastweights train wikitext-2` with another layer."""
+    return Wikitext2(**{**Wikitext2.PRESETS[preset], "layer": model}).trial()
+
+
+EXPERIMENT = Experiment(
+    title="Words of Wikipedia",
+    source="A check of our own, on WikiText-2 (Merity, Xiong, Bradbury and Socher 2017)",
+    metric=PERPLEXITY.told("plain", "test perplexity"),
+    models=MODELS,
+    columns={"words": "2 million words"},
+    published={},
+    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2.PRESETS},
+    trial=trial,
+    claims=(
+        Claim(
+            "DeltaNet is better than the Linear Transformer.",
+            lambda mean: mean("delta-net", "words") < mean("linear-attention", "words"),
+        ),
+    ),
+)

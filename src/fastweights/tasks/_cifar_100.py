@@ -1,0 +1,58 @@
+"""CIFAR-100: small photographs of a hundred things in twenty groups."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from fastweights.errors import require
+from fastweights.tasks._archives import members
+from fastweights.tasks._files import require_found
+from fastweights.tasks._images import Bytes
+from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, digest_of
+
+ARCHIVE = "cifar-100/cifar-100-binary.tar.gz"
+WHENCE = "www.cs.toronto.edu/~kriz/cifar.html, CIFAR-100 binary version"
+PARTS = ("train.bin", "test.bin")
+NAMES = ("coarse_label_names.txt", "fine_label_names.txt")
+SIDE = 32
+RECORD = 2 + 3 * SIDE**2
+"""Bytes of a picture: group, thing, red, green, blue."""
+
+
+def cifar_100() -> Pictures:
+    """All photographs, by `group/thing`; read once for all tasks of a process."""
+    return _read(as_it_is(require_found(ARCHIVE, WHENCE)))
+
+
+@lru_cache(maxsize=1)
+def _read(archive: AsItIs) -> Pictures:
+    wanted = {*PARTS, *NAMES}
+    found = {
+        name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
+    }
+    missing = sorted(wanted - found.keys())
+    require(not missing, ARCHIVE, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
+    records = np.concatenate([_records(found[part], part) for part in PARTS])
+    groups, things = (_names(found[part]) for part in NAMES)
+    known = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)
+    require(bool(known), ARCHIVE, "of groups and things that have names", "another")
+    return _by_class(records, groups, things)
+
+
+def _by_class(records: Bytes, groups: list[str], things: list[str]) -> Pictures:
+    names = np.array([f"{groups[group]}/{things[thing]}" for group, thing in records[:, :2]])
+    order = names.argsort(kind="stable")
+    labels, counts = np.unique(names, return_counts=True)
+    images = records[order, 2:].reshape(-1, 3, SIDE, SIDE)
+    starts = np.concatenate([[0], counts.cumsum()])
+    return Pictures(tuple(map(str, labels)), starts, images, digest_of({"": [("", records.tobytes())]}))
+
+
+def _records(content: bytes, name: str) -> Bytes:
+    whole = len(content) > 0 and len(content) % RECORD == 0
+    require(whole, name, f"of records of {RECORD} bytes", f"{len(content):,} bytes")
+    return np.frombuffer(content, np.uint8).reshape(-1, RECORD)
+
+
+def _names(content: bytes) -> list[str]:
+    return content.decode("ascii", "replace").split()

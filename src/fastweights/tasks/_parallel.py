@@ -1,0 +1,116 @@
+"""Two files of which each line of one is a translation of the same line of the other."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress, islice
+from typing import Any
+
+from torch import Tensor
+
+from fastweights.errors import InputError, require
+from fastweights.tasks.kinds.pairs import Pairs, PairSet, Sentences
+from fastweights.tokenizers.bpe import Bpe
+
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parallel(Pairs):
+    """Sentences of parallel files, cut into pieces that both languages share.
+
+    Args:
+        pieces: Number of pieces, learnt from the sentences for training; 256 of them are the bytes.
+        sentences: For training, from the beginning of the files; 0 for all.
+        held_out: Of the pairs for validation, and of those for the test, from their beginnings; 0 for all.
+        longest: Pairs for training with more pieces in either language are left out, as those that are empty in one.
+    """
+
+    pieces: int = 8000
+    sentences: int = 0
+    held_out: int = 0
+    longest: int = 250
+
+    def __post_init__(self) -> None:
+        require(256 <= self.pieces <= 1 << 20, "pieces", f"from 256 to {1 << 20:,}", self.pieces)
+        require(self.sentences >= 0, "sentences", "at least 0", self.sentences)
+        require(self.held_out >= 0, "held_out", "at least 0", self.held_out)
+        require(self.longest >= 1, "longest", "at least 1", self.longest)
+
+    @abstractmethod
+    def read(self, part: str, language: str) -> bytes:
+        """A file, UTF-8: "train", "validation" or "test" in the language of the "source" or the "target"."""
+
+    @cached_property
+    def tokenizer(self) -> Bpe:
+        """Learnt from both languages."""
+        return Bpe.learn("\n".join(line for side in self._lines("train") for line in side), self.pieces)
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.tokenizer) + 2
+
+    @property
+    def begin(self) -> int:
+        return len(self.tokenizer)
+
+    @property
+    def end(self) -> int:
+        return len(self.tokenizer) + 1
+
+    @cached_property
+    def training(self) -> PairSet:
+        return self._set("train")
+
+    @cached_property
+    def validation(self) -> PairSet:
+        return self._set("validation")
+
+    @cached_property
+    def test(self) -> PairSet:
+        return self._set("test")
+
+    def encode(self, text: str) -> Tensor:
+        return self.tokenizer.encode(text)
+
+    def decode(self, tokens: Tensor) -> str:
+        return self.tokenizer.decode(tokens[tokens < len(self.tokenizer)])
+
+    def facts(self) -> dict[str, Any]:
+        return {"tokens": self.tokenizer.facts()}
+
+    def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
+        known = replace(self)
+        vars(known)["tokenizer"] = Bpe.from_facts(facts.get("tokens"))
+        return known
+
+    def _set(self, part: str) -> PairSet:
+        source, target = self._lines(part)
+        sources, targets = (self.tokenizer.encode_each(side) for side in (source, target))
+        fits = [part != "train" or len(s) <= self.longest >= len(t) for s, t in zip(sources, targets, strict=True)]
+        kept = [Sentences.of(compress(side, fits)) for side in (sources, targets)]
+        return PairSet(kept[0], kept[1], tuple(compress(target, fits)))
+
+    def _lines(self, part: str) -> tuple[Lines, Lines]:
+        source, target = (decoded(self.read(part, language), part) for language in ("source", "target"))
+        equal = f"{len(source):,} and {len(target):,}"
+        require(len(source) == len(target), f"{part} files", "of equally many lines", equal)
+        whole = [bool(s and t) for s, t in zip(source, target, strict=True)]
+        if part != "train":
+            require(all(whole), f"{part} files", "without empty lines", f"line {[*whole, False].index(False) + 1}")
+            return source[: self.held_out or None], target[: self.held_out or None]
+        most = self.sentences or None
+        return tuple(islice(compress(source, whole), most)), tuple(islice(compress(target, whole), most))
+
+
+def decoded(content: bytes, name: str) -> Lines:
+    """The lines of a UTF-8 file, without blanks at either end."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} file must be UTF-8, got a bad byte at {error.start}.") from None
+    require("\0" not in text, f"{name} file", "a text", "one with a zero byte")
+    lines = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
+    require(text.strip() != "", f"{name} file", "of sentences", "nothing")
+    return lines

@@ -1,0 +1,84 @@
+"""Which classes of pictures are for training, for validation and for the test."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastweights.errors import InputError, require
+from fastweights.tasks._pictures import Files
+
+PARTS = ("train", "val", "test")
+Split = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""The numbers of the classes of each part."""
+HEADER = ["filename", "label"]
+
+
+def read_tables(found: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[list[int], ...]]:
+    """The files of every class by the tables `{train,val,test}.csv`, lines `filename,label`, and the classes of each.
+
+    Raises:
+        InputError: A table is missing or none, names a file that is not there, or has a class of another.
+    """
+    files: dict[str, list[tuple[str, bytes]]] = {}
+    parts: list[list[str]] = []
+    for part in PARTS:
+        table = f"{part}.csv"
+        require(table in found, "folder", f"with {', '.join(f'{p}.csv' for p in PARTS)}", f"no {table}")
+        rows = _rows(found[table], table)
+        parts.append(list(dict.fromkeys(label for _, label in rows)))
+        for name, label in rows:
+            require(folder + name in found, table, "of files that are there", repr(name))
+            files.setdefault(label, []).append((name, found[folder + name]))
+    require_disjoint(parts)
+    places = {name: n for n, name in enumerate(files)}
+    return files, tuple([places[label] for label in part] for part in parts)
+
+
+def read_folders(found: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[list[int], ...]]:
+    """The files of every class by the folder they lie in, and the classes of the folders `train`, `val` and `test`, if
+    there are all of these; none otherwise.
+
+    Raises:
+        InputError: There is no folder of pictures, or a class is in two parts.
+    """
+    homes = {name: name.rpartition("/")[0] for name in sorted(found)}
+    split = {home.partition("/")[0] for home in homes.values()} == set(PARTS)
+    files: dict[str, list[tuple[str, bytes]]] = {}
+    parts: dict[str, list[str]] = {part: [] for part in PARTS}
+    for name, home in homes.items():
+        part, _, label = home.partition("/") if split else ("", "", home)
+        if label:
+            files.setdefault(home, []).append((name, found[name]))
+            parts.setdefault(part, []).append(label)
+    require(bool(files), "folder", "with a folder of pictures a class", f"none in {folder}")
+    if not split:
+        return files, ()
+    require_disjoint([list(dict.fromkeys(parts[part])) for part in PARTS])
+    return files, tuple([n for n, home in enumerate(files) if home.startswith(f"{part}/")] for part in PARTS)
+
+
+def require_disjoint(parts: Sequence[Sequence[str]]) -> None:
+    """`InputError` if a class is in two parts."""
+    seen: dict[str, str] = {}
+    for part, names in zip(PARTS, parts, strict=True):
+        for name in names:
+            where = f"{seen.get(name)} and {part}"
+            require(name not in seen, f"class {name!r}", "in one split", where, "Take it out of one of them.")
+            seen[name] = part
+
+
+def _rows(content: bytes, table: str) -> list[list[str]]:
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{table} must be a table of UTF-8, got something else: {error}.") from None
+    header = rows[0] if rows else []
+    require(header == HEADER, table, f"a table that begins with {','.join(HEADER)}", repr(",".join(header))[:80])
+    rows = [row for row in rows[1:] if row]
+    wrong = next((n for n, row in enumerate(rows, start=2) if len(row) != 2 or not all(row)), 0)
+    require(not wrong, table, "of lines with a filename and a label", f"line {wrong}")
+    require(bool(rows), table, "of at least one picture", "none")
+    return rows

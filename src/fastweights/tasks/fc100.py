@@ -1,0 +1,38 @@
+"""FC100: CIFAR-100 split by groups, so that things of the test are like none of the training."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastweights.tasks._cifar_100 import SIDE, cifar_100
+from fastweights.tasks.kinds.episodes import Classes, Episodes
+
+VALIDATION = ("large_carnivores", "large_omnivores_and_herbivores", "non-insect_invertebrates", "small_mammals")
+TEST = ("aquatic_mammals", "insects", "medium_mammals", "people")
+
+
+@dataclass(frozen=True)
+class FC100(Episodes):
+    """Small photographs and their labels -> the label of another photograph of one of them.
+
+    The 100 things of CIFAR-100 lie in 20 groups of 5: those of 12 groups are for training, those of 4 for validation,
+    those of 4 for the test, so 60, 20 and 20 classes of 600 pictures.
+
+    Files: `cifar-100/cifar-100-binary.tar.gz` of A. Krizhevsky (the binary version of CIFAR-100, since the Python
+    version would have to be unpickled).
+
+    Source: Oreshkin et al. 2018; Irie et al. 2022, Sec. 4.1.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 3, SIDE
+
+    def classes(self, split: int) -> tuple[Classes, ...]:
+        pictures = cifar_100()
+        parts = [_part(name.partition("/")[0]) for name in pictures.names]
+        return (Classes(pictures, np.flatnonzero([part == split for part in parts]), 1),)
+
+
+def _part(group: str) -> int:
+    return 1 if group in VALIDATION else 2 if group in TEST else 0

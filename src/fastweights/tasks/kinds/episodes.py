@@ -1,0 +1,415 @@
+"""Episodes: pictures of new classes with their labels, and pictures to name."""
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from math import sqrt
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from fastweights.errors import require, require_name
+from fastweights.tasks.kinds._random import TEST, TRAINING, VALIDATION, random_stream
+from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, _require_batches
+
+T = TypeVar("T")
+Integers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+Labels = Literal["synchronous", "delayed"]
+Unlabelled = Literal["published", "corrected"]
+Evaluation = Literal["shuffled", "published"]
+
+INSTANCES = (1, 2, 3, 5, 10)
+"""Of the pictures of a class in an episode with delayed labels, those whose accuracy is told apart."""
+
+QUARTER_TURNS = 4
+CERTAINTY = 1.96
+"""Standard deviations to either side of a mean that hold it with 95 %."""
+
+
+class Shown(NamedTuple):
+    """What a model sees of episodes, picture by picture."""
+
+    images: Tensor  # uint8 [B, T, channels, side, side]
+    labels: Tensor  # int64 [B, T]: what it is told with each: a label, or the code for none
+    sources: Tensor  # int64 [B, T]: which of the task's data sets it is from, which says how pixels are normalised
+
+
+class PictureSet(Protocol):
+    """Pictures of classes, those of a class together."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes."""
+
+    @property
+    def starts(self) -> Integers:
+        """Where the pictures of every class begin, and where the last ends, `[classes + 1]`."""
+
+    @property
+    def images(self) -> Bytes:
+        """`[pictures, channels, side, side]`."""
+
+    @property
+    def digest(self) -> str:
+        """Of the files that they came from."""
+
+
+class Classes(NamedTuple):
+    """Some of the classes of a set of pictures; with 4 `turns` also each of them turned, as classes of their own."""
+
+    pictures: PictureSet
+    chosen: Integers
+    turns: int
+
+    def __len__(self) -> int:
+        return len(self.chosen) * self.turns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes, without turns."""
+        return tuple(self.pictures.names[n] for n in self.chosen)
+
+
+class Drawn(NamedTuple):
+    """Pictures for episodes by number, `[B, ways, pictures]`, and the quarter turns of each class, `[B, ways]`."""
+
+    numbers: Integers
+    turns: Integers
+
+
+class Normalisation(NamedTuple):
+    """Mean and standard deviation of every channel, of pixels from 0 to 1."""
+
+    mean: tuple[float, ...] = (0.0,)
+    deviation: tuple[float, ...] = (1.0,)
+
+
+class Plain:
+    """The same pictures without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
+
+    def __init__(self, classes: Classes) -> None:
+        starts = classes.pictures.starts
+        self.names = classes.names
+        self.images = classes.pictures.images
+        self.numbers = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in classes.chosen])
+        self.labels = np.repeat(np.arange(len(classes.chosen)), np.diff(starts)[classes.chosen])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, int]:
+        return torch.from_numpy(self.images[self.numbers[place]].copy()), int(self.labels[place])
+
+
+@dataclass(frozen=True)
+class Episodes(Labelled):
+    """N-way K-shot episodes: N classes that are drawn anew, K pictures of each in mixed order, labelled 0 to N - 1.
+
+    Args:
+        ways: N.
+        shots: K.
+        labels: "synchronous": every picture comes with its label, and one more is to be named, P = 1. "delayed": every
+            picture is to be named, P = T, and comes with the label of the one before it.
+        unlabelled: What stands for no label: "published", the code of class 0, or "corrected", a code of its own.
+        evaluation: Which pictures of a class are in validation and test: "shuffled" for any of them, "published" for
+            always the first, as in the authors' code before June 2022.
+        validation_size: Episodes for validation.
+        test_size: Episodes for the test.
+        data_seed: What these are drawn from.
+        workers: Threads that draw training batches ahead; the batches do not depend on their number.
+    """
+
+    ways: int = 5
+    shots: int = 1
+    labels: Labels = "synchronous"
+    unlabelled: Unlabelled = "published"
+    evaluation: Evaluation = "shuffled"
+    validation_size: int = 1000
+    test_size: int = 10_000
+    data_seed: int = 0
+    workers: int = 1
+
+    input_kind: ClassVar[Kind] = "pictures"
+    at_once: ClassVar[int] = 100
+    """Episodes of a fixed set that are drawn from one stream of random numbers, so that batches can be cut anywhere."""
+
+    def __post_init__(self) -> None:
+        require(self.ways >= 2, "ways", "at least 2", self.ways)
+        for name in ("shots", "validation_size", "test_size"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("data_seed", "workers"):
+            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
+        for name, known in {"labels": Labels, "unlabelled": Unlabelled, "evaluation": Evaluation}.items():
+            require_name(name, getattr(self, name), get_args(known))
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Channels of the pictures, and pixels of a side."""
+
+    @abstractmethod
+    def classes(self, split: int) -> tuple[Classes, ...]:
+        """The classes of the training (0), the validation (1) or the test split (2), of each data set."""
+
+    @property
+    def normalisations(self) -> tuple[Normalisation, ...]:
+        """How pixels are normalised, for each data set."""
+        return (Normalisation(),)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return *self.shape, self.ways, self.codes, [list(map(list, n)) for n in self.normalisations]
+
+    @property
+    def codes(self) -> int:
+        """What a model may be told with a picture: the labels, and perhaps a code for none."""
+        return self.ways + (self.unlabelled == "corrected")
+
+    @property
+    def no_label(self) -> int:
+        """The code for none."""
+        return self.codes - 1 if self.unlabelled == "corrected" else 0
+
+    @property
+    def input_size(self) -> int:
+        channels, side = self.shape
+        return channels * side**2
+
+    @property
+    def output_size(self) -> int:
+        return self.ways
+
+    @property
+    def chance(self) -> dict[str, float]:
+        """Of always saying the same label: 1 of N."""
+        return {"loss": self._uniform_loss, "accuracy": 1 / self.ways}
+
+    def facts(self) -> dict[str, Any]:
+        return {"pictures": [part.pictures.digest for part in self.classes(TRAINING)]}
+
+    def plain(self, split: int = TRAINING) -> Plain:
+        """The pictures of the training (0), the validation (1) or the test split (2) of the first data set."""
+        return Plain(self.classes(split)[0])
+
+    def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+        """Endless batches from step `start` on, drawn ahead by `workers` threads."""
+        _require_batches(batch_size, seed, start)
+        classes = self._checked(TRAINING)
+        return ahead(lambda n: self._draw(classes, random_stream(seed, TRAINING, n), batch_size), start, self.workers)
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        return self._fixed(VALIDATION, self.validation_size, batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        return self._fixed(TEST, self.test_size, batch_size)
+
+    def _fixed(self, split: int, size: int, batch_size: int) -> Iterator[Batch]:
+        require(batch_size >= 1, "batch_size", "at least 1", batch_size)
+        classes = self._checked(split)
+
+        def block(n: int) -> Batch:
+            random = random_stream(self.data_seed, split, n)
+            return self._draw(classes, random, min(self.at_once, size - n * self.at_once), split)
+
+        blocks = (block(n) for n in range(-(-size // self.at_once)))
+        return recut(blocks, batch_size)
+
+    def _checked(self, split: int) -> tuple[Classes, ...]:
+        """The classes, of which there are enough, with enough pictures."""
+        found = self.classes(split)
+        for classes in found:
+            name = ("training", "validation", "test")[split]
+            require(len(classes) >= self.ways, f"{name} split", f"of at least {self.ways} classes", len(classes))
+            counts = np.diff(classes.pictures.starts)[classes.chosen]
+            fewest = int(counts.argmin())
+            needed = f"with at least {self.per_class} pictures for shots={self.shots}"
+            require(counts[fewest] >= self.per_class, f"class {classes.names[fewest]!r}", needed, counts[fewest])
+        return found
+
+    @property
+    def per_class(self) -> int:
+        """Pictures of a class that an episode may need."""
+        return self.shots + (self.labels == "synchronous")
+
+    def _draw(self, classes: Sequence[Classes], random: np.random.Generator, n: int, split: int = TRAINING) -> Batch:
+        (only,) = classes
+        first = split != TRAINING and self.evaluation == "published"
+        drawn = draw(only, random, n, self.ways, self.per_class, first)
+        arranged = self._synchronous(drawn, random) if self.labels == "synchronous" else self._delayed(drawn, random)
+        numbers, turns, told, targets = arranged
+        return Batch(self.shown(only, numbers, turns, told), torch.from_numpy(targets))
+
+    def _synchronous(self, drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers, Integers]:
+        """Pictures, turns, what is told, and targets: the examples in mixed order, then the one to name."""
+        numbers, turns, labels = mixed(drawn._replace(numbers=drawn.numbers[:, :, : self.shots]), random)
+        rows = np.arange(len(numbers))
+        asked = below(random, np.full(len(numbers), self.ways))
+        numbers = np.column_stack([numbers, drawn.numbers[rows, asked, self.shots]])
+        turns = np.column_stack([turns, drawn.turns[rows, asked]])
+        return numbers, turns, np.column_stack([labels, np.full_like(rows, self.no_label)]), asked[:, None]
+
+    def _delayed(self, drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers, Integers]:
+        """Pictures, turns, what is told, and targets: each label is told a step after it was to be said."""
+        numbers, turns, labels = mixed(drawn, random)
+        told = np.column_stack([np.full(len(labels), self.no_label), labels[:, :-1]])
+        return numbers, turns, told, labels
+
+    def shown(self, classes: Classes, numbers: Integers, turns: Integers, told: Integers, source: int = 0) -> Shown:
+        """Pictures by their numbers, turned, and what is told with each; grey ones are the same in all channels."""
+        images = torch.from_numpy(turned(classes.pictures.images[numbers], turns))
+        coloured = images.expand(-1, -1, self.shape[0], -1, -1)
+        return Shown(coloured, torch.from_numpy(told), torch.full(told.shape, source))
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
+        """Loss and accuracy over all pictures that are to be named."""
+        right = self.right(outputs, targets)
+        total = self._total_loss(outputs, targets)
+        return {"loss": Mean(float(total), right.numel()), "accuracy": mean_of(right)}
+
+    def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
+        """More of test data: squares for the interval and, for delayed labels, the accuracy of the k-th picture of a
+        class, as `instance_1` say."""
+        right = self.right(outputs, targets)
+        squares = {"squares": mean_of(right.double().mean(1) ** 2)}
+        return {**self.metrics(outputs, targets), **squares, **self.instances(right, targets)}
+
+    def summary(self, whole: Metrics) -> dict[str, float]:
+        """With squares: `interval`, to either side of the accuracy with 95 %, over episodes and not over seeds."""
+        told = super().summary({name: mean for name, mean in whole.items() if name != "squares"})
+        if "squares" in whole:
+            variance = max(whole["squares"].value - whole["accuracy"].value ** 2, 0.0)
+            told["interval"] = CERTAINTY * sqrt(variance / whole["squares"].count)
+        return told
+
+    def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """bool `[B, P]`: whether the largest output is that of the label."""
+        self._require_shape(outputs, targets)
+        return outputs.argmax(-1) == targets % self.ways
+
+    def instances(self, right: Tensor, targets: Tensor) -> Metrics:
+        """The accuracy of the k-th picture of a class, where pictures come with delayed labels."""
+        if self.labels == "synchronous":
+            return {}
+        instances = number_instances(targets)
+        return {f"instance_{k}": mean_of(right[instances == k]) for k in INSTANCES if k <= self.shots}
+
+    def _total_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self._require_shape(outputs, targets)
+        return cross_entropy(outputs.flatten(0, 1), (targets % self.ways).flatten(), reduction="sum")
+
+    def _one_hot(self, targets: Tensor) -> Tensor:
+        return one_hot(targets % self.ways, self.ways).float()
+
+
+def draw(classes: Classes, random: np.random.Generator, n: int, ways: int, pictures: int, first: bool) -> Drawn:
+    """Different classes for n episodes, and different pictures of each, or their first ones."""
+    chosen = different(random, np.full(n, len(classes)), ways)
+    own, turns = classes.chosen[chosen % len(classes.chosen)], chosen // len(classes.chosen)
+    starts = classes.pictures.starts
+    counts = (starts[own + 1] - starts[own]).reshape(-1)
+    places = np.tile(np.arange(pictures), (n * ways, 1)) if first else different(random, counts, pictures)
+    return Drawn(starts[own][:, :, None] + places.reshape(n, ways, pictures), turns)
+
+
+def mixed(drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers]:
+    """Pictures, their turns and their labels in an order of their own for every episode, `[B, ways * pictures]`."""
+    n, ways, pictures = drawn.numbers.shape
+    order = random.bit_generator.random_raw(n * ways * pictures).reshape(n, -1).argsort(1, kind="stable")
+    labels = np.broadcast_to(np.repeat(np.arange(ways), pictures), order.shape)
+    turns = np.repeat(drawn.turns, pictures, axis=1)
+    taken = (np.take_along_axis(part, order, 1) for part in (drawn.numbers.reshape(n, -1), turns, labels))
+    return tuple(taken)  # type: ignore[return-value]
+
+
+def below(random: np.random.Generator, limits: Integers) -> Integers:
+    """A number from 0 to below each limit, all as likely but for 2^-32 of the limit.
+
+    By whole numbers from the bits alone: what numpy's own methods make of them may change from version to version.
+    """
+    bits = random.bit_generator.random_raw(limits.size).reshape(limits.shape) >> np.uint64(32)
+    numbers: Integers = (bits * limits.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
+    return numbers
+
+
+def different(random: np.random.Generator, limits: Integers, k: int) -> Integers:
+    """k different numbers from 0 to below each limit, `[limits, k]`, in any order with equal chance."""
+    found = np.empty((len(limits), k), dtype=np.int64)
+    for i in range(k):
+        number = below(random, limits - i)
+        # The n-th of those that are left: each smaller one that was taken moves it up by one.
+        for taken in np.sort(found[:, :i], axis=1).T:
+            number += number >= taken
+        found[:, i] = number
+    return found
+
+
+def turned(images: Bytes, turns: Integers) -> Bytes:
+    """Squares `[..., channels, side, side]`, each turned by its number of quarter turns to the left."""
+    images = np.ascontiguousarray(images)
+    for n in range(1, QUARTER_TURNS):
+        where = turns == n
+        if where.any():
+            images[where] = np.rot90(images[where], n, axes=(-2, -1))
+    return images
+
+
+def number_instances(targets: Tensor) -> Tensor:
+    """Of each target `[B, P]`, how often it has come in its row up to there, from 1.
+
+    >>> number_instances(torch.tensor([[3, 1, 3, 3]])).tolist()
+    [[1, 1, 2, 3]]
+    """
+    seen = one_hot(targets).cumsum(1)
+    return seen.gather(2, targets.unsqueeze(2)).squeeze(2)
+
+
+def mean_of(values: Tensor) -> Mean:
+    """The mean of numbers or truths."""
+    return Mean(float(values.double().sum()), values.numel())
+
+
+def ahead(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
+    """`make(start)`, `make(start + 1)` and so on, in this order; threads make two each ahead."""
+    if workers == 0:
+        yield from map(make, count(start))
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = deque(pool.submit(make, n) for n in range(start, start + 2 * workers))
+        try:
+            for n in count(start + 2 * workers):
+                yield waiting.popleft().result()
+                waiting.append(pool.submit(make, n))
+        finally:
+            for batch in waiting:
+                batch.cancel()
+
+
+def recut(blocks: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
+    """The same episodes in batches of another size."""
+    left: Batch | None = None
+    for block in blocks:
+        left = block if left is None else joined(left, block)
+        while len(left.targets) >= batch_size:
+            yield part_of(left, slice(None, batch_size))
+            left = part_of(left, slice(batch_size, None))
+    if left is not None and len(left.targets):
+        yield left
+
+
+def joined(one: Batch, other: Batch) -> Batch:
+    """The episodes of both."""
+    shown = Shown(*(torch.cat(pair) for pair in zip(one.inputs, other.inputs, strict=True)))
+    return Batch(shown, torch.cat([one.targets, other.targets]))
+
+
+def part_of(batch: Batch, rows: slice) -> Batch:
+    """Some of the episodes."""
+    return Batch(Shown(*(part[rows] for part in batch.inputs)), batch.targets[rows])

@@ -1,0 +1,33 @@
+"""What all kinds of tasks have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fastweights.metric import Metric
+
+
+class Task(ABC):
+    """Data and metric of an experiment; knows no model. A task is a frozen dataclass whose fields are its options."""
+
+    main_metric: ClassVar[Metric]
+    """What the paper reports, and what to choose models by on the validation set."""
+
+    @classmethod
+    def kind(cls) -> str:
+        """The file in `tasks/kinds` that says what it gives."""
+        homes = (base.__module__.rpartition(".") for base in cls.__mro__)
+        return next(name for package, _, name in homes if package == __package__)
+
+    @property
+    @abstractmethod
+    def arguments(self) -> tuple[Any, ...]:
+        """What a model for it is made from, before options of its own."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a run folder has to know of the data, beside the options."""
+        return {}
+
+    def known_by(self, facts: Mapping[str, Any]) -> "Task":
+        """The task as facts in a run folder tell of it, where its files need not be there: to use a model with."""
+        return self

@@ -1,0 +1,76 @@
+"""Mini-ImageNet: photographs of a hundred things."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from fastweights.errors import require
+from fastweights.tasks._archives import members
+from fastweights.tasks._files import find, require_found
+from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, read_pictures
+from fastweights.tasks._splits import Split, read_tables
+from fastweights.tasks.kinds.episodes import Classes, Episodes, Normalisation
+
+WHOLE, FIRST = "mini-imagenet/miniImagenet.zip", "mini-imagenet/miniImagenet-first100.zip"
+WHENCE = "Ravi and Larochelle's split of ImageNet: miniImagenet/images/*.jpg and {train,val,test}.csv"
+FOLDER = "miniImagenet/"
+SPLIT = (64, 16, 20)
+
+
+@dataclass(frozen=True)
+class MiniImagenet(Episodes):
+    """Photographs and their labels -> the label of another photograph of one of them.
+
+    The split is that of Ravi and Larochelle 2017, as the archive's own tables say: 64 classes for training, 16 for
+    validation, 20 for the test.
+
+    Files: `mini-imagenet/miniImagenet.zip`, with `miniImagenet/images/*.jpg` and `miniImagenet/{train,val,test}.csv` (a
+    line `filename,label` a picture); where it is missing, `mini-imagenet/miniImagenet-first100.zip`, the same with the
+    first 100 pictures of each class of 600. ImageNet's terms: for research and education, not for profit.
+
+    Args:
+        side: Pixels of a side, scaled by area from 84.
+
+    Source: Vinyals et al. 2016; Ravi and Larochelle 2017; Irie et al. 2022, Sec. 4.1.
+    """
+
+    side: int = 84
+
+    NORMALISATION: ClassVar[Normalisation] = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    """Of the authors' sequential experiment."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(1 <= self.side <= 84, "side", "from 1 to 84", self.side)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 3, self.side
+
+    def classes(self, split: int) -> tuple[Classes, ...]:
+        pictures, parts = self._all
+        return (Classes(pictures, parts[split], 1),)
+
+    @cached_property
+    def _all(self) -> tuple[Pictures, Split]:
+        return mini_imagenet(self.side)
+
+
+def mini_imagenet(side: int) -> tuple[Pictures, Split]:
+    """All photographs, as squares, and which classes are in which split; read once for all tasks of a process."""
+    return _read(as_it_is(require_found(WHOLE if find(WHOLE) else FIRST, WHENCE)), side)
+
+
+@lru_cache(maxsize=2)
+def _read(archive: AsItIs, side: int) -> tuple[Pictures, Split]:
+    found = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_wanted)}
+    files, split = read_tables(found, "images/")
+    sizes = tuple(map(len, split))
+    require(sizes == SPLIT, str(archive.path), f"of {SPLIT} classes", sizes)
+    return read_pictures(files, 3, side), tuple(map(np.array, split))  # type: ignore[return-value]
+
+
+def _is_wanted(name: str) -> bool:
+    return name.startswith(FOLDER) and name.endswith((".csv", ".jpg"))

@@ -1,0 +1,83 @@
+"""Pictures of one's own: a folder a class."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from fastweights.errors import require
+from fastweights.tasks._archives import members
+from fastweights.tasks._files import MissingFile
+from fastweights.tasks._pictures import Pictures, in_order, is_picture, read_pictures
+from fastweights.tasks._splits import PARTS, Split, read_folders, read_tables
+from fastweights.tasks.kinds._random import ORDER, random_stream
+from fastweights.tasks.kinds.episodes import Classes, Episodes
+
+HELD_OUT = 5
+"""One in so many classes is for the test, and one in so many for validation."""
+
+
+@dataclass(frozen=True)
+class PictureFolder(Episodes):
+    """Pictures and their labels -> the label of another picture of one of them.
+
+    The splits are those of `train.csv`, `val.csv` and `test.csv` in the folder, with a line `filename,label` a picture,
+    if they are there; else its folders `train`, `val` and `test`, with a folder a class in each; else every folder is a
+    class, of which a fifth, rounded up, is for the test, a fifth for validation, and the others for training.
+
+    Files: whatever `folder` names, read by pillow.
+
+    Args:
+        folder: A folder, or a `.zip`, `.tar` or `.tar.gz` of one.
+        channels: 1 for grey pictures, 3 for colours.
+        side: Pixels of a side; pictures are scaled to squares by area.
+
+    Source: the layouts of Omniglot and of Ravi and Larochelle 2017.
+    """
+
+    folder: str = ""
+    channels: int = 3
+    side: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.channels in (1, 3), "channels", "1 or 3", self.channels)
+        require(1 <= self.side <= 1024, "side", "from 1 to 1024", self.side)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.channels, self.side
+
+    def classes(self, split: int) -> tuple[Classes, ...]:
+        pictures, parts = self._all
+        return (Classes(pictures, parts[split], 1),)
+
+    @cached_property
+    def _all(self) -> tuple[Pictures, Split]:
+        path = Path(self.folder)
+        if not self.folder or not path.exists():
+            raise MissingFile(f"folder must be one of pictures, got '{self.folder}'. Say folder=PATH.")
+        found = dict(members(path, lambda name: is_picture(name) or name in TABLES))
+        files, parts = self._split(found)
+        pictures = read_pictures(files, 0, self.side)
+        channels, needed = pictures.images.shape[1], {1: "grey pictures", 3: "colours"}
+        remedy = f"Say channels={channels}."
+        require(channels == self.channels, "folder", f"of {needed[self.channels]}", needed[channels], remedy)
+        return pictures, parts
+
+    def _split(self, found: Mapping[str, bytes]) -> tuple[Mapping[str, list[tuple[str, bytes]]], Split]:
+        if TABLES & found.keys():
+            files, parts = read_tables(found, "")
+            return files, tuple(map(np.array, parts))  # type: ignore[return-value]
+        files, parts = read_folders(found, self.folder)
+        if parts:
+            return files, tuple(map(np.array, parts))  # type: ignore[return-value]
+        order = random_stream(self.data_seed, ORDER).permutation(len(files))
+        held_out = -(-len(files) // HELD_OUT)
+        cut = np.split(order, [len(files) - 2 * held_out, len(files) - held_out])
+        return in_order(files), tuple(map(np.sort, cut))  # type: ignore[return-value]
+
+
+TABLES = frozenset(f"{part}.csv" for part in PARTS)

@@ -1,0 +1,22 @@
+"""WikiText-103: a hundred million words of Wikipedia."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fastweights.tasks._wikitext import WikiText
+
+
+@dataclass(frozen=True)
+class Wikitext103(WikiText):
+    """w_1, ..., w_t -> w_{t + 1}, the next word of good articles of Wikipedia.
+
+    An interpolated Kneser-Ney model of order 5 is the baseline, fitted on the words for training.
+
+    Files: `wikitext-103/wikitext-103-v1.zip`, or the three files in it (CC BY-SA 3.0): about 103.2 million words for
+    training, 217,646 for validation and 245,569 for the test, ends of lines counted, of 267,735 different ones.
+
+    Source: Merity, Xiong, Bradbury and Socher 2017; Schlag et al. 2021, Sec. 6.3; Irie et al. 2021, Sec. 4.1.
+    """
+
+    folder: ClassVar[str] = "wikitext-103"
+    archive: ClassVar[str] = "wikitext-103-v1.zip"

@@ -1,0 +1,22 @@
+"""WikiText-2: two million words of Wikipedia."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fastweights.tasks._wikitext import WikiText
+
+
+@dataclass(frozen=True)
+class Wikitext2(WikiText):
+    """w_1, ..., w_t -> w_{t + 1}, the next word of good articles of Wikipedia.
+
+    An interpolated Kneser-Ney model of order 5 is the baseline, fitted on the words for training.
+
+    Files: `wikitext-2/wikitext-2-v1.zip`, or the three files in it (CC BY-SA 3.0): 2,088,628 words for training,
+    217,646 for validation and 245,569 for the test, ends of lines counted, of 33,278 different ones.
+
+    Source: Merity, Xiong, Bradbury and Socher 2017.
+    """
+
+    folder: ClassVar[str] = "wikitext-2"
+    archive: ClassVar[str] = "wikitext-2-v1.zip"

@@ -1,0 +1,40 @@
+"""News and proceedings, in English and German."""
+
+from dataclasses import dataclass
+
+from fastweights.files import read_file
+from fastweights.tasks._files import MissingFile, find, gunzip
+from fastweights.tasks._parallel import Parallel
+
+PARTS = {"train": "train", "validation": "valid", "test": "test"}
+LANGUAGES = {"source": "en", "target": "de"}
+ESCAPES = {
+    **{b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">"},
+    **{b"&#124;": b"|", b"&#91;": b"[", b"&#93;": b"]", b"&amp;": b"&"},
+}
+"""Of Moses, which marks phrases with these characters."""
+WHERE = "Make them of the corpora of statmt.org/wmt14, and put them into the folder that FASTWEIGHTS_DATA names."
+
+
+@dataclass(frozen=True)
+class Wmt14(Parallel):
+    """A sentence in English -> the same sentence in German.
+
+    Files: `wmt14-en-de/train.en.gz`, `valid.en.gz` and `test.en.gz`, and the same in `.de.gz`: a sentence a line,
+    UTF-8, tokenised by Moses or as it was. The whole corpus (4.5 million pairs) or any part of it: a run remembers
+    which.
+
+    Source: Bojar et al. 2014 (Findings of the 2014 Workshop on Statistical Machine Translation).
+    """
+
+    pieces: int = 32_000
+
+    def read(self, part: str, language: str) -> bytes:
+        name = f"wmt14-en-de/{PARTS[part]}.{LANGUAGES[language]}.gz"
+        path = find(name)
+        if path is None:
+            raise MissingFile(f"{name} must be a file, got no such file. {WHERE}")
+        content = gunzip(read_file(path, name), path.name)
+        for escaped, character in ESCAPES.items():
+            content = content.replace(escaped, character)
+        return content

@@ -1,0 +1,78 @@
+"""Pairs of bytes."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fastweights.errors import InputError, require
+from fastweights.tokenizers._tokenizer import Tokenizer, lines
+
+
+class Bpe(Tokenizer):
+    """Pieces of words: bytes, of which the most frequent neighbours were made one again and again.
+
+    The library `tokenizers` does it. Every text can be written with them.
+
+    Source: Sennrich et al. 2016; over bytes: Radford et al. 2019.
+    """
+
+    unit: ClassVar[str] = "piece"
+    size: ClassVar[int] = 8192
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def learn(cls, text: str, size: int | None = None) -> "Bpe":
+        """At most `size` pieces, of which 256 are the bytes."""
+        size = cls.size if size is None else size
+        require(size >= 256, "size", "at least 256", size)
+        import tokenizers
+
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=size, initial_alphabet=sorted(alphabet), show_progress=False
+        )
+        tokenizer.train_from_iterator((f"{line}\n" for line in lines(text)), trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> "Bpe":
+        """From the JSON of the library."""
+        import tokenizers
+
+        try:
+            return cls(tokenizers.Tokenizer.from_str(facts))
+        except Exception as error:  # the library raises nothing more special
+            raise InputError(f"tokens must be those of a trained BPE, got: {error}. Restore the file.") from None
+
+    def facts(self) -> str:
+        """The JSON of the library."""
+        text: str = self.tokenizer.to_str()
+        return text
+
+    def encode(self, text: str) -> Tensor:
+        """Numbers of pieces."""
+        pieces = [f"{line}\n" for line in lines(text)]
+        if pieces and not text.endswith("\n"):
+            pieces[-1] = pieces[-1][:-1]
+        return torch.cat([torch.empty(0, dtype=torch.long), *self.encode_each(pieces)])
+
+    def encode_each(self, texts: Sequence[str]) -> list[Tensor]:
+        """Numbers of the pieces of every text, on all cores."""
+        found = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [torch.tensor(one.ids, dtype=torch.long) for one in found]
+
+    def decode(self, tokens: Tensor) -> str:
+        """The same text; a mark of replacement for what is no UTF-8."""
+        text: str = self.tokenizer.decode(tokens.tolist(), skip_special_tokens=False)
+        return text
+
+    def __len__(self) -> int:
+        size: int = self.tokenizer.get_vocab_size()
+        return size

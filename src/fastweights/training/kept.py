@@ -1,0 +1,56 @@
+"""What a run keeps of its model: where training stands, and the weights that validated best."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.errors import require
+from fastweights.training.checkpoint import Checkpoint, load_model, read_checkpoint, require_fits, write_checkpoint
+from fastweights.training.run import BEST, LAST, Run
+
+
+def last_checkpoint(run: Run) -> Checkpoint | None:
+    """Where the run stands; None at the beginning. `InputError` if it, or the metrics until then, are damaged."""
+    checkpoint = read_checkpoint(run.path / LAST) if (run.path / LAST).exists() else None
+    run.metrics_at(evaluations_until(checkpoint))
+    return checkpoint
+
+
+def evaluations_until(checkpoint: Checkpoint | None) -> int:
+    """How often a run was evaluated before a checkpoint."""
+    number = checkpoint.facts.get("evaluations") if checkpoint else 0
+    require(type(number) is int, "checkpoint", "one to go on from", "one without the number of evaluations")
+    return int(number or 0)
+
+
+def resume(run: Run) -> Checkpoint | None:
+    """Where the run stands, with its metrics rewound to there; None at the beginning."""
+    checkpoint = last_checkpoint(run)
+    run.rewind(evaluations_until(checkpoint))
+    return checkpoint
+
+
+def save_best(run: Run, weights: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Keeps the weights that validate best so far, named `model.*`."""
+    write_checkpoint(run.path / BEST, Checkpoint(weights, facts))
+
+
+def best_model(run: Run, build: Callable[[], nn.Module]) -> nn.Module:
+    """The model that `build` makes with the weights that validated best, in evaluation mode.
+
+    `InputError` if they are of another model, before anything is made: sizes in a run folder are whatever its author
+    claims, but weights lie there.
+    """
+    weights = read_checkpoint(run.path / BEST).tensors
+    require_fits(weights, without_memory(build))
+    model = build()
+    load_model(weights, model)
+    return model.eval()
+
+
+def without_memory(build: Callable[[], nn.Module]) -> nn.Module:
+    """The same model in names and shapes only."""
+    with torch.device("meta"):
+        return build()

@@ -1,0 +1,183 @@
+"""Prediction of a stream that is read window by window."""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from fastweights.errors import require
+from fastweights.state import detach, members
+from fastweights.training.descent import descend, micro_batches
+from fastweights.training.processes import part_of
+from fastweights.training.result import Result
+from fastweights.training.session import Session
+from fastweights.training.settings.streamed import Streamed
+
+BITS = 1 / math.log(2)
+
+AT_ONCE = 1 << 14
+"""Tokens that are read together where windows begin anew."""
+
+
+def train(session: Session) -> None:
+    """Trains until `steps`, or until validation no longer improves; goes on from the run if it can.
+
+    The model maps tokens `[B, T]`, a state and `targets` `[B, T]` to losses `[B, T]` and the next state. Leaves
+    `last.safetensors` to go on from, `best.safetensors` with the weights that validate best and `metrics.jsonl`. Raises
+    `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    """
+    fabric, task, settings = session.fabric, session.task, session.settings
+    windows = task.windows(settings.batch_size, settings.window)
+    model, optimiser = session.set_up(adam_w(session.model, settings))
+    # Nothing is carried in an empty tuple.
+    rows = settings.batch_size // fabric.world_size
+    like = session.bare.initial_state(rows) if settings.carry else ()  # type: ignore[operator]
+    carried, place = session.resume(like), session.place
+    with session.running():
+        while not place.stopped:
+            window = place.step % len(windows)
+            set_learning_rate(optimiser, settings, place.step)
+            before = carried if settings.carry and window else None
+            loss, after = update(fabric, model, optimiser, windows[window], before, settings.clip, settings.accumulate)
+            carried = after if settings.carry else ()
+            remedy = "Take a smaller learning_rate."
+            require(math.isfinite(loss), "loss", "a number", f"{loss} after step {place.step}", remedy)
+            session.count(loss, f"{loss * BITS:.2f} bits  {_speed(session)}")
+            told = _evaluate(session, model) if session.due else ""
+            session.rest(carried, told)
+
+
+def finish(session: Session) -> Result:
+    """Measures the weights that validated best: on one stream or, where nothing is carried, by a sliding window."""
+    model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
+    validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
+    return session.result(validation, test, task.baselines())
+
+
+def show(session: Session, result: Result, console: Console) -> None:
+    """What comes out on held-out text, best last, which baseline is beaten, and a sample."""
+    task, name = session.task, session.name
+    metric = task.main_metric
+    mine = result.test[metric.name]
+    table = Table("", f"{metric.name} a {task.unit}", title="Held-out text", title_justify="left")
+    for row, value in sorted({**result.baselines, name: mine}.items(), key=lambda row: -row[1]):
+        table.add_row(row, f"{value:.3f}", style="bold" if row == name else "")
+    console.print(table)
+    beaten = [baseline for baseline, value in result.baselines.items() if mine < value]
+    console.print(f"{name} is better than {beaten[-1] if beaten else 'none of the baselines'}.", highlight=False)
+    if session.settings.sample and session.settings.carry:
+        prompt = task.before_test[-200:]
+        tokens = session.model.generate(prompt[None], session.settings.sample, temperature=0.8, seed=1)  # type: ignore[operator]
+        said = f"\nA sample, after {task.decode(prompt)[-60:]!r}:\n\n{task.decode(tokens[0])}"
+        console.print(said, markup=False, highlight=False)
+
+
+@torch.no_grad()
+def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -> dict[str, float]:
+    """Mean loss, bits and perplexity a token over all but the first: with carried state, or by sliding windows."""
+    training = model.training
+    model.eval()
+    device = next(model.parameters()).device
+    read = _carried if settings.carry else _anew
+    total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
+    model.train(training)
+    loss = total / (len(tokens) - 1)
+    return {"bits": loss * BITS, "loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+
+
+def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
+    """Losses of one stream, however it is cut."""
+    state = None
+    for start in range(0, len(tokens) - 1, 1024):
+        chunk = tokens[start : start + 1025]
+        loss, state = model(chunk[None, :-1], state, targets=chunk[None, 1:])
+        yield loss
+
+
+def _anew(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
+    """Losses of windows that know nothing of each other, each token's in the first window that reaches it."""
+    for inputs, targets in sliding(tokens, window, stride, max(1, AT_ONCE // window)):
+        yield model(inputs, targets=targets)[0]
+
+
+def sliding(tokens: Tensor, window: int, stride: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Windows that begin `stride` tokens behind each other: inputs, and targets that are -1 where they were one before.
+
+    >>> [targets.tolist() for _, targets in sliding(torch.arange(6), 3, 2, 8)]
+    [[[1, 2, 3], [-1, 4, 5]]]
+    """
+    length = len(tokens) - 1
+    window = min(window, length)
+    # The last window ends where the tokens do: less of it may be new.
+    starts = torch.tensor([*range(0, length - window, stride), length - window], device=tokens.device)
+    scored = torch.cat([starts.new_zeros(1), starts[:-1] + window])
+    for first, old in zip(starts.split(batch_size), scored.split(batch_size), strict=True):
+        places = first.unsqueeze(1) + torch.arange(window, device=tokens.device)
+        yield tokens[places], tokens[places + 1].masked_fill(places < old.unsqueeze(1), -1)
+
+
+def adam_w(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
+    """The optimiser of a run: only matrices decay."""
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    others = [p for p in model.parameters() if p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=True)
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, settings: Streamed, step: int) -> None:
+    """Linear warm-up, then half a cosine down to the floor."""
+    rise = min((step + 1) / settings.warmup, 1.0) if settings.warmup else 1.0
+    fallen = max(step - settings.warmup, 0) / max(settings.steps - settings.warmup, 1)
+    half = (1 - settings.floor) / 2
+    for group in optimiser.param_groups:
+        group["lr"] = settings.learning_rate * rise * (1 - half + half * math.cos(math.pi * fallen))
+
+
+def update(
+    fabric: Fabric,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    batch: tuple[Tensor, Tensor],
+    before: Any,
+    clip: float,
+    accumulate: int = 1,
+) -> tuple[float, Any]:
+    """One update; returns the loss in nats and the state, without its history."""
+    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), accumulate)
+    after = []
+
+    def loss(place: int) -> Tensor:
+        inputs, targets = parts[place]
+        size = len(inputs)
+        losses, state = model(inputs, members(before, slice(place * size, (place + 1) * size)), targets=targets)
+        after.append(detach(state))
+        return losses.mean() / len(parts)
+
+    total = descend(fabric, model, optimiser, [partial(loss, place) for place in range(len(parts))], clip)
+    return total, tree_map(lambda *leaves: torch.cat(leaves), *after) if len(after) > 1 else after[0]
+
+
+def _evaluate(session: Session, model: nn.Module) -> str:
+    """Validates, with windows side by side where nothing is carried; returns a line to show."""
+    place, task, settings = session.place, session.task, session.settings
+    metric = task.main_metric
+    train_bits = place.loss_sum / place.loss_count * BITS
+    measured = measure(model, task.validation, settings, settings.window)
+    session.judge(measured, train_bits=train_bits, learning_rate=session.optimiser.param_groups[0]["lr"])
+    seconds = int((settings.steps - place.step) / max(session.clock.rate(place.step), 1e-9))
+    found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
+    line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
+    return f"{line}  {_speed(session):>7}  {seconds // 60}:{seconds % 60:02d} left"
+
+
+def _speed(session: Session) -> str:
+    settings = session.settings
+    rate = session.clock.rate(session.place.step) * settings.batch_size * settings.window
+    return f"{rate:,.0f} {session.task.unit}s/s"

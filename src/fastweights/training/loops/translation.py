@@ -1,0 +1,147 @@
+"""Translation: sentence pairs to learn from, BLEU to choose by."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from rich.console import Console
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fastweights.tasks.kinds.labelled import IGNORE
+from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
+from fastweights.training.descent import descend, micro_batches
+from fastweights.training.processes import part_of
+from fastweights.training.result import Result
+from fastweights.training.session import Session
+from fastweights.training.settings.translation import Translation
+
+AT_ONCE = 128
+"""Sentences that are translated together."""
+
+SIGNATURE = "sacreBLEU: cased, 13a tokens, exponential smoothing"
+
+
+def train(session: Session) -> None:
+    """Trains until the patience or `steps` is reached; goes on from the run if it can.
+
+    Leaves `last.safetensors` to go on from, `best.safetensors` with the weights that validate best (by BLEU of the most
+    probable tokens) and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    """
+    fabric, task, settings = session.fabric, session.task, session.settings
+    model, optimiser = session.set_up(adam(session.model, settings))
+    session.resume(())
+    batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
+    with session.running():
+        while not session.place.stopped:
+            set_learning_rate(optimiser, settings, session.place.step)
+            loss = update(fabric, model, optimiser, next(batches), settings)
+            session.count(loss, f"{loss:.2f} nats a token")
+            told = _evaluate(session, model) if session.due else ""
+            session.rest((), told)
+
+
+def finish(session: Session) -> Result:
+    """Measures the weights that validated best, with a beam."""
+    fabric, task, settings = session.fabric, session.task, session.settings
+    model = fabric.setup_module(session.model)
+    parts = (
+        measure(fabric, model, task, part, settings.beam, settings.penalty) for part in (task.validation, task.test)
+    )
+    return session.result(*parts)
+
+
+def show(session: Session, result: Result, console: Console) -> None:
+    """BLEU, how it was measured, and what a few sentences became."""
+    task, settings = session.task, session.settings
+    how = f"beam {settings.beam}, length penalty {settings.penalty:g}, {SIGNATURE}"
+    console.print(f"BLEU {result.test['bleu']:.1f} on test data ({how})", highlight=False)
+    few = Sentences.of(task.test.sources[place] for place in range(min(3, len(task.test.sources))))
+    said = translate(session.fabric, session.model, task, few, settings.beam, settings.penalty)
+    for place, sentence in enumerate(said):
+        lines = [task.decode(few[place]), sentence, f"({task.test.references[place]})"]
+        console.print("\n" + "\n".join(lines), markup=False, highlight=False)
+
+
+def adam(model: nn.Module, settings: Translation) -> torch.optim.Optimizer:
+    """The optimiser of a run."""
+    return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, fused=True)
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, settings: Translation, step: int) -> None:
+    """Linear warm-up, then as one over the square root of the number of updates."""
+    done = (step + 1) / settings.warmup
+    for group in optimiser.param_groups:
+        group["lr"] = settings.learning_rate * min(done, done**-0.5)
+
+
+def update(
+    fabric: Fabric, model: nn.Module, optimiser: torch.optim.Optimizer, batch: PairBatch, settings: Translation
+) -> float:
+    """One step on a batch; returns its loss, in nats a token."""
+    # Of all processes together: their gradients are averaged, though one may have more tokens than another.
+    tokens = int(batch.target_lengths.sum()) / min(len(batch.target), fabric.world_size)
+    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), settings.accumulate)
+    how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.smoothing, "reduction": "sum"}
+
+    def loss(part: PairBatch) -> Tensor:
+        return cross_entropy(_logits(model, part), part.wanted.flatten(), **how) / tokens
+
+    return descend(fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.clip)
+
+
+def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
+    logits = model(batch.source, batch.source_lengths, batch.target, batch.target_lengths)
+    flat: Tensor = logits.flatten(0, 1).float()
+    return flat
+
+
+@torch.no_grad()
+def measure(
+    fabric: Fabric, model: nn.Module, task: Pairs, pairs: PairSet, beam: int, penalty: float
+) -> dict[str, float]:
+    """Mean loss in nats a token, and BLEU of translations."""
+    import sacrebleu
+
+    training = model.training
+    model.eval()
+    total, tokens = 0.0, 0
+    for chosen in torch.arange(len(pairs.sources)).split(AT_ONCE):
+        batch = PairBatch(*(fabric.to_device(part) for part in task.batch(chosen.tolist(), pairs)))
+        total += cross_entropy(
+            _logits(model, batch), batch.wanted.flatten(), ignore_index=IGNORE, reduction="sum"
+        ).item()
+        tokens += int(batch.target_lengths.sum())
+    said = translate(fabric, model, task, pairs.sources, beam, penalty)
+    model.train(training)
+    return {"loss": total / tokens, "bleu": sacrebleu.corpus_bleu(said, [list(pairs.references)]).score}
+
+
+def translate(
+    fabric: Fabric, model: nn.Module, task: Pairs, sources: Sentences, beam: int, penalty: float
+) -> list[str]:
+    """The best hypothesis for every source."""
+    said = [""] * len(sources)
+    # Those of similar length together: the search goes on until the last of a batch is done.
+    order = sources.lengths.argsort(stable=True).tolist()
+    for start in range(0, len(order), AT_ONCE):
+        chosen = order[start : start + AT_ONCE]
+        rows = [sources[place] for place in chosen]
+        lengths = torch.tensor([len(row) for row in rows])
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        marks = (task.begin, task.end, 2 * int(lengths.max()) + 10)
+        found = model.translate(fabric.to_device(padded), fabric.to_device(lengths), *marks, beam, penalty)  # type: ignore[operator]
+        for place, hypotheses in zip(chosen, found, strict=True):
+            said[place] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
+    return said
+
+
+def _evaluate(session: Session, model: nn.Module) -> str:
+    """Validates; returns a line to show."""
+    place, task = session.place, session.task
+    train_loss = place.loss_sum / place.loss_count
+    measured = measure(session.fabric, model, task, task.validation, beam=1, penalty=1.0)
+    session.judge(measured, learning_rate=session.optimiser.param_groups[0]["lr"])
+    line = f"step {place.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
+    return f"{line}, {measured['bleu']:.2f} BLEU"

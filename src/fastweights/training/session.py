@@ -1,0 +1,190 @@
+"""What a loop trains, and what it needs beside an update: where it stands, evaluations, checkpoints, news, an end."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import torch
+from lightning.fabric import Fabric
+from rich.console import Console
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from fastweights.errors import require
+from fastweights.metric import Metric
+from fastweights.training.blocks import compile_blocks, recompute
+from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, restore, unpack, write_checkpoint
+from fastweights.training.kept import last_checkpoint, resume, save_best
+from fastweights.training.place import Clock, Place
+from fastweights.training.processes import gather, mean_over, own, seed_apart
+from fastweights.training.progress import Bar, Interrupted, stop_on_signal
+from fastweights.training.result import Result
+from fastweights.training.run import LAST, METRICS, Run
+
+State = TypeVar("State")
+
+
+class Session:
+    """A model that learns a task in a run folder.
+
+    Where several processes train one model, only the first writes.
+
+    Args:
+        fabric: Device, precision and processes.
+        model: Freshly initialised, or with the weights that are to be measured.
+        task: What it learns.
+        settings: How.
+        run: Where.
+        name: What the model is called.
+        begin: Makes the run folder, unless it is there.
+        console: Where to show progress; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        model: nn.Module,
+        task: Any,
+        settings: Any,
+        run: Run,
+        name: str = "the model",
+        begin: Callable[[], None] = lambda: None,
+        console: Console | None = None,
+    ) -> None:
+        self.fabric, self.model, self.task, self.settings, self.run = fabric, model, task, settings, run
+        self.name = name
+        self.bare = model  # also where processes share it
+        self._begin, self._console = begin, console
+        self.place = Place()
+
+    def set_up(self, optimiser: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Model and optimiser on their device. The run begins here, once nothing can be wrong with what was given."""
+        if self.fabric.is_global_zero:
+            self._begin()
+        if self.settings.compiled:
+            compile_blocks(self.model)
+        if self.settings.recompute:
+            recompute(self.model)
+        self.model, self.optimiser = self.fabric.setup(self.model, optimiser)
+        seed_apart(self.fabric, self.settings.seed)
+        return self.model, self.optimiser
+
+    def resume(self, state: State) -> State:
+        """Goes on from the last checkpoint, if there is one; returns the state that was carried, else `state`."""
+        if self.fabric.is_global_zero:
+            resume(self.run)
+        self.fabric.barrier()
+        checkpoint = last_checkpoint(self.run)
+        if checkpoint is not None:
+            self.place = restore(Place, checkpoint.facts)
+            state = unpack(own(self.fabric, checkpoint.tensors), self.model, self.optimiser, state)
+        self.clock = Clock(self._seconds_until_evaluation(), self.place)
+        return state
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Shows progress, and hears who asks to stop."""
+        with stop_on_signal() as self._stop, Bar(self._console, self.settings.steps, self.place.step) as self._bar:
+            yield
+
+    def count(self, loss: float, told: str = "") -> None:
+        """Another update is done; `told` stands beside the progress bar."""
+        self.place.count(mean_over(self.fabric, loss))
+        self._bar.advance(told)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to evaluate."""
+        return self.place.step % self.settings.evaluate_every == 0 or self.place.step == self.settings.steps
+
+    def judge(self, measured: dict[str, float], goal: bool = False, **facts: float) -> None:
+        """What was measured on validation data: logs it, keeps the best weights, and sees whether training is over.
+
+        Args:
+            measured: By name; among them the task's main metric, and the loss.
+            goal: Whether the model is good enough.
+            facts: More to log.
+        """
+        measured = self.fabric.broadcast(measured)
+        place, metric, first = self.place, self.task.main_metric, self.fabric.is_global_zero
+        if place.judge(_score(metric, measured)):
+            weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
+            if first:
+                save_best(self.run, weights, {"step": place.step, **measured})
+        found = {f"validation_{name}": value for name, value in measured.items()}
+        found["train_loss"], seconds = place.loss_sum / place.loss_count, self.clock.evaluate()
+        if first:
+            self.run.log(step=place.step, **found, **facts, seconds=seconds)
+        place.stopped = self._reason_to_stop(measured["loss"], goal)
+        place.loss_sum, place.loss_count, place.evaluations = 0.0, 0, place.evaluations + 1
+
+    def rest(self, state: Any = (), told: str = "") -> None:
+        """Between two updates: a checkpoint where one is due, news, and an end where somebody asked for it.
+
+        Raises:
+            Interrupted: Somebody did.
+        """
+        # Asked once: whoever asks to stop after this is heard after the next step, and not without a checkpoint.
+        due, stops = self.due, mean_over(self.fabric, self._stop.requested) > 0
+        first = self.fabric.is_global_zero
+        if due or stops:
+            # Zero after an evaluation: so runs that nothing disturbed end in the same bytes, fast or slow.
+            self.place.seconds = 0.0 if due else self.clock.since_evaluation()
+            tensors = gather(self.fabric, pack(self.model, self.optimiser, state))
+            if first:
+                write_checkpoint(self.run.path / LAST, Checkpoint(tensors, asdict(self.place)))
+        if first and (due or stops or self.clock.news_is_due()):
+            self.run.show_progress(self.place.step, self.clock.seconds())
+        if told:
+            self._bar.note(told)
+        if stops:
+            raise Interrupted(f"Stopped after step {self.place.step} of {self.settings.steps}.")
+
+    def result(
+        self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
+    ) -> Result:
+        """What the run came to, with what was measured of its best weights."""
+        self.place = restore(Place, read_checkpoint(self.run.path / LAST).facts)
+        return Result(
+            step=self.place.best_step,
+            steps=self.place.step,
+            stopped=self.place.stopped,
+            seconds=self._seconds_until_evaluation(),
+            parameters=sum(p.numel() for p in self.model.parameters()),
+            validation=validation,
+            test=test,
+            baselines=baselines or {},
+            state=state_size(self.model),
+        )
+
+    def _reason_to_stop(self, validation_loss: float, goal: bool) -> str:
+        if not math.isfinite(self.place.loss_sum + validation_loss):
+            return "diverged"
+        if goal:
+            return "goal"
+        if 0 < self.settings.patience <= self.place.since_best:
+            return "patience"
+        return "steps" if self.place.step >= self.settings.steps else ""
+
+    def _seconds_until_evaluation(self) -> float:
+        lines = self.run.metrics_at(self.place.evaluations)
+        seconds = lines[-1].get("seconds") if lines else 0.0
+        got = f"{self.run.path / METRICS} with {seconds!r}"
+        require(isinstance(seconds, float), METRICS, "lines with seconds", got)
+        return float(seconds or 0.0)
+
+
+def _score(metric: Metric, measured: dict[str, float]) -> tuple[float, float]:
+    """Smaller is better. Weights whose loss is no number are the worst, whatever their largest output hits."""
+    if not math.isfinite(measured["loss"]):
+        return math.inf, math.inf
+    return metric.cost(measured[metric.name]), measured["loss"]
+
+
+def state_size(model: nn.Module) -> int:
+    """Numbers that a model carries for one sequence; 0 if it cannot."""
+    initial = getattr(model, "initial_state", None)
+    leaves = tree_leaves(initial(1)) if initial else []
+    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())

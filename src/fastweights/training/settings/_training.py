@@ -1,0 +1,89 @@
+"""What the settings of all loops have in common."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from fastweights.errors import require
+
+LARGEST = 2**31 - 1
+"""Of what is counted: it is counted in 64 bits, and multiplied."""
+
+LARGEST_SEED = 2**63 - 1
+"""Of what torch takes as a seed."""
+
+
+MOST_DEVICES = 1024
+
+
+class Where(NamedTuple):
+    """Where and on how much hardware a model is trained, which makes no other model: None for what a recipe says."""
+
+    device: str | None = None
+    devices: int | None = None
+    accumulate: int | None = None
+    recompute: bool | None = None
+    sharded: bool | None = None
+    compiled: bool | None = None
+
+    def given(self) -> dict[str, Any]:
+        """What is not left to the recipe."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def require_numbers(settings: Any, names: Iterable[str], least: int, most: int = LARGEST) -> None:
+    """`InputError` unless all fields of these names are from `least` to `most`."""
+    for name in names:
+        value = getattr(settings, name)
+        require(least <= value <= most, name, f"from {least} to {most:,}", value)
+
+
+def require_positive(settings: Any, names: Iterable[str]) -> None:
+    """`InputError` unless all fields of these names are finite numbers above 0."""
+    for name in names:
+        value = getattr(settings, name)
+        require(0 < value < math.inf, name, "above 0 and finite", value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How long to train, how often to look, and where.
+
+    Args:
+        steps: Largest number of updates.
+        batch_size: Sequences an update.
+        evaluate_every: Updates between two evaluations on validation data, each with a checkpoint.
+        patience: Evaluations without a better one after which training stops; 0 for never.
+        seed: Seed of the initial weights, of the order of the data and of dropout.
+        device: Where to train: "auto", "cpu", "cuda", "mps".
+        devices: Processes that share every batch, each with a device, or with its part of the cores.
+        accumulate: Parts that every device takes its batch in, one after the other: less memory, the same update.
+        recompute: Whether activations inside blocks are computed again on the way back, in place of being kept.
+        sharded: Whether each of several devices keeps a part of the weights and moments, in place of all of them.
+        compiled: Whether torch.compile makes a program of every block, which takes a minute and can be slower on a CPU.
+        precision: "32-true", or "bf16-mixed" for half precision outside the memories.
+    """
+
+    steps: int
+    batch_size: int
+    evaluate_every: int
+    patience: int = 0
+    seed: int = 1
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = 1
+    accumulate: int = 1
+    recompute: bool = False
+    sharded: bool = False
+    compiled: bool = False
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+
+    def __post_init__(self) -> None:
+        require_numbers(self, ("steps", "batch_size", "evaluate_every"), 1)
+        require_numbers(self, ("patience",), 0)
+        require_numbers(self, ("devices",), 1, MOST_DEVICES)
+        require_numbers(self, ("accumulate",), 1)
+        parts = self.devices * self.accumulate
+        of = "the number of devices" + (" times that of parts to accumulate" if self.accumulate > 1 else "")
+        require(self.batch_size % parts == 0, "batch_size", f"a multiple of {parts}, {of}", self.batch_size)
+        require_numbers(self, ("seed",), 0, LARGEST_SEED)

@@ -1,0 +1,31 @@
+"""Settings of `loops/supervised.py`."""
+
+from dataclasses import dataclass
+
+from fastweights.errors import require
+from fastweights.training.settings._training import Training, require_numbers, require_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised(Training):
+    """How a model learns a task, by Adam without a schedule.
+
+    Args:
+        learning_rate: Adam's.
+        betas: Adam's.
+        epsilon: Adam's.
+        clip: Largest norm of the gradient; 0 for no limit.
+        goal: Validation loss at which training stops; 0 for none.
+    """
+
+    learning_rate: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    clip: float = 0.0
+    goal: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_numbers(self, ("clip", "goal"), 0)
+        require_positive(self, ("learning_rate", "epsilon"))
+        require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
