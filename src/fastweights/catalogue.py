@@ -60,13 +60,12 @@ class Folder:
 
 @dataclass(frozen=True)
 class Shelf(Folder):
-    """Parts in folders of a folder: the file `recipes/ba2016/table_1.py` is the part `ba2016/table-1`, its constant
-    `EXPERIMENT`."""
+    """Parts in a folder and in folders of it: the file `recipes/ba2016/table_1.py` is the part `ba2016/table-1`, its
+    constant `EXPERIMENT`."""
 
     def names(self) -> list[str]:
-        return sorted(
-            f"{hyphens(file.parent.name)}/{hyphens(file.stem)}" for file in self.path.glob("[a-z]*/[a-z]*.py")
-        )
+        files = [*self.path.glob("[a-z]*.py"), *self.path.glob("[a-z]*/[a-z]*.py")]
+        return sorted(hyphens(file.relative_to(self.path).with_suffix("").as_posix()) for file in files)
 
     def load(self, name: str) -> Any:
         require_name(self.kind, hyphens(name), self.names())
@@ -126,10 +125,12 @@ SQUASHINGS = Folder("squashing", "squashings")
 BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
+TOKENIZERS = Folder("tokenizer", "tokenizers")
 RECIPES = Folder("recipe", "recipes")
 MODELS = Folder("model", "models")
 NORMS = Folder("norm", "models/residuals")
 POSITIONS = Folder("positions", "models/positions")
+VISION_NETS = Folder("vision net", "models/vision")
 EXPERIMENTS = Shelf("experiment", "recipes")
 
 KINDS: dict[str, tuple[Folder, ...]] = {
@@ -141,8 +142,10 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "layers": (LAYERS, CELLS, RULES),
     "norms": (NORMS,),
     "positions": (POSITIONS,),
+    "vision-nets": (VISION_NETS,),
     "backends": (BACKENDS,),
     "tasks": (TASKS,),
+    "tokenizers": (TOKENIZERS,),
     "recipes": (RECIPES,),
     "experiments": (EXPERIMENTS,),
 }

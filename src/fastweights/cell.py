@@ -19,6 +19,16 @@ from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, sl
 from fastweights.state import with_methods
 
 
+class Inside(NamedTuple):
+    """What is inside a cell that is given its inputs unmapped: the cell it comes from, and what maps them.
+
+    `prepare` takes the inputs of one step of one head, or of all of them at once: it acts on last axes.
+    """
+
+    cell: "Cell"
+    prepare: Callable[[Any], Any]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One step of one head, `step(state, x) -> (state, y)`, or `step(state, x, params)` with slow weights.
@@ -42,6 +52,7 @@ class Cell:
     key_maps: KeyMaps
     """What its keys go through where nobody asks for something else."""
     summary: str
+    inside: Inside | None
     key: str
     """The address of the function, with a number for those that share it: what a traced program calls the cell."""
 
@@ -57,7 +68,7 @@ class Cell:
     def __reduce__(self) -> tuple[Any, ...]:
         address = address_of(self.function)
         if address:
-            return _cell_at, (address,)
+            return _cell_at, (address, self.inside and self.inside.cell)
         remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
         require(_is_pickled(self.function), "cell", "of a function that another process finds", self.key, remedy)
         return Cell.of, (self.function,)
@@ -119,8 +130,8 @@ def _is_pickled(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _cell_at(address: str) -> Cell:
-    """What a pickled cell is loaded with."""
+def _cell_at(address: str, inside: Cell | None = None) -> Cell:
+    """What a pickled cell is loaded with; the one inside it was loaded before, from a module that may be a user's."""
     return Cell.of(find(address))
 
 
@@ -178,7 +189,8 @@ def _cell(
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
-    cell = Cell(_name(function), function, step, *records, all_slots, output, affine, key_maps, summary, key)
+    inside = getattr(function, "inside", None)
+    cell = Cell(_name(function), function, step, *records, all_slots, output, affine, key_maps, summary, inside, key)
     with_methods(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":

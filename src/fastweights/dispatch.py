@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
-from fastweights.precision import full_precision
+from fastweights.precision import autocasts, full_precision
 from fastweights.problem import Problem, pose
 
 PREFERENCE = ("compiled", "chunkwise", "reference")
@@ -77,10 +77,17 @@ def scan(
     """
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset, lengths, initial)
+    device = problem.inputs[0].device
+    if not autocasts(device):
+        return _run(problem, backend)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
-    with full_precision(problem.inputs[0].device):
-        result: tuple[Tensor, Any] = MODULES[_choose(problem, backend)].run(problem)
-        return result
+    with full_precision(device):
+        return _run(problem, backend)
+
+
+def _run(problem: Problem, backend: str) -> tuple[Tensor, Any]:
+    result: tuple[Tensor, Any] = MODULES[_choose(problem, backend)].run(problem)
+    return result
 
 
 def explain(

@@ -8,6 +8,10 @@ class InputError(ValueError):
     """Input that cannot be used. The message names the parameter, the requirement, the value and the remedy."""
 
 
+class Died(Exception):
+    """A process that shared a training is no more, and the others stopped. The run goes on from its last checkpoint."""
+
+
 def require(holds: bool, parameter: str, requirement: str, got: object, remedy: str = "") -> None:
     """Raises `<parameter> must be <requirement>, got <got>. <remedy>` unless `holds`.
 

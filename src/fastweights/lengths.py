@@ -15,16 +15,24 @@ def check_lengths(lengths: Tensor | None, B: int, device: torch.device) -> None:
     require(isinstance(lengths, Tensor), "lengths", "a tensor", type(lengths).__name__, "Try torch.tensor(lengths).")
     remedy = "Try mask.sum(1), if it is the mask of sequences that are padded at their end."
     require(lengths.dtype in INTEGERS, "lengths", "int64 or int32", lengths.dtype, remedy)
-    require(list(lengths.shape) == [B], "lengths", f"[B] with B={B}", list(lengths.shape), remedy)
+    if lengths.ndim != 1 or lengths.shape[0] != B:
+        # The message is not built before it is needed: a program that is exported would be pinned to the B in it.
+        require(False, "lengths", f"[B] with B={B}", list(lengths.shape), remedy)
     require(lengths.device == device, "lengths", f"on {device} like the inputs", lengths.device)
 
 
 def check_ends(lengths: Tensor | None, T: int) -> None:
     """Raises unless every length is from 0 to T, where that can be known without waiting for a device."""
-    if lengths is None or torch.compiler.is_compiling() or type(lengths) is not Tensor or lengths.device.type != "cpu":
+    if lengths is None or not can_be_read(lengths):
         return
     least, most = (int(end) for end in lengths.aminmax())
     require(least >= 0 and most <= T, "lengths", f"from 0 to T={T}", f"{least} to {most}")
+
+
+def can_be_read(x: Tensor) -> bool:
+    """Whether the numbers of a tensor are there to be looked at, without waiting for a device."""
+    transformed = torch._C._are_functorch_transforms_active()
+    return not (torch.compiler.is_compiling() or transformed) and type(x) is Tensor and x.device.type == "cpu"
 
 
 def within(lengths: Tensor, T: int) -> Tensor:
@@ -39,4 +47,4 @@ def only(inside: Tensor, x: Tensor, fill: float = 0.0) -> Tensor:
 
 def at_end(x: Tensor, lengths: Tensor) -> Tensor:
     """`x[b, lengths[b]]` for every member, `[B, ...]`."""
-    return x[torch.arange(len(x), device=x.device), lengths]
+    return x[torch.arange(x.shape[0], device=x.device), lengths]

@@ -1,13 +1,19 @@
-"""Whether an autocast region is on: what sums over time keeps its own precision inside of it."""
+"""Which numbers there are, and whether an autocast region is on: what sums over time keeps its own precision in it."""
 
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""What scans compute with, and what a layer's parameters may be in."""
+
 
 def autocasts(device: torch.device) -> bool:
     """Whether autocast is on for a device; a device without numbers has none."""
-    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    if not (torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled()):
+        return False
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:

@@ -1,7 +1,6 @@
 """A checked call of `scan`: what every backend is given."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
 from fastweights.lengths import check_ends, check_lengths, only, within
-from fastweights.precision import full_precision
+from fastweights.precision import PRECISIONS, full_precision
 from fastweights.promise import check_step
 from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
@@ -20,8 +19,7 @@ FILL = 0.5
 """Stands in the place of padding. Not 0: a cell may divide by the length of a key, and 0.5 suits every role."""
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """Inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, all in the dtype of the computation.
 
     `initial` is the state that a reset goes back to, None without resets, and `from_zero` whether it is 0; no reset
@@ -57,6 +55,15 @@ class Problem:
         """The inputs with `FILL` in place of the padding: backends that compute there must meet no NaN."""
         inside = self.inside
         return self.inputs if inside is None else type(self.inputs)(*(only(inside, x, FILL) for x in self.inputs))
+
+    @property
+    def mapped(self) -> "Problem":
+        """The same for the cell inside, whose inputs are mapped for all steps at once: for backends that go step by
+        step, where that would take as long as the step."""
+        if self.cell.inside is None:
+            return self
+        cell, prepare = self.cell.inside
+        return self._replace(cell=cell, inputs=prepare(self.finite_inputs))
 
     def __str__(self) -> str:
         B, T, H = self.leading
@@ -148,9 +155,10 @@ def _kinds(record: Any) -> Any:
     """What there is to check of a record of tensors; None for anything that is not one."""
     if record is None:
         return ()
-    if not isinstance(record, tuple) or not all(isinstance(x, Tensor) for x in record):
+    if not isinstance(record, tuple):
         return None
-    return (getattr(record, "_fields", None), *[(x.shape, x.dtype, x.device) for x in record])
+    found = [(x.shape, x.dtype, x.device, x.layout) for x in record if isinstance(x, Tensor)]
+    return (getattr(record, "_fields", None), *found) if len(found) == len(record) else None
 
 
 def _check(
@@ -199,12 +207,15 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
 
 def _is_number(value: Tensor, slot: Slot) -> bool:
     """Whether a scan can compute with it; marks may be true or false, or counted."""
-    return value.is_floating_point() or (slot.role == "control" and not value.is_complex())
+    mark = slot.role == "control" and not (value.is_complex() or value.is_floating_point())
+    return value.layout == torch.strided and (mark or value.dtype in PRECISIONS)
 
 
 def _refuse_kind(name: str, slot: Slot, value: Any, device: torch.device | None, first: str) -> None:
     require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
-    require(_is_number(value, slot), name, "of a floating dtype", value.dtype, f"Try {name}.float().")
+    require(value.layout == torch.strided, name, "dense", value.layout, f"Use {name}.to_dense().")
+    remedy = f"Try torch.view_as_real({name})." if value.is_complex() else f"Try {name}.float()."
+    require(_is_number(value, slot), name, "of a floating dtype of 16 bits or more", value.dtype, remedy)
     require(False, name, f"on {device} like {first}", value.device)
 
 

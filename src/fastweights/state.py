@@ -73,7 +73,7 @@ def load(state: Any, file: str | Path) -> Any:
     Raises:
         InputError: the file cannot be read, is damaged, or holds the state of another layer.
     """
-    tensors, facts = _checkpoints().read_checkpoint(Path(file))
+    tensors, facts = _checkpoints().read_checkpoint(Path(file), "state")
     kind, wanted = type(state).__name__, _named(state)
     remedy = "Load it as the state of the layer that it came from."
     require(facts.get("state") == kind, "state", f"a {kind}", f"{facts.get('state', 'none')} in {file}", remedy)

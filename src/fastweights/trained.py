@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from fastweights.catalogue import EXPERIMENTS
+from fastweights.experiments.opened import load_run
 from fastweights.training.run import Run
 
 
 class Trained(NamedTuple):
     """A model in evaluation mode, and what it was trained on.
 
-    That is a `Task` or, for a language model, its `Characters`: `encode` and `decode` are between text and tokens.
+    For a language model, `encode` and `decode` of its task are between text and tokens.
     """
 
     model: nn.Module
@@ -35,12 +35,4 @@ def load(run: str | Path, layer: Any = None) -> Trained:
     Raises:
         InputError: the folder is no run or is damaged, or its layer must be given.
     """
-    found = Run.open(Path(run))
-    content = found.config()
-    if str(content.get("recipe")) in EXPERIMENTS.names():
-        from fastweights.recipes._trial import load_trial
-
-        return Trained(*load_trial(found, content["config"]))
-    from fastweights.recipes._parse import recipe_of
-
-    return Trained(*recipe_of(content, found.path, layer).load(found))
+    return Trained(*load_run(Run.open(Path(run)), layer))

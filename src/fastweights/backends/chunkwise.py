@@ -71,6 +71,28 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     return y if inside is None else only(inside, y), form.unpack(last)
 
 
+class Stretch(NamedTuple):
+    """What a stretch of time does with any W `[B, H, V, K]`: reads `base + W queries`, ends with `W kept + written`."""
+
+    base: Tensor  # [B, T, H, V]
+    queries: Tensor  # [B, T, H, K]
+    kept: Tensor  # [B, H, K, K]
+    written: Tensor  # [B, H, V, K]
+
+
+def stretch(program: Program, reset: Tensor | None = None) -> Stretch:
+    """From W = 0 and, in further rows to which nothing is written, from W = I."""
+    q, _, v, scalars = program
+    B, _, H, K = q.shape
+    V = v.shape[-1]
+    rows = torch.cat([v.new_zeros(V, K), torch.eye(K, dtype=v.dtype, device=v.device)]).expand(B, H, V + K, K)
+    program = program._replace(v=pad(v, (0, K)), scalars=scalars if reset is None else _cut_off(scalars, reset, q))
+    read, last = _scan(program, rows)
+    base, queries = read.split([V, K], dim=-1)
+    written, kept = last.split([V, K], dim=-2)
+    return Stretch(base, queries, kept, written)
+
+
 def _scan(program: Program, W: Tensor) -> tuple[Tensor, Tensor]:
     """What every step reads, `[B, T, H, V]`, and the last W; the first one is `[B, H, V, K]`."""
     parts = (program.q, program.k, program.v, *program.scalars)

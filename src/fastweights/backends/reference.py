@@ -24,6 +24,7 @@ def refusal(problem: Problem) -> str:
 
 def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the cell over batch and heads with `vmap` and over time with a loop."""
+    problem = problem.mapped
     step, inside = _over_batch_and_heads(problem), problem.inside
     state, outputs = problem.state, []
     for t, x in enumerate(_steps(problem.finite_inputs)):

@@ -7,7 +7,7 @@ those of step t + 1 where it has every element of the new W in a register.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fastweights.compiler.ir import Apply, Definition, Expression, Load, Region, identity, loads
-from fastweights.compiler.lower import Value
+from fastweights.compiler.operations.value import Value
 
 SMALL = 4
 """A sum is read ahead if it is this many times smaller than the matrix that it is read off."""

@@ -28,6 +28,8 @@ class Graph:
     def __init__(self) -> None:
         self._known: dict[object, Definition] = {}
         self.line = ""
+        self.positions: dict[Definition, int] = {}
+        """Positions along an axis, and what they are below."""
 
     def map(self, shape: Shape, expression: Expression) -> Expression:
         """An expression, kept under a name so that it is computed once; a load or a constant stays as it is."""

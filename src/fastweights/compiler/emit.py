@@ -13,6 +13,8 @@ from fastweights.compiler.schedule import Buffer, Program
 RUNTIME = Path(__file__).with_name("runtime.h")
 AHEAD = 4
 """How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
+SELDOM = "__attribute__((noinline)) "
+"""Before functions of which a sequence has a few calls: to repeat them in the loops takes the compiler time."""
 ON_STACK = 1 << 14
 """Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
 
@@ -58,7 +60,8 @@ class Source:
         self._temporaries(program, out)
         for nest in program.nests:
             emit_nest(program, nest, self.lanes, out)
-        head = f"\nstatic void {name}({', '.join(arguments)}, real* __restrict__ scratch) {{\n    (void)scratch;"
+        rare = SELDOM if name.endswith("_begin") else ""
+        head = f"\n{rare}static void {name}({', '.join(arguments)}, real* __restrict__ scratch) {{\n    (void)scratch;"
         return "\n".join([head, *out.lines, "}"])
 
     def _temporaries(self, program: Program, out: Writer) -> None:
@@ -208,10 +211,10 @@ class Source:
     def _swap(self, out: Writer, phase: Phase) -> None:
         """What was made by this step is given to the next one."""
         for b in phase.ahead:
-            out.add(f"std::swap({b.name}, next_{b.name});")
+            out.add(f"fw::swap({b.name}, next_{b.name});")
         for b in phase.state if phase is not self.plan.again else []:
             if b.name not in phase.step.in_place:
-                out.add(f"std::swap({b.name}, new_{b.name});")
+                out.add(f"fw::swap({b.name}, new_{b.name});")
 
     def _places(self) -> dict[str, str]:
         """Where everything lies that moves with the steps, by the step `{t}`."""
@@ -345,5 +348,5 @@ def _copies(buffer: Buffer) -> str:
     if buffer.layout.order != tuple(range(len(shape))):
         loop = f"for (int n = 0; n < {size}; n += {volume(shape[-2:])})"
         into, back = (f"{loop} fw::transpose<{r}, {c}>(to + n, from + n);" for r, c in (shape[-2:], shape[:-3:-1]))
-    head = "static void {}_{}(real* __restrict__ to, const real* __restrict__ from) {{ {} }}"
+    head = SELDOM + "static void {}_{}(real* __restrict__ to, const real* __restrict__ from) {{ {} }}"
     return "\n".join([head.format("into", buffer.name, into), head.format("from", buffer.name, back)])

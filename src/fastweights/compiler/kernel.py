@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from ctypes import CDLL, c_int64, c_void_p
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Kernel:
         make = torch.empty if lengths is None else torch.zeros
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
         pointers = [*given, *_marks(initial, reset, lengths, first), y, *last, checkpoints if keep else None]
-        self._forward(_pointers(pointers), _numbers([B, T, H, C, torch.get_num_threads(), *strides]))
+        self._forward(_pointers(pointers), _numbers((B, T, H, C, torch.get_num_threads(), *strides)))
         return [y, *last, checkpoints]
 
     def backward(
@@ -94,7 +94,7 @@ class Kernel:
             *d_params,
             *(d_initial if initial else [None] * len(first)),
         ]
-        numbers = [B, T, H, self.chunk(T), torch.get_num_threads(), *strides]
+        numbers = (B, T, H, self.chunk(T), torch.get_num_threads(), *strides)
         self._backward(_pointers(pointers), _numbers(numbers))
         return [*d_inputs, *d_first, *(d.sum(0) for d in d_params), *d_initial]
 
@@ -140,10 +140,12 @@ def _marks(
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:
-    return (c_void_p * len(tensors))(*(None if x is None else x.data_ptr() for x in tensors))
+    return (c_void_p * len(tensors))(*[None if x is None else x.data_ptr() for x in tensors])
 
 
-def _numbers(numbers: Sequence[int]) -> Any:
+@lru_cache(1000)
+def _numbers(numbers: tuple[int, ...]) -> Any:
+    """As C reads them. Calls are alike, and one step takes microseconds."""
     return (c_int64 * len(numbers))(*numbers)
 
 

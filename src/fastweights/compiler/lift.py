@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from fastweights.cell import Cell
 from fastweights.signature import Slot
@@ -58,7 +59,7 @@ class Swap(TorchFunctionMode):
             return self.instead[id(x)]
         with torch._C.DisableTorchFunction():
             is_ours = torch._C._functorch.is_functorch_wrapped_tensor(x) or not x.is_floating_point()
-        if is_ours or not self.left:
+        if is_ours or not self.left or _is_made(x):
             return x
         self.kept.append(x)
         self.instead[id(x)] = self.left.pop(0)
@@ -71,3 +72,9 @@ class Swap(TorchFunctionMode):
         elif isinstance(result, tuple | list):
             for each in result:
                 self._keep(each)
+
+
+def _is_made(x: Tensor) -> bool:
+    """Whether whoever writes the operations down has seen this one's result: transforms of torch.func are no calls."""
+    has_made = getattr(_get_current_dispatch_mode(), "has_made", None)
+    return has_made is not None and has_made(x)

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
+from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import Apply, Constant, Expression, Index, Load, loads
 from fastweights.compiler.layout import stride_along, vector_axis
 from fastweights.compiler.schedule import Nest, Program, Statement
 
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-LOGIC = {"logical_and": "&", "logical_or": "|"}
 START = {"sum": "0", "max": "-std::numeric_limits<real>::infinity()", "min": "std::numeric_limits<real>::infinity()"}
 COMBINE = {"sum": "{0} + {1}", "max": "fw::maximum({0}, {1})", "min": "fw::minimum({0}, {1})"}
 ACROSS = {"sum": "fw::total", "max": "fw::highest", "min": "fw::lowest"}
@@ -363,28 +361,15 @@ class Block:
         if key not in self.known:
             arguments = [self.value(a, r, v) for a in expression.arguments]
             result = self._call(expression.function, arguments)
-            shared = len(list(loads(expression))) and expression.function not in INFIX
+            shared = len(list(loads(expression))) and not FUNCTIONS[expression.function].is_mixed
             self.known[key] = self._named(result) if shared else result
         return self.known[key]
 
     def _call(self, function: str, arguments: list[Result]) -> Result:
+        found = FUNCTIONS[function]
         is_vector = any(a.is_vector for a in arguments)
-        codes = [a.code for a in arguments]
-        if function in INFIX:
-            return Result(f"({codes[0]} {INFIX[function]} {codes[1]})", is_vector)
-        if function == "neg":
-            return Result(f"(-{codes[0]})", is_vector)
-        if is_vector:
-            codes = [self._splat(a) for a in arguments]
-        if function in COMPARE:
-            return Result(f"({codes[0]} {COMPARE[function]} {codes[1]})", is_vector, is_mask=True)
-        if function in LOGIC:
-            return Result(f"({codes[0]} {LOGIC[function]} {codes[1]})", is_vector, is_mask=True)
-        if function == "logical_not":
-            return Result(f"({'~' if is_vector else '!'}{codes[0]})", is_vector, is_mask=True)
-        if function == "where":
-            return Result(f"({codes[0]} ? {codes[1]} : {codes[2]})", is_vector)
-        return Result(f"fw::{function}({', '.join(codes)})", is_vector)
+        codes = [self._splat(a) if is_vector and not found.is_mixed else a.code for a in arguments]
+        return Result(found.code.format(*codes), is_vector, found.is_mask)
 
     def _splat(self, value: Result) -> str:
         if value.is_vector or self.width == 1:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fastweights.compiler.ahead import Later, first_reads, is_matrix, settled, upstream
 from fastweights.compiler.ir import Definition, Load, identity, loads
 from fastweights.compiler.layout import choose_layouts
-from fastweights.compiler.lower import Step, Value
+from fastweights.compiler.lower import Step
+from fastweights.compiler.operations.value import Value
 from fastweights.compiler.schedule import Buffer, Layout, Program, Target, schedule
 
 

@@ -1,10 +1,13 @@
-"""Matrix products as sums of elementwise products, for any number of leading axes and without a reshape.
+"""Matrix products as sums of elementwise products, for any number of leading axes and without a reshape; and products
+of numbers one by one.
 
 PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes
 sums of products apart, also in the gradient, and a fold would hide that.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -13,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class ProductsAsSums(TorchFunctionMode):
-    """Replaces `@`, `matmul`, `mm`, `mv`, `bmm` and `einsum` while it is on."""
+    """Replaces `@`, `matmul`, `mm`, `mv`, `bmm`, `einsum` and what else is here while it is on."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return REPLACED.get(func, func)(*args, **(kwargs or {}))
@@ -59,10 +62,32 @@ def _aligned(tensor: Tensor, letters: Sequence[str], axes: Sequence[str]) -> Ten
     return ordered
 
 
+def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x^T weight[o] y + bias` for every o."""
+    read = (weight * x[..., None, :, None] * y[..., None, None, :]).sum((-2, -1))
+    return read if bias is None else read + bias
+
+
+def prod(x: Tensor, *how: Any, **named: Any) -> Tensor:
+    """Number by number: the gradient of PyTorch's own looks for zeros."""
+    plain = not how and not named
+    if not plain and not (len(how) == 1 and isinstance(how[0], int) and not named):
+        return torch.prod(x, *how, **named)
+    return reduce(torch.mul, (x.flatten() if plain else x).unbind(0 if plain else how[0]))
+
+
+def cumprod(x: Tensor, dim: int) -> Tensor:
+    """Every product so far."""
+    return torch.stack(list(accumulate(x.unbind(dim), torch.mul)), dim)
+
+
 REPLACED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys([torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm], matmul),
     **dict.fromkeys([torch.mv, Tensor.mv, torch.bmm, Tensor.bmm, torch.dot, Tensor.dot], matmul),
+    **dict.fromkeys([torch.prod, Tensor.prod], prod),
+    **dict.fromkeys([torch.cumprod, Tensor.cumprod], cumprod),
     torch.nn.functional.linear: linear,
+    torch.nn.functional.bilinear: bilinear,
     torch.einsum: einsum,
     torch.functional.einsum: einsum,
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
 
+from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import (
     Apply,
     Definition,
@@ -18,26 +19,10 @@ from fastweights.compiler.ir import (
     substitute,
     volume,
 )
-from fastweights.compiler.lower import Value
+from fastweights.compiler.operations.value import Value
 
 CHEAP = 3
 """Operations that are rather done twice than a matrix written and read."""
-SLOW = {
-    "exp",
-    "tanh",
-    "sigmoid",
-    "log",
-    "div",
-    "reciprocal",
-    "sqrt",
-    "rsqrt",
-    "pow",
-    "sin",
-    "cos",
-    "erf",
-    "log1p",
-    "expm1",
-}
 
 
 @dataclass(eq=False)
@@ -323,7 +308,7 @@ def _inlines(definition: Definition, resolved: Expression, readers: int, size: i
 def _work(expression: Expression) -> int:
     if not isinstance(expression, Apply):
         return 0
-    own = CHEAP + 1 if expression.function in SLOW else 1
+    own = CHEAP + 1 if FUNCTIONS[expression.function].is_slow else 1
     return own + sum(_work(a) for a in expression.arguments)
 
 

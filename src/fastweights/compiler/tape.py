@@ -120,9 +120,14 @@ class Watched(Calls):
         super().__init__(arguments)
         self.operations = Operations(arguments, self)
         self.switches = False
+        self.learns = False
+        """Whether a function of PyTorch runs that was called with gradients: it may do parts without."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result, name, frame = super().__torch_function__(func, types, args, kwargs), _name(func), sys._getframe(1)
+        name, frame = _name(func), sys._getframe(1)
+        self.learns = torch.is_grad_enabled()
+        result = super().__torch_function__(func, types, args, kwargs)
+        self.learns = False
         self.switches |= name == "_set_grad_enabled"
         is_fact = name in FACTS or (name == "requires_grad" and _is_of_torch(frame))
         if not is_fact and not _is_of_tensors(result) and any(map(self.operations.is_variable, _tensors(args))):
@@ -210,7 +215,7 @@ class Operations(TorchDispatchMode):
         note: list[Hashable] = [str(func), *(content(x) if constant else self.names.note(x) for x in args)]
         note.append(self.names.note(kwargs))
         if not torch.is_grad_enabled():
-            self.is_silent = True
+            self.is_silent |= not self.calls.learns
             note.append("without a gradient")
         if func is torch.ops.aten._local_scalar_dense.default and self.is_variable(args[0]):
             raise Unsupported("a value taken out of a tensor", line_of(sys._getframe(2)), BRANCH)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -14,6 +15,13 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.products import ProductsAsSums
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.lines import line_of, line_of_error, reason_of
+
+MORE = (
+    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),
+    *("elu", "softplus", "gelu", "leaky_relu", "hardtanh", "roll", "trace"),
+    *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
+)
+"""Operations that PyTorch counts as elementary and can take apart all the same."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     arguments = examples(cell, sizes, dtype)
-    gradients = _gradients_of(cell, arguments)
+    gradients = [*map(torch.clone, arguments[0]), torch.full(cell.output.shape(sizes), 0.5, dtype=dtype)]
     lines = Lines()
     joint = _joint(cell, [len(a) for a in arguments], lines)
     try:
@@ -47,16 +55,9 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
             )
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
+    graph.graph.eliminate_dead_code()
     names = [record._fields for record in arguments]
     return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
-
-
-def _gradients_of(cell: Cell, arguments: list[list[Tensor]]) -> list[Tensor]:
-    try:
-        state, y = _step(cell, arguments)
-    except Exception as error:  # as above
-        raise _untraceable(cell, error) from error
-    return [torch.full_like(x, 0.5) for x in (*state, y)]
 
 
 def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -81,13 +82,13 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     return joint
 
 
+@cache
 def _decompositions() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten
-    more = [aten.native_layer_norm, aten.elu, aten.roll, aten.linalg_vector_norm, aten.softplus]
     table = dict(core_aten_decompositions())
-    table.update(get_decompositions([*more, aten.native_layer_norm_backward, aten.baddbmm, aten.addmv, aten.addr]))
+    table.update(get_decompositions([getattr(aten, name) for name in MORE]))
     for kept in (
         aten.select_backward,
         aten.slice_backward,

@@ -30,7 +30,7 @@ CHANGES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT
 ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 """How the names begin of what in PyTorch does not answer the same at every call."""
 
-MARKS = {"affine", "key_maps", "made_by", "__wrapped__"}
+MARKS = {"affine", "inside", "key_maps", "made_by", "__wrapped__"}
 """What the library hangs on functions, and no step reads."""
 HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"}
 """What a NamedTuple may have beside its fields without a step's being able to tell."""
@@ -63,7 +63,10 @@ class Watch:
         for cell, meant in self.cells:
             if _in(cell) is not meant:
                 return False
-        return all(f.__code__ is code and f.__defaults__ is defaults for f, code, defaults in self.codes)
+        for function, code, defaults in self.codes:
+            if function.__code__ is not code or function.__defaults__ is not defaults:
+                return False
+        return True
 
     def _reach(self, value: Any) -> None:
         if isinstance(value, PLAIN) or id(value) in self._seen:

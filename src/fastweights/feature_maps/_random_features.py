@@ -37,6 +37,10 @@ class RandomFeatures(nn.Module):
         """`[..., size]` -> `[..., 2 m]`."""
         if self.training:
             self.redraw()
+        return self.again(x)
+
+    def again(self, x: Tensor) -> Tensor:
+        """The same with the directions that were drawn last, as queries need it that come after their keys."""
         w_x = x @ self.directions.to(x.dtype)
         half_square = x.square().sum(-1, keepdim=True) / 2
         features = torch.cat([w_x - half_square, -w_x - half_square], dim=-1).exp() + self.least

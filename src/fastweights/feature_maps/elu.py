@@ -1,22 +1,19 @@
 """The positive feature map of linear attention."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
-
-class ELU(nn.Module):
-    """phi(x) = elu(x) + 1: exp(x) below 0, x + 1 above.
-
-    Source: Katharopoulos et al. 2020, Eq. 7; Schlag et al. 2021, Eq. 30.
-    """
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.output_size = size
-
-    def forward(self, x: Tensor) -> Tensor:
-        return positive(x)
+from fastweights.feature_maps._function import Function
 
 
 def positive(x: Tensor) -> Tensor:
     """elu(x) + 1, but not as that sum, which rounds small values to 0 in half precision."""
     return x.clamp(max=0).exp() + x.relu()
+
+
+class ELU(Function):
+    """phi(x) = elu(x) + 1: exp(x) below 0, x + 1 above.
+
+    Source: Katharopoulos et al. 2020, Eq. 7; Schlag et al. 2021, Eq. 30.
+    """
+
+    function = staticmethod(positive)

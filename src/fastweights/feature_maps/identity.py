@@ -1,17 +1,17 @@
 """The identity as a feature map."""
 
-from torch import Tensor, nn
+from torch import Tensor
+
+from fastweights.feature_maps._function import Function
 
 
-class Identity(nn.Module):
+class Identity(Function):
     """phi(x) = x.
 
     Source: Schmidhuber 1991 uses keys as they are.
     """
 
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.output_size = size
-
-    def forward(self, x: Tensor) -> Tensor:
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """phi."""
         return x

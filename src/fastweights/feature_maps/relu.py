@@ -1,18 +1,18 @@
 """The rectifier as a feature map."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from fastweights.feature_maps._function import Function
 
 
-class ReLU(nn.Module):
+class ReLU(Function):
     """phi(x) = max(x, 0).
 
     Source: Choromanski et al. 2021 (ReLU features); Schlag et al. 2021, Sec. 5.4.
     """
 
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.output_size = size
-
-    def forward(self, x: Tensor) -> Tensor:
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """phi."""
         return torch.relu(x)

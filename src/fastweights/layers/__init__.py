@@ -12,6 +12,7 @@ from fastweights.layers._make import LayerKind, LayerKinds, layer_names, layer_o
 from fastweights.layers._programmer import FastWeightProgrammer
 from fastweights.layers._reset_every import ResetEvery
 from fastweights.layers.associative_lstm import AssociativeLSTM
+from fastweights.layers.delta_delta_net import DeltaDeltaNet
 from fastweights.layers.delta_mlp import DeltaMLP
 from fastweights.layers.delta_net import DeltaNet
 from fastweights.layers.fake_srwm import FakeSRWM
@@ -40,6 +41,7 @@ __all__ = [
     "AssociativeLSTM",
     "Bidirectional",
     "Convolved",
+    "DeltaDeltaNet",
     "DeltaMLP",
     "DeltaNet",
     "FakeSRWM",

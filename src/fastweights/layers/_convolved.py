@@ -40,7 +40,7 @@ class Convolved(Layer):
         self, x: Tensor, state: ConvolvedState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ConvolvedState]:
         """What the layer does."""
-        inner, tail = self.initial_state(len(x)) if state is None else state
+        inner, tail = self.initial_state(x.shape[0]) if state is None else state
         past = Padded(tail, x, reset, lengths)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
         y, after = call(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)

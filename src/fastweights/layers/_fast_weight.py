@@ -5,6 +5,7 @@ from typing import Any
 
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._prepared import prepared_by
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._slow_net import Keys, SlowNet
 
@@ -25,7 +26,10 @@ class FastWeight(Programmed):
         backend: The backend of `scan`.
         sizes: The cell's own letters, beside K and V.
         constants: Values of the cell's parameters with the role "constant".
-        initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
+        initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`; where one is
+            an `nn.Parameter`, a copy of it is learned.
+        read_dropout: Probability of dropping a number that was read, in front of W_o: with dropout behind the layer,
+            as in a block, what version 1 of the Delta RNN and LSTM has in the code of Irie et al. 2021.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class FastWeight(Programmed):
         sizes: Mapping[str, int] | None = None,
         constants: Mapping[str, float] | None = None,
         initial: Any = "zero",
+        read_dropout: float = 0.0,
     ) -> None:
         cell = Cell.of(cell)
         if key_size is None or value_size is None:
@@ -52,8 +57,9 @@ class FastWeight(Programmed):
         values = {"V": own if value_size is None else value_size}
         for name, size in {"heads": heads, "key_size": keys.input_size, "value_size": values["V"]}.items():
             require(size >= 1, name, "at least 1", size)
+        cell = prepared_by(cell, keys, squashing)
         slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing)
-        super().__init__(d_model, slow_net, cell, scale, backend, constants, initial=initial)
+        super().__init__(d_model, slow_net, cell, scale, backend, constants, initial=initial, read_dropout=read_dropout)
 
 
 def takes_keys(cell: Cell) -> bool:

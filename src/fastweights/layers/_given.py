@@ -1,6 +1,6 @@
 """What a call of a layer is given: found to fit, or refused with one line that says what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,10 +9,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from fastweights.errors import require
 from fastweights.lengths import check_lengths
-from fastweights.precision import autocasts
-
-PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-"""What a layer's parameters may be in."""
+from fastweights.precision import PRECISIONS, autocasts
 
 
 def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
@@ -22,6 +19,8 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
         require(False, "x", "dense", "a nested tensor" if x.is_nested else x.layout, _dense(x))
     if like is None:
         require(x.is_floating_point(), "x", "of a floating dtype", x.dtype, "Use x.float().")
+    elif like.dtype not in PRECISIONS:
+        require(False, "layer", "in a floating dtype of 16 bits or more", like.dtype, "Use layer.to(torch.bfloat16).")
     elif x.dtype != like.dtype or x.device != like.device:
         _check_kind(x, like)
     fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[1] > 0
@@ -53,7 +52,7 @@ def check_marks(x: Tensor, reset: Tensor | None, lengths: Tensor | None) -> None
     if reset is not None and not _marks(reset, x):
         _refuse_reset(x, reset)
     if lengths is not None:
-        check_lengths(lengths, len(x), x.device)
+        check_lengths(lengths, x.shape[0], x.device)
 
 
 def _marks(reset: Tensor, x: Tensor) -> bool:
@@ -87,9 +86,10 @@ def fit_state(state: Any, template: Any, x: Tensor) -> Any:
     Raises:
         InputError: it is another structure, or of another batch, shape, kind of number or device.
     """
+    if _is_flat(state) and type(state) is type(template) and _is_flat(template) and _are_like(state, template, x):
+        return type(state)(*(leaf.to(want.dtype) for leaf, want in zip(state, template, strict=True)))
     leaves, (wanted, structure) = tree_leaves(state), tree_flatten(template)
-    fits = type(state) is type(template) and len(leaves) == len(wanted)
-    if not fits or not _are_like(leaves, wanted, x):
+    if type(state) is not type(template) or not _are_like(leaves, wanted, x):
         # The message is not built before it is needed: under torch.compile it would pin the sizes that it names.
         remedy = "Take it from the layer's last call or its initial_state."
         require(False, "state", _describe(template, x), _describe(state), remedy)
@@ -97,8 +97,15 @@ def fit_state(state: Any, template: Any, x: Tensor) -> Any:
     return tree_unflatten(cast, structure)
 
 
-def _are_like(leaves: list[Any], wanted: list[Any], x: Tensor) -> bool:
-    return all(_is_like(leaf, want, x) for leaf, want in zip(leaves, wanted, strict=True))
+def _is_flat(state: Any) -> bool:
+    """Whether it is a NamedTuple of tensors, as most are: then nobody need walk it, which takes microseconds."""
+    return hasattr(state, "_fields") and all(isinstance(leaf, Tensor) for leaf in state)
+
+
+def _are_like(leaves: Sequence[Any], wanted: Sequence[Any], x: Tensor) -> bool:
+    return len(leaves) == len(wanted) and all(
+        _is_like(leaf, want, x) for leaf, want in zip(leaves, wanted, strict=True)
+    )
 
 
 def _is_like(leaf: Any, want: Any, x: Tensor) -> bool:

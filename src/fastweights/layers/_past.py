@@ -22,26 +22,25 @@ def last(past: Tensor, size: int, ends: Tensor | None = None) -> Tensor:
 
     With `ends`, int `[B]`, those before the place where a member ends.
     """
-    kept = past if ends is not None else past[:, -size:]
-    missing = size if ends is not None else size - kept.shape[1]
-    # Streams come with a full past: they copy nothing.
-    kept = torch.cat([past.new_zeros(len(past), missing, *past.shape[2:]), kept], dim=1) if missing else kept
+    if ends is None and not torch.compiler.is_exporting() and past.shape[1] >= size:
+        return past[:, -size:]  # streams come with a full past: they copy nothing
+    kept = torch.cat([past.new_zeros(past.shape[0], size, *past.shape[2:]), past], dim=1)
     if ends is None:
-        return kept
+        return kept[:, past.shape[1] :]
     places = ends.unsqueeze(1) + torch.arange(size, device=past.device)
-    return kept[torch.arange(len(past), device=past.device).unsqueeze(1), places]
+    return kept[torch.arange(past.shape[0], device=past.device).unsqueeze(1), places]
 
 
-def number_segments(valid: Tensor, reset: Tensor | None, steps: int) -> Tensor:
+def number_segments(filled: Tensor, reset: Tensor | None, steps: int) -> Tensor:
     """Segment of every carried and new step, `[B, carried + T]`; -1 for a place that was never filled.
 
     Args:
-        valid: Whether a carried place belongs to the running segment, bool `[B, carried]`.
+        filled: Whether a carried place belongs to the running segment, bool `[B, carried]`.
         reset: Whether a segment begins before a new step, bool `[B, T]`.
         steps: T.
     """
-    carried = torch.where(valid, 0, -1)
-    new = carried.new_zeros(len(valid), steps) if reset is None else reset.long().cumsum(dim=1)
+    carried = torch.where(filled, 0, -1)
+    new = carried.new_zeros(filled.shape[0], steps) if reset is None else reset.long().cumsum(dim=1)
     return torch.cat([carried, new], dim=1)
 
 

@@ -27,6 +27,7 @@ class Programmed(Layer):
         constants: Values of the cell's parameters with the role "constant".
         output: What takes W_o's place; a linear map without bias if None.
         initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
+        read_dropout: Probability of dropping a number that was read, in front of W_o.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Programmed(Layer):
         constants: Mapping[str, float] | None = None,
         output: nn.Module | None = None,
         initial: Any = "zero",
+        read_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.input_size = slow_net.input_size
@@ -51,6 +53,7 @@ class Programmed(Layer):
         self.slow_weights = SlowWeights(cell, slow_net.heads, slow_net.sizes, constants)
         self.start = Start.of_heads(cell, slow_net.heads, slow_net.sizes, initial)
         read = prod(cell.output.shape(slow_net.sizes))
+        self.read_dropout = nn.Dropout(read_dropout) if read_dropout else nn.Identity()
         self.output = nn.Linear(slow_net.heads * read, d_model, bias=False) if output is None else output
 
     @property
@@ -74,9 +77,9 @@ class Programmed(Layer):
         """What the layer does."""
         inputs = self.slow_net(x, controls)
         if state is None and self.state_has_sizes:
-            state = self.initial_state(len(x))
+            state = self.initial_state(x.shape[0])
         y, state = scan(self.cell, inputs, state, self.slow_weights(), reset, lengths, self.start(), self.backend)
-        return self.output(self.scale * y.flatten(2)), state
+        return self.output(self.read_dropout(self.scale * y.flatten(2))), state
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step, batch first in every leaf."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.errors import InputError
+from fastweights.errors import InputError, require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.state import with_methods
 
@@ -54,9 +54,12 @@ class FastWeightProgrammer(Layer):
         self, x: Tensor, state: ProgrammerState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ProgrammerState]:
         """What the layer does."""
-        state = self.initial_state(len(x)) if state is None else state
+        state = self.initial_state(x.shape[0]) if state is None else state
         if not self.sees_output:
             return self._program(x, state, reset, lengths, controls)
+        if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
+            remedy = "Export it for so many steps, or without sees_output."
+            require(False, "x", "of a fixed number of steps where the slow net sees y", "a dynamic one", remedy)
         outputs = []
         for t in range(x.shape[1]):
             now = None if reset is None else reset[:, t : t + 1]

@@ -37,7 +37,7 @@ class ResetEvery(Layer):
         self, x: Tensor, state: ResetEveryState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ResetEveryState]:
         """What the layer does."""
-        inner, age = self.initial_state(len(x)) if state is None else state
+        inner, age = self.initial_state(x.shape[0]) if state is None else state
         before, age = ages(age, reset, lengths, x.shape[1])
         y, inner = call(self.layer, x, inner, before % self.steps == 0, lengths, controls)
         return y, ResetEveryState(inner, age)

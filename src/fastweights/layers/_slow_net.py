@@ -33,7 +33,7 @@ def normaliser(name: str) -> Callable[[Tensor], Tensor]:
     tensor([0.2439, 0.2439, 0.2439, 0.2439])
     """
     function, options = _with_option(NORMALISERS, name)
-    return partial(function, **options)
+    return partial(function, **options) if options else function
 
 
 def _with_option(folder: Folder, name: str) -> tuple[Any, dict[str, int]]:
@@ -52,6 +52,7 @@ class Keys(nn.Module):
 
     def __init__(self, size: int, features: str, normalised: str) -> None:
         super().__init__()
+        self.features, self.normalised = features, normalised
         self.feature_map = feature_map(features, size)
         self.normalise = normaliser(normalised)
         self.input_size = size
@@ -60,6 +61,20 @@ class Keys(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`[..., size]` -> `[..., output_size]`."""
         mapped: Tensor = self.normalise(self.feature_map(x))
+        return mapped
+
+    @property
+    def function(self) -> Callable[[Tensor], Tensor] | None:
+        """The same as a function and nothing more; None if the feature map has numbers of its own."""
+        phi, normalise = getattr(self.feature_map, "function", None), self.normalise
+        if phi is None or not isinstance(normalise, partial):
+            return phi and (lambda x: normalise(phi(x)))
+        function, options = normalise.func, tuple(normalise.keywords.values())
+        return lambda x: function(phi(x), *options)
+
+    def again(self, x: Tensor) -> Tensor:
+        """The same for what is compared with keys that were made before: random features are not drawn anew."""
+        mapped: Tensor = self.normalise(getattr(self.feature_map, "again", self.feature_map)(x))
         return mapped
 
 
@@ -136,7 +151,8 @@ class SlowNet(nn.Module):
         return {name: part.flatten(-2) for name, part in zip(keys, mapped, strict=True)}
 
     def _finish(self, name: str, value: Tensor) -> Tensor:
-        value = value.reshape(*value.shape[:-1], *self.shapes[name])
+        if len(self.shapes[name]) != 1:
+            value = value.reshape(*value.shape[:-1], *self.shapes[name])
         match self.slots[name].role:
             case "rate":
                 squashed: Tensor = self.squash(value)

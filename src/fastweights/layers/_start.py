@@ -13,12 +13,13 @@ KINDS = ("zero", "learned")
 
 
 class Start(nn.Module):
-    """The initial state of any member of a batch: zeros, constants, or parameters that start at 0.
+    """The initial state of any member of a batch: zeros, constants, or parameters, which start at 0 or as given.
 
     Args:
         of: The NamedTuple that a state is, or the cell whose state it is: one that a cell made is pickled with it.
         shapes: The shape of every field, without the batch.
-        initial: "zero", "learned", or a record of constants that broadcast to the shapes.
+        initial: "zero", "learned", or a record of constants that broadcast to the shapes; where one is an
+            `nn.Parameter`, a copy of it is learned.
     """
 
     def __init__(self, of: type | Cell, shapes: Mapping[str, tuple[int, ...]], initial: Any) -> None:
@@ -30,8 +31,11 @@ class Start(nn.Module):
         wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
         require(constants or initial in KINDS, "initial", wanted, repr(initial))
         for name, shape in self.shapes.items():
-            if constants:
-                self.register_buffer(name, _constant(name, getattr(initial, name), shape))
+            value = getattr(initial, name, None)
+            if constants and isinstance(value, nn.Parameter):
+                self.register_parameter(name, nn.Parameter(_constant(name, value.detach(), shape)))
+            elif constants:
+                self.register_buffer(name, _constant(name, value, shape))
             elif not self.is_zero:
                 self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
 

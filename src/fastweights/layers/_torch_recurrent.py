@@ -1,12 +1,18 @@
-"""Resets and lengths for the recurrent networks of `torch.nn`, which know neither: they run stretch by stretch."""
+"""Resets and lengths for the recurrent networks of `torch.nn`, which know neither: they run stretch by stretch.
 
-from collections.abc import Callable
-from typing import TypeVar
+torch exports them for one number of steps only, and stretches depend on numbers: what is exported is a scan instead.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from fastweights.backends.reference import where
+from fastweights.cell import Cell
+from fastweights.dispatch import scan
 
 State = TypeVar("State")
 Run = Callable[[Tensor, State], tuple[Tensor, State]]
@@ -16,22 +22,25 @@ def run_in_stretches(
     run: Run[State],
     x: Tensor,
     state: State | None,
-    initial: State,
+    start: Callable[[int], State],
     reset: Tensor | None,
     lengths: Tensor | None,
 ) -> tuple[Tensor, State]:
     """Calls `run(x, state) -> (y, state)` on every stretch of x `[B, T, D]` in which no member begins or ends anew.
 
-    A member that is reset before step t (`reset` bool `[B, T]`) goes on from `initial`; one that has ended (`lengths`
-    int `[B]`) keeps its state.
+    Without a state, it begins at `start(B)`. A member that is reset before step t (`reset` bool `[B, T]`) goes back to
+    it; one that has ended (`lengths` int `[B]`) keeps its state.
     """
+    if reset is None and lengths is None:
+        return run(x, start(len(x)) if state is None else state)
+    initial = start(len(x))
     state = initial if state is None else state
     outputs = []
-    for start, stop in _stretches(x, reset, lengths):
+    for first, end in _stretches(x, reset, lengths):
         if reset is not None:
-            state = where(reset[:, start], initial, state)
-        y, after = run(x[:, start:stop], state)
-        state = after if lengths is None else where(lengths > start, after, state)
+            state = where(reset[:, first], initial, state)
+        y, after = run(x[:, first:end], state)
+        state = after if lengths is None else where(lengths > first, after, state)
         outputs.append(y)
     return torch.cat(outputs, dim=1), state
 
@@ -45,3 +54,28 @@ def _stretches(x: Tensor, reset: Tensor | None, lengths: Tensor | None) -> list[
         cuts |= set(lengths.tolist())
     inner = sorted(cut for cut in cuts if 0 < cut < steps)
     return list(zip([0, *inner], [*inner, steps], strict=True))
+
+
+def run_as_scan(
+    step: Callable[..., Any],
+    weights: Sequence[Tensor],
+    x: Tensor,
+    state: Any,
+    initial: Any,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Any]:
+    """One layer of the same network as a scan: any number of steps, resets and lengths.
+
+    `weights` are torch's [C, R, b, b']. The step is given a part of C x + b + b' and of R for every gate. `state` has
+    leaves `[B, D]`, `initial` leaves `[D]`; None for zeros.
+    """
+    cell, (C, R, *biases) = Cell.of(step), weights
+    assert cell.Params is not None
+    gates = len(cell.slots["Params"])
+    given = cell.Inputs(*linear(x, C, torch.stack(biases).sum(0)).unsqueeze(2).chunk(gates, dim=-1))
+    params = cell.Params(*R.unsqueeze(0).chunk(gates, dim=1))
+    start = None if initial is None else type(initial)(*(leaf.unsqueeze(0) for leaf in initial))
+    before = type(state)(*(leaf.unsqueeze(1) for leaf in state))
+    y, last = scan(cell, given, before, params, reset, lengths, start)
+    return y.squeeze(2), type(state)(*(leaf.squeeze(1) for leaf in last))

@@ -68,7 +68,7 @@ class FastWeightRNN(FastWeightNetwork):
         """What the layer does."""
         if not self._attends(x):
             return super().run(x, state, reset, lengths, controls)
-        start = self.initial_state(len(x))
+        start = self.initial_state(x.shape[0])
         state = start if state is None else fit_state(state, start, x)
         boundary = self.slow_net(x).x
         # As in a scan, no autocast region may turn the sums into half precision.

@@ -1,12 +1,14 @@
 """The IRNN: a recurrent network of rectified linear units that starts by remembering."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._start import Start
-from fastweights.layers._torch_recurrent import run_in_stretches
+from fastweights.layers._torch_recurrent import run_as_scan, run_in_stretches
+from fastweights.signature import Output, Slot, Value
 from fastweights.state import with_methods
 
 
@@ -14,7 +16,25 @@ from fastweights.state import with_methods
 class IRNNState(NamedTuple):
     """Hidden state `[B, D]`, at least in float32."""
 
-    h: Tensor
+    h: Output
+
+
+class IRNNInputs(NamedTuple):
+    """What a step is given: C x + b."""
+
+    z: Value
+
+
+class IRNNParams(NamedTuple):
+    """The map from state to state."""
+
+    W: Annotated[Tensor, Slot("V V", "weight")]
+
+
+def irnn_step(state: IRNNState, x: IRNNInputs, params: IRNNParams) -> tuple[IRNNState, Value]:
+    """h <- relu(W h + z), y = h."""
+    h = (params.W @ state.h + x.z).relu()
+    return IRNNState(h), h
 
 
 class IRNN(Layer):
@@ -43,17 +63,26 @@ class IRNN(Layer):
         for bias in biases:
             nn.init.zeros_(bias)
 
+    @property
+    def like(self) -> Tensor:
+        """The map of the input."""
+        weight: Tensor = self.rnn.weight_ih_l0  # type: ignore[assignment]
+        return weight
+
     def run(
         self, x: Tensor, state: IRNNState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, IRNNState]:
         """What the layer does."""
-        return run_in_stretches(self._run, x, state, self.initial_state(len(x)), reset, lengths)
+        if torch.compiler.is_exporting():
+            state = self.initial_state(x.shape[0]) if state is None else state
+            return run_as_scan(irnn_step, self.rnn.all_weights[0], x, state, self.start(), reset, lengths)
+        return run_in_stretches(self._run, x, state, self.initial_state, reset, lengths)
 
     def initial_state(self, batch_size: int) -> IRNNState:
         """The state before the first step, batch first."""
-        state: IRNNState = self.start.of_batch(batch_size, self.rnn.all_weights[0][0])
+        state: IRNNState = self.start.of_batch(batch_size, self.like)
         return state
 
     def _run(self, x: Tensor, state: IRNNState) -> tuple[Tensor, IRNNState]:
-        y, h = self.rnn(x, state.h.unsqueeze(0).to(self.rnn.all_weights[0][0].dtype).contiguous())
+        y, h = self.rnn(x, state.h.unsqueeze(0).to(self.like.dtype).contiguous())
         return y, IRNNState(h.squeeze(0).to(state.h.dtype))

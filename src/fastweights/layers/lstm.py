@@ -1,21 +1,51 @@
 """The LSTM as a layer."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._start import Start
-from fastweights.layers._torch_recurrent import run_in_stretches
+from fastweights.layers._torch_recurrent import run_as_scan, run_in_stretches
+from fastweights.signature import Output, Slot, Value
 from fastweights.state import with_methods
+
+Recurrent = Annotated[Tensor, Slot("V V", "weight")]
 
 
 @with_methods
 class LSTMState(NamedTuple):
     """Hidden state and cell state, `[B, layers, D]`, at least in float32."""
 
-    h: Tensor
-    c: Tensor
+    h: Output
+    c: Output
+
+
+class LSTMInputs(NamedTuple):
+    """What the gates of a step are given: C x + b."""
+
+    i: Value
+    f: Value
+    u: Value
+    o: Value
+
+
+class LSTMParams(NamedTuple):
+    """The maps from the hidden state to the gates."""
+
+    R_i: Recurrent
+    R_f: Recurrent
+    R_u: Recurrent
+    R_o: Recurrent
+
+
+def lstm_step(state: LSTMState, x: LSTMInputs, params: LSTMParams) -> tuple[LSTMState, Value]:
+    """c <- f c + i tanh(u), h <- o tanh(c), y = h; i, f, o are squashed by the sigmoid, and all see h."""
+    i, f, u, o = (z + R @ state.h for z, R in zip(x, params, strict=True))
+    c = f.sigmoid() * state.c + i.sigmoid() * u.tanh()
+    h = o.sigmoid() * c.tanh()
+    return LSTMState(h, c), h
 
 
 class LSTM(Layer):
@@ -38,18 +68,39 @@ class LSTM(Layer):
         self.start = Start(LSTMState, dict.fromkeys(LSTMState._fields, (layers, d_model)), initial)
         self.lstm = nn.LSTM(self.input_size, d_model, layers, batch_first=True)
 
+    @property
+    def like(self) -> Tensor:
+        """The map of the input."""
+        weight: Tensor = self.lstm.weight_ih_l0  # type: ignore[assignment]
+        return weight
+
     def run(
         self, x: Tensor, state: LSTMState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, LSTMState]:
         """What the layer does."""
-        return run_in_stretches(self._run, x, state, self.initial_state(len(x)), reset, lengths)
+        if torch.compiler.is_exporting():
+            return self._scan(x, self.initial_state(x.shape[0]) if state is None else state, reset, lengths)
+        return run_in_stretches(self._run, x, state, self.initial_state, reset, lengths)
 
     def initial_state(self, batch_size: int) -> LSTMState:
         """The state before the first step, batch first in every leaf."""
-        state: LSTMState = self.start.of_batch(batch_size, self.lstm.all_weights[0][0])
+        state: LSTMState = self.start.of_batch(batch_size, self.like)
         return state
 
     def _run(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        given = (leaf.transpose(0, 1).to(self.lstm.all_weights[0][0].dtype).contiguous() for leaf in state)
+        dtype = self.like.dtype
+        given = (leaf.transpose(0, 1).to(dtype).contiguous() for leaf in state)
         y, last = self.lstm(x, tuple(given))
         return y, LSTMState(*(leaf.transpose(0, 1).to(state.c.dtype) for leaf in last))
+
+    def _scan(
+        self, x: Tensor, state: LSTMState, reset: Tensor | None, lengths: Tensor | None
+    ) -> tuple[Tensor, LSTMState]:
+        """Layer by layer."""
+        start, after = self.start(), []
+        for layer, weights in enumerate(self.lstm.all_weights):
+            initial = None if start is None else LSTMState(*(leaf[layer] for leaf in start))
+            before = LSTMState(*(leaf[:, layer] for leaf in state))
+            x, last = run_as_scan(lstm_step, weights, x, before, initial, reset, lengths)
+            after.append(last)
+        return x, LSTMState(*(torch.stack(leaves, dim=1) for leaves in zip(*after, strict=True)))

@@ -73,7 +73,7 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
         controls: Controls = NO_CONTROLS,
     ) -> tuple[Tensor, MultiLevelState]:
         """What the layer does."""
-        memory, age = self.initial_state(len(x)) if state is None else state
+        memory, age = self.initial_state(x.shape[0]) if state is None else state
         steps, age = ages(age, reset, lengths, x.shape[1])
         place = steps % self.segment
         marks = {"store": (place == 0) & (steps > 0), "integrate": place == self.segment - 1, **controls}

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
+from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import require_heads
@@ -19,42 +20,59 @@ class AttentionCache(NamedTuple):
 
     k: Tensor
     v: Tensor
-    valid: Tensor
+    filled: Tensor
 
 
 class SoftmaxAttention(Layer):
     """y = softmax(q K^T / sqrt(d)) V over the last `window` steps: the baseline without a bounded memory.
 
     Its state is the cache of keys and values. Positions enter as rotations, so that only distances count and a
-    stream can go on for ever.
+    stream can go on for ever. With `rotates=False` and `bias=True` it is `torch.nn.MultiheadAttention` behind a causal
+    mask, as in the Transformer of Irie et al. 2021 (code of the algorithmic tasks), where positions are added before.
 
     Source: Vaswani et al. 2017, Eq. 1; rotations: Su et al. 2021, Eq. 34.
 
     Can: accumulate.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of heads; it divides `d_model`.
+        window: Number of steps that a step sees, itself included.
+        rotates: Whether keys and queries are rotated by their places; else the layer knows no order.
+        bias: Whether its linear maps have biases, which start at 0.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, window: int = 256) -> None:
+    def __init__(
+        self, d_model: int, heads: int = 8, window: int = 256, rotates: bool = True, bias: bool = False
+    ) -> None:
         super().__init__()
         require_heads(d_model, heads)
-        require(d_model // heads % 2 == 0, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
+        even = not rotates or d_model // heads % 2 == 0
+        require(even, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
         require(window >= 1, "window", "at least 1", window)
         self.input_size = d_model
         self.heads = heads
         self.window = window
-        self.projection = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.output = nn.Linear(d_model, d_model, bias=False)
+        self.rotates = rotates
+        self.projection = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.output = nn.Linear(d_model, d_model, bias=bias)
+        for linear in (self.projection, self.output) if bias else ():
+            nn.init.zeros_(linear.bias)
+
+    @property
+    def like(self) -> Tensor:
+        """The output projection."""
+        return self.output.weight
 
     def run(
         self, x: Tensor, state: AttentionCache | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, AttentionCache]:
         """What the layer does."""
-        past = nothing(self.initial_state(len(x))) if state is None else state
+        past = nothing(self.initial_state(x.shape[0])) if state is None else state
         q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
-        segments = number_segments(past.valid, reset, x.shape[1])
-        angles = _angles(k)
-        turned = _rotate(q, angles[-x.shape[1] :]), _rotate(k, angles)
-        q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*turned, v))
+        segments = number_segments(past.filled, reset, x.shape[1])
+        q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*self._turn(q, k), v))
         mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
         read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=mask)
         ends = None if lengths is None else past.k.shape[1] + lengths
@@ -65,15 +83,19 @@ class SoftmaxAttention(Layer):
     def initial_state(self, batch_size: int) -> AttentionCache:
         """An empty cache."""
         weight = self.output.weight
-        zeros = weight.new_zeros(batch_size, self.window, self.heads, weight.shape[0] // self.heads)
-        return AttentionCache(zeros, zeros, torch.zeros(zeros.shape[:2], dtype=torch.bool, device=weight.device))
+        places = batch_size, self.window
+        # Not the same tensor twice: a program that is exported would take both for one.
+        k, v = (weight.new_zeros(*places, self.heads, weight.shape[0] // self.heads) for _ in range(2))
+        return AttentionCache(k, v, weight.new_zeros(places, dtype=torch.bool))
 
-
-def _angles(k: Tensor) -> Tensor:
-    """Angles of rotation for every step and pair, `[L, 1, d / 2]`, at least in float32."""
-    dtype = torch.promote_types(k.dtype, torch.float32)
-    pairs = torch.arange(0, k.shape[-1], 2, device=k.device, dtype=dtype) / k.shape[-1]
-    return torch.outer(torch.arange(k.shape[1], device=k.device, dtype=dtype), 10000.0**-pairs).unsqueeze(1)
+    def _turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, rotated by their places in the cache, at least in float32."""
+        if not self.rotates:
+            return q, k
+        dtype = torch.promote_types(k.dtype, torch.float32)
+        places = torch.arange(k.shape[1], device=k.device, dtype=dtype)
+        angles = positions_to_angles(places, k.shape[-1], dtype).unsqueeze(1)
+        return _rotate(q, angles[-q.shape[1] :]), _rotate(k, angles)
 
 
 def _rotate(x: Tensor, angles: Tensor) -> Tensor:

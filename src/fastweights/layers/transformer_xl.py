@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from fastweights.errors import require
+from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import require_heads
@@ -18,7 +19,7 @@ class TransformerXLState(NamedTuple):
     """The last inputs, `[B, memory, D]`, and whether each is there, bool `[B, memory]`."""
 
     memory: Tensor
-    valid: Tensor
+    filled: Tensor
 
 
 class TransformerXL(Layer):
@@ -66,9 +67,9 @@ class TransformerXL(Layer):
         controls: Controls,
     ) -> tuple[Tensor, TransformerXLState]:
         """What the layer does."""
-        carried = nothing(self.initial_state(len(x))) if state is None else state
+        carried = nothing(self.initial_state(x.shape[0])) if state is None else state
         past = torch.cat([carried.memory, x], dim=1)
-        segments = number_segments(carried.valid, reset, x.shape[1])
+        segments = number_segments(carried.filled, reset, x.shape[1])
         mask = visible(segments, x.shape[1], self.memory + 1)
         read = self._attend(self._split(self.query(x)), past, mask.unsqueeze(1))
         ends = None if lengths is None else carried.memory.shape[1] + lengths
@@ -84,7 +85,8 @@ class TransformerXL(Layer):
     def _attend(self, q: Tensor, past: Tensor, mask: Tensor) -> Tensor:
         """Queries `[B, H, T, d]` over all inputs `[B, L, D]` -> `[B, H, T, d]`."""
         k, v = (self._split(part) for part in self.key_value(past).chunk(2, dim=-1))
-        reach = min(self.memory, past.shape[1] - 1)
+        # Distances that no step has cost time only; a program that is exported may not ask how long the past is.
+        reach = self.memory if torch.compiler.is_exporting() else min(self.memory, past.shape[1] - 1)
         scores = _shift(self._position_scores(q, reach))[..., -past.shape[1] :] * q.shape[-1] ** -0.5
         return scaled_dot_product_attention(
             q + self.content_bias.unsqueeze(1), k, v, attn_mask=scores.masked_fill(~mask, -torch.inf)
@@ -93,8 +95,9 @@ class TransformerXL(Layer):
     def _position_scores(self, q: Tensor, reach: int) -> Tensor:
         """(q + v).r for the distances `reach` down to 0, `[B, H, T, reach + 1]`."""
         distances = torch.arange(reach, -1, -1, device=q.device)
-        sinusoids = _sinusoids(distances, self.position.in_features).to(self.position.weight.dtype)
-        r = self.position(sinusoids).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        angles = positions_to_angles(distances, self.position.in_features)
+        sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)
+        r = self.position(sinusoids.to(self.position.weight.dtype)).unflatten(-1, (self.heads, -1)).transpose(0, 1)
         return (q + self.position_bias.unsqueeze(1)) @ r.transpose(-1, -2)
 
     def _split(self, x: Tensor) -> Tensor:
@@ -110,10 +113,3 @@ def _shift(scores: Tensor) -> Tensor:
     steps, width = scores.shape[-2:]
     flat = pad(scores, (0, steps)).flatten(-2)
     return flat[..., : steps * (width + steps - 1)].unflatten(-1, (steps, width + steps - 1))
-
-
-def _sinusoids(distances: Tensor, size: int) -> Tensor:
-    """Sines and cosines of every distance, `[..., size]`, in float64: cast them once, at the end."""
-    rates = 10000.0 ** -(torch.arange(0, size, 2, device=distances.device, dtype=torch.float64) / size)
-    angles = distances.unsqueeze(-1) * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -1,23 +1,33 @@
 """Models: stacks of blocks over any layer."""
 
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.beam_search import beam_search
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
+from fastweights.models.cross_attention import CrossAttention
+from fastweights.models.few_shot_network import FewShotNetwork
 from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.recurrent_model import RecurrentModel
 from fastweights.models.retrieval_model import RetrievalModel
+from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import Stack
+from fastweights.models.translator import Translator
 
 __all__ = [
     "AdaptiveSoftmax",
     "Block",
     "BlockModel",
+    "CrossAttention",
+    "FewShotNetwork",
     "GlimpseNetwork",
     "LanguageModel",
     "RecurrentModel",
     "RetrievalModel",
+    "SNAILNetwork",
     "Stack",
+    "Translator",
+    "beam_search",
     "start_small",
 ]

@@ -1,5 +1,6 @@
 """Drawing the next token from logits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,8 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
+        for name, value in {"temperature": self.temperature, "top_p": self.top_p}.items():
+            require(isinstance(value, (int, float)), name, "a number", repr(value))
         require(self.temperature >= 0, "temperature", "at least 0", self.temperature)
         fits = self.top_k is None or (isinstance(self.top_k, int) and self.top_k >= 1)
         require(fits, "top_k", "a whole number of at least 1", self.top_k, "Leave it out for all tokens.")
@@ -45,9 +48,12 @@ class Sampling:
         p = scaled.softmax(-1)
         return p if self.temperature > 0 and self.top_k is None and self.top_p == 1 else self._cut(p)
 
-    def draw(self, logits: Tensor, generator: torch.Generator | None) -> Tensor:
-        """One token for each row of logits `[B, N]`, int `[B, 1]`."""
-        return torch.multinomial(self.probabilities(logits), 1, generator=generator)
+    def draw(self, logits: Tensor, generators: Sequence[torch.Generator] | None) -> Tensor:
+        """One token for each row of logits `[B, N]`, int `[B, 1]`, with a generator for each or none for all."""
+        p = self.probabilities(logits)
+        if generators is None:
+            return torch.multinomial(p, 1)
+        return torch.stack([torch.multinomial(row, 1, generator=own) for row, own in zip(p, generators, strict=True)])
 
     def _cut(self, p: Tensor) -> Tensor:
         """Probabilities of the tokens that stay; those of the others are 0."""

@@ -36,9 +36,7 @@ class Block(Layer):
         self.controls = controls_of(layer)
         self.layer = layer
         self.layer_norm = NORMS.load(norm)(d_model)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model)
-        )
+        self.feed_forward = feed_forward(d_model, d_ff, dropout)
         self.feed_forward_norm = NORMS.load(feed_forward_norm or norm)(d_model)
         self.dropout = nn.Dropout(dropout)
 
@@ -59,3 +57,8 @@ class Block(Layer):
     def initial_state(self, batch_size: int) -> Any:
         """The layer's."""
         return self.layer.initial_state(batch_size)  # type: ignore[operator]
+
+
+def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
+    """W_2 dropout(relu(W_1 h + b_1)) + b_2"""
+    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model))

@@ -1,10 +1,12 @@
 """A causal language model over any layer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from fastweights.errors import require
 from fastweights.layers import LayerKinds
@@ -12,7 +14,10 @@ from fastweights.layers._given import check_marks
 from fastweights.layers._layer import Controls
 from fastweights.lengths import only, within
 from fastweights.models._sampling import Sampling
+from fastweights.models._tokens import check_known, check_tokens
+from fastweights.models._writing import Writing, Written, begin, load_written
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.initialisation import start_small
 from fastweights.models.stack import StackState, make_stack
 
 
@@ -32,6 +37,7 @@ class LanguageModel(nn.Module):
         positions: What is added to the embeddings, from `fastweights list positions`; nothing if None.
         scaled: Whether embeddings are multiplied by sqrt(D).
         output_dropout: Probability of dropping a unit in front of the last linear map.
+        small_start: Whether all weights begin as the papers' do, see `start_small`.
         tied: Whether the last linear map shares the embedding's weights.
         cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
             `forward` returns log-probabilities, which are logits, too.
@@ -54,8 +60,11 @@ class LanguageModel(nn.Module):
         positions: str | None = None,
         scaled: bool = False,
         output_dropout: float = 0.0,
+        small_start: bool = False,
     ) -> None:
         super().__init__()
+        for name, size in {"vocabulary": vocabulary, "d_model": d_model}.items():
+            require(isinstance(size, int) and size >= 1, name, "a whole number of at least 1", repr(size))
         self.embedding = nn.Embedding(vocabulary, d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.dropout = nn.Dropout(0.0 if positions else dropout)  # else it comes behind the positions
@@ -67,6 +76,8 @@ class LanguageModel(nn.Module):
         )
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
+        if small_start:
+            start_small(self)
 
     def forward(
         self,
@@ -75,10 +86,19 @@ class LanguageModel(nn.Module):
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
         controls: Controls | None = None,
+        targets: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token."""
+        """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token.
+
+        With targets int `[B, T]`, in place of the logits their losses in nats, `[B, T]` in float32 or float64: that
+        takes no logits of words that are not asked for. It is 0 where a target is negative.
+        """
         h, state = self.hidden(tokens, state, reset, lengths, controls)
-        return _unpadded(self.output(h), lengths), state
+        if targets is None:
+            return _unpadded(self.output(h), lengths), state
+        asked = targets >= 0
+        loss = _nll(self.output, h[asked], targets[asked])
+        return loss.new_zeros(targets.shape).masked_scatter(asked, loss), state
 
     def hidden(
         self,
@@ -89,10 +109,12 @@ class LanguageModel(nn.Module):
         controls: Controls | None = None,
     ) -> tuple[Tensor, Any]:
         """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
+        check_tokens(tokens)
         check_marks(tokens, reset, lengths)
         if lengths is not None:
             # Padding is often marked with a number that no token has.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
+        check_known(tokens, self.embedding.num_embeddings)
         h, state = self.blocks(self.dropout(self.scale * self.embedding(tokens)), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
@@ -102,7 +124,7 @@ class LanguageModel(nn.Module):
 
     def stream(
         self,
-        prompt: Tensor,
+        prompt: Tensor | None,
         length: int,
         temperature: float = 1.0,
         seed: int | None = None,
@@ -110,48 +132,59 @@ class LanguageModel(nn.Module):
         top_p: float = 1.0,
         end: int | None = None,
         state: Any = None,
-    ) -> Iterator[Tensor]:
+        lengths: Tensor | None = None,
+    ) -> Writing:
         """Continues `prompt` token by token from carried state: yields int `[B, 1]` at most `length` times.
 
+        What is returned knows its `state` behind the last token, which can be saved, forked with `members`, and gone on
+        with: without a prompt and a seed, a stream goes on as if it had never stopped.
+
         Args:
-            prompt: int `[B, T]`.
+            prompt: int `[B, T]`; None to go on with what a stream has said.
             length: Number of tokens, at most.
             temperature: 0 takes the most probable token.
-            seed: For the same tokens every time.
+            seed: For the same tokens every time. Member b is given what it would be given alone with `seed + b`.
             top_k: Only so many of the most probable tokens are drawn from; all if None.
             top_p: Only the fewest most probable tokens that together have this probability.
             end: A token after which a member of the batch is done: it says nothing else from then on. The stream ends
                 when all are done.
-            state: What the prompt follows, from an earlier call of the model; None for nothing.
+            state: What the prompt follows: the state of a stream, or that of a call of the model; None for nothing.
+            lengths: How many tokens the prompt of each member has, int `[B]`, from 1 to T; what follows them is
+                padding. All have T if None.
 
         Raises:
             InputError: an argument is out of its range.
         """
-        require(prompt.ndim == 2 and prompt.shape[1] > 0, "prompt", "[B, T] with T of at least 1", list(prompt.shape))
-        require(length >= 0, "length", "at least 0", length)
+        require(isinstance(length, int) and length >= 0, "length", "a whole number of at least 0", repr(length))
         known = self.embedding.num_embeddings
-        require(end is None or 0 <= end < known, "end", f"a token, from 0 to {known - 1}", end)
-        sampling, generator = Sampling(temperature, top_k, top_p), _generator(seed, prompt.device)
-        return self._continue(prompt, length, lambda logits: sampling.draw(logits, generator), end, state)
+        fits = end is None or (isinstance(end, int) and 0 <= end < known)
+        require(fits, "end", f"a token, from 0 to {known - 1}", repr(end))
+        start = begin(prompt, lengths, state, seed, end)
+        return Writing(self.hidden, self.output, start, length, Sampling(temperature, top_k, top_p), end)
 
-    @torch.inference_mode()
-    def _continue(
-        self, tokens: Tensor, length: int, draw: Callable[[Tensor], Tensor], end: int | None, state: Any
-    ) -> Iterator[Tensor]:
-        done = torch.zeros_like(tokens[:, :1], dtype=torch.bool)
-        for _ in range(length):
-            logits, state = self(tokens, state)
-            tokens = draw(logits[:, -1])
-            if end is not None:
-                tokens = torch.where(done, end, tokens)
-                done = tokens == end
-            yield tokens
-            if done.all():
-                return
+    @torch.no_grad()
+    def snapshots(self, tokens: Tensor, every: int, state: Any = None) -> Iterator[tuple[int, StackState]]:
+        """Reads tokens `[B, T]` once: yields how many are read, and the state, every so many tokens and at the end.
+
+        What a prefix cache keeps: a prompt that begins like one which was read goes on from the last place where they
+        are the same. `InputError` unless `every` is at least 1.
+        """
+        require(isinstance(every, int) and every >= 1, "every", "a whole number of at least 1", repr(every))
+        for start in range(0, tokens.shape[1], every):
+            piece = tokens[:, start : start + every]
+            _, state = self.hidden(piece, state)
+            yield start + piece.shape[1], state
+
+    def load(self, file: str | Path) -> Written:
+        """The state of a stream, as `stream.state.save(file)` wrote it: what `stream` and `generate` take as a state.
+
+        `InputError` for the file of another model. Nothing is unpickled.
+        """
+        return load_written(self.initial_state(1), file)
 
     def generate(
         self,
-        prompt: Tensor,
+        prompt: Tensor | None,
         length: int,
         temperature: float = 1.0,
         seed: int | None = None,
@@ -159,15 +192,25 @@ class LanguageModel(nn.Module):
         top_p: float = 1.0,
         end: int | None = None,
         state: Any = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
         """What `stream` yields, as int `[B, .]` of at most `length` tokens."""
-        tokens = list(self.stream(prompt, length, temperature, seed, top_k, top_p, end, state))
-        return torch.cat([prompt[:, :0], *tokens], dim=1)
+        tokens = list(self.stream(prompt, length, temperature, seed, top_k, top_p, end, state, lengths))
+        nothing = (state.last if prompt is None else prompt)[:, :0]
+        return torch.cat([nothing, *tokens], dim=1)
 
 
 def _unpadded(x: Tensor, lengths: Tensor | None) -> Tensor:
     """x `[B, T, .]` with 0 behind the end of every sequence."""
     return x if lengths is None else only(within(lengths, x.shape[1]), x)
+
+
+def _nll(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
+    """-log p(target), h `[n, D]` and targets int `[n]` -> `[n]`."""
+    if isinstance(output, AdaptiveSoftmax):
+        return output.nll(h, targets)
+    logits: Tensor = output(h)
+    return cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets, reduction="none")
 
 
 def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:
@@ -177,10 +220,3 @@ def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn
     if tied:
         output.weight = embedding.weight
     return output
-
-
-def _generator(seed: int | None, device: torch.device) -> torch.Generator | None:
-    if seed is None:
-        return None
-    require(0 <= seed < 2**64, "seed", "from 0 to 2**64 - 1", seed)
-    return torch.Generator(device).manual_seed(seed)

@@ -1,6 +1,5 @@
 """Normalisation by the sum."""
 
-import torch
 from torch import Tensor
 
 
@@ -13,4 +12,4 @@ def sum(x: Tensor, digits: int | None = None) -> Tensor:
     1e-5 in reinforcement learning, 1e-6 for the queries of retrieval tasks.
     """
     total = x.sum(dim=-1, keepdim=True)
-    return x / (torch.where(total == 0, 1.0, total) if digits is None else total + 10.0**-digits)
+    return x / (total + (total == 0) if digits is None else total + 10.0**-digits)

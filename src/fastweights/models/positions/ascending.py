@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._reset_every import ages
 from fastweights.state import with_methods
@@ -42,7 +43,7 @@ class Ascending(Layer):
         self, x: Tensor, state: AscendingState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, AscendingState]:
         """What the layer does."""
-        (age,) = self.initial_state(len(x)) if state is None else state
+        (age,) = self.initial_state(x.shape[0]) if state is None else state
         before, age = ages(age, reset, lengths, x.shape[1])
         angles = positions_to_angles(before, x.shape[-1])
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
@@ -51,9 +52,3 @@ class Ascending(Layer):
     def initial_state(self, batch_size: int) -> AscendingState:
         """No steps so far."""
         return AscendingState(torch.zeros(batch_size, dtype=torch.long, device=self.like.device))
-
-
-def positions_to_angles(positions: Tensor, size: int) -> Tensor:
-    """positions / 10000^(2i/size) for i < size / 2, `[..., size / 2]`, in float64."""
-    rates = 10000.0 ** -(torch.arange(0, size, 2, device=positions.device, dtype=torch.float64) / size)
-    return positions.unsqueeze(-1) * rates

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
-from fastweights.models.positions.ascending import positions_to_angles
 from fastweights.state import with_methods
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiment import Trial
-from fastweights.training.settings import Supervised
+from fastweights.experiments.experiment import Trial
+from fastweights.training.settings.supervised import Supervised
 
 MODELS = {"irnn": "IRNN", "lstm": "LSTM", "glimpse-network": "ConvNet", "multi-level-fast-weight-rnn": "Fast weights"}
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from fastweights.experiment import Experiment, Metric, Preset, Trial
+from fastweights.experiments.experiment import Experiment, Preset, Trial
+from fastweights.metric import ACCURACY
+from fastweights.training.settings.supervised import Supervised
 
 
 def rate_search(
@@ -19,13 +21,14 @@ def rate_search(
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
         one = trial(model, preset)
+        assert isinstance(one.training, Supervised)
         steps = min(one.training.steps, updates)
         return one._replace(training=replace(one.training, learning_rate=float(column), steps=steps))
 
     return Experiment(
         title=title,
         source=f"The search behind {table}",
-        metric=Metric("error", "validation error, %", "validation"),
+        metric=ACCURACY.told("error", "validation error, %", "validation"),
         models=models,
         columns={rate: f"Adam {rate}" for rate in rates},
         published={},

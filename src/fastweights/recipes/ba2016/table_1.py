@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial, table
-from fastweights.training.settings import Supervised
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.metric import ACCURACY
+from fastweights.training.settings.supervised import Supervised
 
 MODELS = {"irnn": "IRNN", "lstm": "LSTM", "associative-lstm": "A-LSTM", "fast-weight-rnn": "Fast weights"}
 UNITS = ("20", "50", "100")
@@ -29,7 +30,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Associative retrieval with R recurrent units",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.1, Table 1",
-    metric=Metric("error", "test error, %"),
+    metric=ACCURACY.told("error", "test error, %"),
     models=MODELS,
     columns={units: f"R = {units}" for units in UNITS},
     published=table(

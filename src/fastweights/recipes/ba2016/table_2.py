@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial, table
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.metric import ACCURACY
 from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
 from fastweights.recipes.ba2016._glimpses import trial as glimpses
 
@@ -25,7 +26,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="MNIST as 24 glimpses of 7 x 7 pixels",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.2, Table 2",
-    metric=Metric("error", "test error, %"),
+    metric=ACCURACY.told("error", "test error, %"),
     models=MODELS,
     columns={features: f"{features} features" for features in FEATURES},
     published=table(

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial, table
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.metric import ACCURACY
 from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
 from fastweights.recipes.ba2016._glimpses import trial as glimpses
 
@@ -23,7 +24,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Faces as 24 glimpses of 12 x 12 pixels",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.3, Table 3",
-    metric=Metric("percent", "test accuracy, %"),
+    metric=ACCURACY.told("percent", "test accuracy, %"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

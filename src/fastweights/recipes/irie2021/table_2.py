@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial, table
-from fastweights.training.settings import Supervised
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.metric import ACCURACY
+from fastweights.training.settings.supervised import Supervised
 
 MODELS = {
     "lstm": "LSTM",
@@ -82,7 +83,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Code execution and sequential ListOps",
     source="Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.2 and 4.3, Table 2",
-    metric=Metric("percent", "test accuracy, %"),
+    metric=ACCURACY.told("percent", "test accuracy, %"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

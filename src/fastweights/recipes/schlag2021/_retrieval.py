@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastweights.experiment import Metric, Published, Trial
-from fastweights.training.settings import Supervised
+from fastweights.experiments.experiment import Published, Trial
+from fastweights.metric import LOSS
+from fastweights.training.settings.supervised import Supervised
 
 SMOKE = {"steps": 10, "evaluate_every": 5}
 PUBLISHED = {"steps": 100_000, "evaluate_every": 100}
@@ -14,7 +15,7 @@ SOLVED = 2e-3
 """The test loss up to which a claim takes a task as learnt: training stops at 1e-3 on validation data, as the authors'
 does, and test data have the same form."""
 
-METRIC = Metric("plain", "test loss")
+METRIC = LOSS.told("plain", "test loss")
 
 NOTES = (
     "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a run "

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
 from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 

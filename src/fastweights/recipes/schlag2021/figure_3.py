@@ -1,6 +1,6 @@
 """Key-value retrieval, setting 2: whether a memory can replace what it stored, by rule."""
 
-from fastweights.experiment import Claim, Experiment, Preset
+from fastweights.experiments.experiment import Claim, Experiment, Preset
 from fastweights.recipes.schlag2021._retrieval import METRIC, SOLVED
 from fastweights.recipes.schlag2021.figure_5 import COLUMNS, MODELS, NOTES_OF_UPDATES, trial
 from fastweights.recipes.schlag2021.figure_5 import EXPERIMENT as FIGURE_5

@@ -1,6 +1,6 @@
 """Key-value retrieval, setting 1: how training goes with more keys than most feature maps can hold."""
 
-from fastweights.experiment import Claim, Experiment, Preset
+from fastweights.experiments.experiment import Claim, Experiment, Preset
 from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED
 from fastweights.recipes.schlag2021.figure_2 import COLUMNS, MODELS, trial
 from fastweights.recipes.schlag2021.figure_2 import EXPERIMENT as FIGURE_2

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
 from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
@@ -62,6 +62,9 @@ NOTES_OF_UPDATES = (
     "more about that than about its memory, and can exceed the 0.5 of answering 0.",
 )
 
+FAILED = frozenset((model, column) for model in ("fwm-dpfp-1", "fwm-tanh") for column in ("60", "100"))
+"""What preset cpu leaves out: a step of this rule goes through all of W several times."""
+
 EXPERIMENT = Experiment(
     title="Retrieval of the last of several values: capacity",
     source="Schlag, Irie and Schmidhuber 2021, Appendix D.2, Figure 5",
@@ -71,7 +74,7 @@ EXPERIMENT = Experiment(
     published=published(LEARNT, LOSSES),
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
-        "cpu": Preset(("20", "60", "100"), tuple(MODELS)),
+        "cpu": Preset(("20", "60", "100"), tuple(MODELS), skip=FAILED),
         "paper": Preset(tuple(COLUMNS), tuple(MODELS)),
     },
     trial=trial,
@@ -87,7 +90,7 @@ EXPERIMENT = Experiment(
             lambda mean: mean("delta-dpfp-2", "100") < mean("delta-linear", "100"),
         ),
     ),
-    notes=NOTES_OF_UPDATES,
+    notes=(*NOTES_OF_UPDATES, "Preset cpu has the rule of Schlag (2021) with 20 keys only, where it fails already."),
     axis="S, number of keys",
     logarithmic=True,
 )

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fastweights.experiment import Claim, Experiment, Metric, Preset, Trial
-from fastweights.training.settings import Supervised
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import ACCURACY
+from fastweights.training.settings.supervised import Supervised
 
 MODELS = {
     "lstm": "LSTM",
@@ -38,7 +39,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Running products of permutations",
     source="Task: Merrill, Petty and Sabharwal 2024; models and sizes are our choice",
-    metric=Metric("percent", "test accuracy, %"),
+    metric=ACCURACY.told("percent", "test accuracy, %"),
     models=MODELS,
     columns=COLUMNS,
     published={},

@@ -1,0 +1,23 @@
+"""What the operations of a traced graph become: tables of rules by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastweights.compiler.operations import elementwise, places, sums, views
+
+PLACES = places.OPERATIONS
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **elementwise.OPERATIONS,
+    **sums.OPERATIONS,
+    **views.OPERATIONS,
+    **PLACES,
+}
+OTHERS = "it with arithmetic, products, sums, views and elementwise functions (see docs/writing-a-rule.md)"
+INSTEAD = {
+    **dict.fromkeys(("sort", "topk", "kthvalue", "median"), "amax, or a softmax"),
+    **dict.fromkeys(("prod", "cumprod"), "products of slices, or exp of a sum of logs"),
+    **dict.fromkeys(("convolution", "avg_pool2d", "max_pool2d_with_indices"), "sums over torch.roll or slices"),
+    "linalg_inv_ex": "a product with an inverse that the state keeps",
+    "native_dropout": "a mask as one of the inputs",
+}
+"""What to write in place of an operation that does not compile, `OTHERS` where nothing better is known."""

@@ -1,0 +1,96 @@
+"""Operations that reduce axes: sums, means, extrema, products of matrices."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastweights.compiler.algebra import Graph
+from fastweights.compiler.ir import Constant, Index, Shape, loads, substitute, volume
+from fastweights.compiler.operations.elementwise import elementwise, multiplied, scaled, sum_of
+from fastweights.compiler.operations.value import Value, as_mask, as_value, made
+
+
+def _reduction(kind: str) -> Callable[..., Value]:
+    def rule(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+        x, rank = as_value(x), len(x.shape)
+        if not volume(x.shape) and kind == "sum":
+            x = Value(tuple(n or 1 for n in x.shape), Constant(0.0))
+        chosen = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+        reduced = {d % rank for d in chosen} if rank else set()
+        expression = x.expression
+        for definition in loads(expression):
+            definition.once |= kind != "sum"
+        for axis in sorted(reduced, reverse=True):
+            if x.shape[axis] > 1:
+                expression = graph.reduce(kind, x.shape, expression, axis)
+        kept = [a for a in range(rank) if keepdim or a not in reduced]
+        place = [Index(kept.index(a)) if a not in reduced and x.shape[a] > 1 else Index(-1, 0, 0) for a in range(rank)]
+        shape = tuple(1 if a in reduced else x.shape[a] for a in kept)
+        return made(graph, shape, substitute(expression, place))
+
+    return rule
+
+
+summed, highest, lowest = _reduction("sum"), _reduction("max"), _reduction("min")
+
+
+def _mean(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    total = summed(graph, x, dims, keepdim)
+    return multiplied(graph, total, volume(total.shape) / volume(x.shape) if volume(x.shape) else float("nan"))
+
+
+def _var(graph: Graph, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
+    off = elementwise("sub")(graph, x, _mean(graph, x, dims, True))
+    total = summed(graph, multiplied(graph, off, off), dims, keepdim)
+    freedom = volume(x.shape) // volume(total.shape) - (1 if correction is None else correction)
+    return multiplied(graph, total, 1 / freedom if freedom > 0 else float("inf"))
+
+
+def _var_mean(graph: Graph, x: Value, dims: Any = None, **keywords: Any) -> tuple[Value, Value]:
+    return _var(graph, x, dims, **keywords), _mean(graph, x, dims, keywords.get("keepdim", False))
+
+
+def _matmul(graph: Graph, a: Value, b: Value) -> Value:
+    """`[..., i, k] @ [..., k, j]` as a sum of products over k, the last axis of `[..., i, j, k]`."""
+    *batch, rows, inner = a.shape
+    shape = (*batch, rows, b.shape[-1], inner)
+    n = len(batch)
+    first = substitute(a.expression, _places([*range(n), n, n + 2], a.shape))
+    second = substitute(b.expression, _places([*range(n), n + 2, n + 1], b.shape))
+    product = made(graph, shape, graph.product(shape, [first, second]))
+    return summed(graph, product, [-1])
+
+
+def _addmm(graph: Graph, c: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+    product = (_matmul if len(b.shape) > 1 else _mv)(graph, a, b)
+    return sum_of("add")(graph, scaled(graph, c, beta), product, alpha)
+
+
+def _places(order: list[int], shape: Shape) -> list[Index]:
+    return [Index(-1, 0, 0) if size == 1 else Index(place) for place, size in zip(order, shape, strict=True)]
+
+
+def _mv(graph: Graph, a: Value, b: Value) -> Value:
+    return summed(graph, multiplied(graph, a, b), [-1])
+
+
+def _any(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return as_mask(highest(graph, as_value(as_mask(x)), dims, keepdim))
+
+
+def _softmax(graph: Graph, x: Value, dim: int, _half: bool = False) -> Value:
+    shifted = elementwise("sub")(graph, x, highest(graph, x, [dim], True))
+    powers = elementwise("exp")(graph, shifted)
+    return multiplied(graph, powers, elementwise("reciprocal")(graph, summed(graph, powers, [dim], True)))
+
+
+def _log_softmax(graph: Graph, x: Value, dim: int, _half: bool = False) -> Value:
+    shifted = elementwise("sub")(graph, x, highest(graph, x, [dim], True))
+    total = summed(graph, elementwise("exp")(graph, shifted), [dim], True)
+    return elementwise("sub")(graph, shifted, elementwise("log")(graph, total))
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{"sum": summed, "amax": highest, "amin": lowest, "mean": _mean, "var": _var, "var_mean": _var_mean, "any": _any},
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), _addmm),
+    **{"mm": _matmul, "bmm": _matmul, "mv": _mv, "dot": _mv, "_softmax": _softmax, "_log_softmax": _log_softmax},
+}

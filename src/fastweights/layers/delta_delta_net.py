@@ -1,0 +1,57 @@
+"""The Delta Delta Net as a layer."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from fastweights.cell import Cell
+from fastweights.cells.delta_delta_net import DeltaDeltaNetState
+from fastweights.errors import require
+from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._start import Start
+
+
+class DeltaDeltaNet(FastWeight):
+    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q: a DeltaNet that another one programs.
+
+    Source: Irie et al. 2021, Sec. 3.1; the learned start of P, from U(1, 2): option of the authors' code, off in
+    Table 1.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of memories; it divides `d_model`.
+        learned_start: Whether P starts from learned numbers; W starts from 0 all the same.
+
+    The other options are those of `FastWeight`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int = 8,
+        feature_map: str | None = None,
+        normaliser: str | None = None,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        squashing: str = "sigmoid",
+        scale: float = 1.0,
+        backend: str = "auto",
+        initial: Any = "zero",
+        read_dropout: float = 0.0,
+        learned_start: bool = False,
+    ) -> None:
+        cell, keys = Cell.named("delta-delta-net"), (key_size, value_size, feature_map, normaliser, squashing)
+        super().__init__(d_model, heads, cell, *keys, scale, backend, initial=initial, read_dropout=read_dropout)
+        if learned_start:
+            alone = isinstance(initial, str) and initial == "zero"
+            require(alone, "initial", "left out with learned_start", repr(initial), "It says how P starts, too.")
+            sizes = self.slow_net.sizes
+            self.start = Start.of_heads(cell, heads, sizes, _learned(heads, sizes["K"], sizes["V"]))
+
+
+def _learned(heads: int, keys: int, values: int) -> DeltaDeltaNetState:
+    """P from U(1, 2), W from 0."""
+    rows = {"W_q": keys, "W_k": keys, "W_v": values, "W_beta": 1}
+    P = {name: nn.Parameter(torch.empty(heads, row, keys).uniform_(1, 2)) for name, row in rows.items()}
+    return DeltaDeltaNetState(**P, W=torch.zeros(()))

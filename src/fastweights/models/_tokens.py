@@ -1,0 +1,24 @@
+"""Tokens as a model is given them: found to fit, or refused with one line."""
+
+from typing import Any
+
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.lengths import INTEGERS, can_be_read
+
+
+def check_tokens(tokens: Any, name: str = "tokens") -> None:
+    """Raises unless tokens are int `[B, T]` with at least one step."""
+    require(isinstance(tokens, Tensor), name, "a tensor", type(tokens).__name__, f"Try torch.tensor({name}).")
+    require(tokens.dtype in INTEGERS, name, "int64 or int32", tokens.dtype, f"Try {name}.long().")
+    if tokens.ndim != 2 or tokens.shape[1] == 0:
+        require(False, name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
+
+
+def check_known(tokens: Tensor, vocabulary: int) -> None:
+    """Raises unless every token is below `vocabulary`, where that can be known without waiting for a device."""
+    if not can_be_read(tokens) or not tokens.numel():
+        return
+    least, most = (int(token) for token in tokens.aminmax())
+    require(least >= 0 and most < vocabulary, "tokens", f"from 0 to {vocabulary - 1}", f"{least} to {most}")

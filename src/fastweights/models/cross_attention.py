@@ -1,0 +1,146 @@
+"""Attention to a whole sequence: to another one, which is read once and kept, or to oneself, in both directions."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from fastweights.cells.linear_attention import EPS
+from fastweights.errors import require
+from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._programmed import require_heads
+from fastweights.layers._slow_net import Keys
+from fastweights.lengths import only, within
+from fastweights.state import with_methods
+
+
+@with_methods
+class KeysAndValues(NamedTuple):
+    """All that was read: keys and values `[B, H, S, D / H]`, and which of them are no padding, bool `[B, S]`."""
+
+    k: Tensor
+    v: Tensor
+    inside: Tensor
+
+
+@with_methods
+class Sums(NamedTuple):
+    """W = sum_s v_s phi(k_s)^T `[B, H, V, K]`, z = sum_s phi(k_s) `[B, H, K]`: of one size, however much was read."""
+
+    W: Tensor
+    z: Tensor
+
+
+class CrossAttention(nn.Module):
+    """y_t = W_o a(W_q x_t, memory), where `remember` makes the memory of the keys and values W_k s and W_v s.
+
+    Args:
+        d_model: D, of both sequences.
+        heads: H, which divides D.
+    """
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        require_heads(d_model, heads)
+        self.heads = heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key_and_value = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def remember(self, source: Tensor, lengths: Tensor | None = None) -> Any:
+        """source `[B, S, D]`, of which a member has `lengths` steps, at least one -> what `forward` reads."""
+        k, v = self.key_and_value(source).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        inside = within(
+            source.new_full((len(source),), source.shape[1]) if lengths is None else lengths, source.shape[1]
+        )
+        return self.store(k.transpose(1, 2), v.transpose(1, 2), inside)
+
+    def forward(self, x: Tensor, memory: Any) -> Tensor:
+        """x `[B, T, D]` -> y `[B, T, D]`."""
+        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        y: Tensor = self.output(self.read(q, memory).transpose(1, 2).flatten(2))
+        return y
+
+    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Any:
+        """Keys and values `[B, H, S, D / H]` -> the memory."""
+        raise NotImplementedError
+
+    def read(self, q: Tensor, memory: Any) -> Tensor:
+        """Queries `[B, H, T, D / H]` -> what the memory says `[B, H, T, D / H]`."""
+        raise NotImplementedError
+
+
+class SoftmaxCrossAttention(CrossAttention):
+    """a(q, K, V) = softmax(q K^T / sqrt(d)) V
+
+    Source: Vaswani et al. 2017, Eq. 1.
+    """
+
+    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> KeysAndValues:
+        """All of it."""
+        return KeysAndValues(k, v, inside)
+
+    def read(self, q: Tensor, memory: KeysAndValues) -> Tensor:
+        """Attention over what is no padding."""
+        mask = memory.inside[:, None, None]
+        return scaled_dot_product_attention(q, memory.k, memory.v, attn_mask=mask)
+
+
+class LinearCrossAttention(CrossAttention):
+    """a(q, W, z) = W phi(q) / (z . phi(q))
+
+    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eqs. 14-16, without the order of steps.
+
+    Args:
+        feature_map: phi, a name from `fastweights list feature-maps`.
+    """
+
+    def __init__(self, d_model: int, heads: int, feature_map: str) -> None:
+        super().__init__(d_model, heads)
+        self.keys = Keys(d_model // heads, feature_map, "none")
+
+    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Sums:
+        """Two sums over the sequence."""
+        phi = only(inside, self.keys(k).transpose(1, 2)).transpose(1, 2)
+        return Sums(v.mT @ phi, phi.sum(2))
+
+    def read(self, q: Tensor, memory: Sums) -> Tensor:
+        """The values whose keys are like q, relative to all keys."""
+        phi = self.keys.again(q)
+        return phi @ memory.W.mT / (phi @ memory.z.unsqueeze(-1) + EPS)
+
+
+def make_cross_attention(d_model: int, heads: int, feature_map: str | None) -> CrossAttention:
+    """Linear attention by the name of a feature map, softmax attention by None."""
+    return LinearCrossAttention(d_model, heads, feature_map) if feature_map else SoftmaxCrossAttention(d_model, heads)
+
+
+@with_methods
+class Read(NamedTuple):
+    """A sequence is read whole: nothing is carried."""
+
+
+class WholeAttention(Layer):
+    """Every step attends to all steps of its sequence, those to come included: for encoders.
+
+    Args:
+        d_model: D.
+        heads: H, which divides D.
+        feature_map: Of linear attention; softmax attention if None.
+    """
+
+    def __init__(self, d_model: int, heads: int, feature_map: str | None = None) -> None:
+        super().__init__()
+        self.input_size = d_model
+        self.attention = make_cross_attention(d_model, heads, feature_map)
+
+    def run(
+        self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
+    ) -> tuple[Tensor, Read]:
+        """What the layer does."""
+        require(reset is None, "reset", "None, since the sequence is read as a whole", "marks")
+        return self.attention(x, self.attention.remember(x, lengths)), Read()
+
+    def initial_state(self, batch_size: int) -> Read:
+        """Nothing."""
+        return Read()

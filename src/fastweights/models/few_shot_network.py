@@ -1,0 +1,139 @@
+"""A vision net, and a memory of what it saw."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from fastweights.catalogue import VISION_NETS
+from fastweights.errors import require_name
+from fastweights.layers import layer_options, make_layer
+from fastweights.models.snail_network import SNAILBlocks
+from fastweights.models.stack import make_stack
+
+Memory = Literal["blocks", "layer", "snail"]
+BRIGHTEST = 255
+
+
+class FewShotNetwork(nn.Module):
+    """y_t = W h_t + b, h = memory([vision(x_t), one-hot(label told with x_t)]): names pictures by examples.
+
+    The vision net takes all pictures of all episodes as one batch, over which it normalises in training.
+
+    Source: Irie et al. 2022, Sec. 4.1 and Appendix B; SNAIL: Mishra et al. 2018.
+
+    Args:
+        channels: Of the pictures.
+        side: Pixels of a side.
+        ways: Number of labels.
+        codes: Number of what may be told with a picture: the labels, and perhaps a code for none.
+        normalisations: Mean and standard deviation of the channels, for each data set of the task.
+        layer: What `make_layer` takes; `options` go to it. Not for SNAIL.
+        d_model: Size of the memory.
+        depth: Number of blocks; layers of an LSTM.
+        heads: Memories a layer.
+        d_ff: Width of the feed-forward networks of blocks.
+        dropout: Probability of dropping a unit of the blocks.
+        vision: Vision net, from `fastweights list vision-nets`; `vision_options` go to it.
+        memory: "blocks": a linear map, then a stack of blocks. "layer": the layer alone, which takes features and label
+            as they are. "snail": SNAIL, over `length` pictures.
+        norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
+        feed_forward_norm: The same around the feed-forward networks.
+        length: Pictures of an episode; only for SNAIL, which sees so far back.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        side: int,
+        ways: int,
+        codes: int,
+        normalisations: list[list[list[float]]],
+        layer: str = "delta-net",
+        d_model: int = 256,
+        depth: int = 2,
+        heads: int = 16,
+        d_ff: int = 1024,
+        dropout: float = 0.0,
+        vision: str = "conv-4",
+        memory: Memory = "blocks",
+        norm: str = "pre",
+        feed_forward_norm: str = "pre",
+        length: int = 6,
+        vision_options: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        kinds = {"blocks": _blocks, "layer": _layer, "snail": _snail}
+        require_name("memory", memory, kinds)
+        self.codes = codes
+        self.vision: Any = VISION_NETS.load(vision)(channels, side, **(vision_options or {}))
+        # Channels last: convolutions and pooling of small pictures take two thirds of the time on a CPU.
+        self.vision.to(memory_format=torch.channels_last)
+        sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
+        norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
+        width = self.vision.features + codes
+        self.reader, self.memory, out = kinds[memory](width, length, **sizes, **norms)  # type: ignore[operator]
+        self.head = nn.Linear(out, ways)
+        # [data sets, 2, 1 or channels, 1, 1]
+        moments = torch.tensor(normalisations)[..., None, None]
+        self.register_buffer("moments", moments, persistent=False)
+
+    def forward(self, inputs: Any, answers: int) -> Tensor:
+        """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them."""
+        h, _ = self.memory(self.see(*inputs))
+        outputs: Tensor = self.head(h[:, -answers:])
+        return outputs
+
+    def name(self, images: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Outputs for pictures uint8 `[B, T, channels, side, side]` that are told labels `[B, T]`, and the state.
+
+        The state is carried: a sequence may come in as many calls as one likes.
+        """
+        h, state = self.memory(self.see(images, labels, torch.zeros_like(labels)), state)
+        outputs: Tensor = self.head(h)
+        return outputs, state
+
+    def see(self, images: Tensor, labels: Tensor, sources: Tensor) -> Tensor:
+        """What the memory is given, `[B, T, D]`: features of the pictures beside what is told with them."""
+        pixels = self._normalised(images, sources).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        features = self.vision(pixels).unflatten(0, labels.shape)
+        told = one_hot(labels, self.codes).to(features.dtype)
+        seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
+        return seen
+
+    def _normalised(self, images: Tensor, sources: Tensor) -> Tensor:
+        moments: Tensor = self.moments  # type: ignore[assignment]
+        if len(moments) == 1:
+            mean, deviation = moments[0]
+        else:
+            mean, deviation = moments[sources].unbind(2)
+        # At once: images are many, and every pass over them takes time.
+        return images.to(moments.dtype) / (BRIGHTEST * deviation) - mean / deviation
+
+
+Parts = tuple[nn.Module, nn.Module, int]
+
+
+def _blocks(width: int, length: int, layer: str, d_model: int, **sizes: Any) -> Parts:
+    """A linear map, blocks, and the size of what they say."""
+    return nn.Linear(width, d_model), make_stack(layer, d_model, **sizes), d_model
+
+
+def _layer(
+    width: int, length: int, layer: str, d_model: int, heads: int, depth: int, options: dict[str, Any] | None, **_: Any
+) -> Parts:
+    """A layer as it is; one that takes no input of another size has a linear map in front."""
+    known = layer_options(layer)
+    own = {"layers": depth} if "layers" in known else {}
+    if "input_size" in known:
+        own["input_size"] = width
+    reader = nn.Identity() if "input_size" in known else nn.Linear(width, d_model)
+    return reader, make_layer(layer, d_model, heads, **own, **(options or {})), d_model
+
+
+def _snail(width: int, length: int, **_: Any) -> Parts:
+    """All of SNAIL but its last map, which every memory has behind it."""
+    blocks = SNAILBlocks(width, length)
+    return nn.Identity(), blocks, blocks.width

@@ -1,0 +1,59 @@
+"""Four residual blocks of three convolutions."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+WIDTHS = (64, 96, 128, 256)
+"""Channels of the blocks."""
+
+
+class Res12(nn.Sequential):
+    """x <- dropout(maxpool(lrelu(F(x) + BN(conv1(x))))), four times, and the mean of each channel.
+
+    F is three convolutions of 3 x 3 with BN, and leaky ReLU between them.
+
+    Source: Chen et al. 2021 with the channels of Mishra et al. 2018; Irie et al. 2022, Appendix B.
+
+    Args:
+        channels: Of the pictures.
+        side: Pixels of a side.
+        dropout: Probability of dropping a number behind each block.
+        widths: Channels of the blocks.
+    """
+
+    def __init__(self, channels: int, side: int, dropout: float = 0.0, widths: Sequence[int] = WIDTHS) -> None:
+        pairs = zip([channels, *widths], widths, strict=False)
+        super().__init__(*(ResidualBlock(before, after, dropout) for before, after in pairs))
+        self.features = widths[-1]
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="leaky_relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Pictures `[n, channels, side, side]` -> `[n, features]`"""
+        maps: Tensor = super().forward(images)
+        return maps.mean((2, 3))
+
+
+class ResidualBlock(nn.Module):
+    """dropout(maxpool(lrelu(F(x) + BN(conv1(x)))))"""
+
+    def __init__(self, channels: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            *(*_normed(channels, width, 3), nn.LeakyReLU(0.1)),
+            *(*_normed(width, width, 3), nn.LeakyReLU(0.1)),
+            *_normed(width, width, 3),
+        )
+        self.shortcut = nn.Sequential(*_normed(channels, width, 1))
+        self.end = nn.Sequential(nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Dropout(dropout))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `[n, channels, side, side]` -> `[n, width, side / 2, side / 2]`"""
+        y: Tensor = self.end(self.path(x) + self.shortcut(x))
+        return y
+
+
+def _normed(channels: int, width: int, size: int) -> list[nn.Module]:
+    return [nn.Conv2d(channels, width, size, padding=size // 2, bias=False), nn.BatchNorm2d(width)]

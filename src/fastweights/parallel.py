@@ -1,0 +1,129 @@
+"""One sequence over several processes of `torch.distributed`, each with a stretch of its time.
+
+The states of a recurrence are small beside its sequence: nothing else is handed from one process to the next, and
+gradients of them back. Memories with an affine form first compute, all at once, what their stretches do with any W,
+
+    W[end] = W[start] kept + written,     y[t] = base[t] + W[start] queries[t],
+
+so that only two products wait for the process before. All other cells wait for their turn.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from fastweights.affine import AffineForm
+from fastweights.backends.chunkwise import stretch
+from fastweights.cell import Cell
+from fastweights.dispatch import scan
+from fastweights.precision import full_precision
+from fastweights.problem import Problem, pose
+
+
+def scan_over_ranks(
+    cell: str | Cell | Callable[..., Any],
+    inputs: Any,
+    state: Any = None,
+    params: Any = None,
+    reset: Tensor | None = None,
+    group: dist.ProcessGroup | None = None,
+) -> tuple[Tensor, Any]:
+    """Runs a cell over a sequence that is cut over processes: all of them call this, and all go backward.
+
+    Args:
+        cell: What `scan` takes.
+        inputs: `cell.Inputs` of tensors `[B, T, H, ...]`: this process's stretch, those before it in earlier processes.
+            T may be another one in each.
+        state: `cell.State` before the whole sequence, of which only the first process's counts. None: zeros.
+        params: `cell.Params`, the same in all processes, of which each has a gradient of its own: they are to be added.
+        reset: bool `[B, T]`: the state goes back to zeros before step t.
+        group: The processes in the order of time; all of them if None.
+
+    Returns:
+        y `[B, T, H, V]` of this stretch, and the state after it: the last process's is that after the sequence.
+
+    Raises:
+        InputError: an input does not fit the cell.
+    """
+    cell = Cell.of(cell)
+    problem = pose(cell, inputs, state, params, reset, None, None)
+    with full_precision(problem.inputs[0].device):
+        if cell.affine is not None:
+            return _affine(problem, cell.affine, group)
+        before = _receive(problem.state, group)
+        y, after = scan(cell, inputs, before, params, reset)
+        return _send(y, after, group)
+
+
+def _affine(problem: Problem, form: AffineForm, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
+    """All at once but for the last two products."""
+    read = stretch(form.program(problem.inputs), problem.reset)
+    start = form.pack(_receive(problem.state, group))
+    y = read.base + torch.einsum("bhvk,bthk->bthv", start, read.queries)
+    y, after = _send(y, form.unpack(start @ read.kept + read.written), group)
+    return form.read(y).to(problem.dtype), after
+
+
+def _receive(state: Any, group: dist.ProcessGroup | None) -> Any:
+    """The state of the process before; the given one in the first."""
+    if dist.get_rank(group) == 0:
+        return state
+    leaves, structure = tree_flatten(state)
+    # What comes has a gradient, though nothing here needs one.
+    hooks = [leaf.detach().requires_grad_() for leaf in leaves]
+    return tree_unflatten(list(Receive.apply(group, *hooks)), structure)
+
+
+def _send(y: Tensor, state: Any, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
+    """Hands the state to the process after this one, if there is one; returns the same."""
+    if dist.get_rank(group) == dist.get_world_size(group) - 1:
+        return y, state
+    leaves, structure = tree_flatten(state)
+    y, *leaves = Send.apply(group, y, *leaves)
+    return y, tree_unflatten(leaves, structure)
+
+
+class Receive(torch.autograd.Function):
+    """Tensors like the given ones, from the process before, and their gradients back to it."""
+
+    @staticmethod
+    def forward(ctx: Any, group: dist.ProcessGroup | None, *like: Tensor) -> tuple[Tensor, ...]:
+        ctx.group = group
+        received = tuple(torch.empty_like(leaf, memory_format=torch.contiguous_format) for leaf in like)
+        for leaf in received:
+            dist.recv(leaf, group=group, group_src=dist.get_rank(group) - 1)
+        return received
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, ...]:
+        for gradient in gradients:
+            dist.send(gradient.contiguous(), group=ctx.group, group_dst=dist.get_rank(ctx.group) - 1)
+        return None, *(None for _ in gradients)
+
+
+class Send(torch.autograd.Function):
+    """The given tensors, all but the first handed to the process after this one, and their gradients from there.
+
+    The first only takes part: whoever goes backward from it waits for the gradients.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, group: dist.ProcessGroup | None, y: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        ctx.group = group
+        for leaf in state:
+            dist.send(leaf.detach().contiguous(), group=group, group_dst=dist.get_rank(group) + 1)
+        return y.view_as(y), *(leaf.view_as(leaf) for leaf in state)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        found = [torch.empty_like(gradient, memory_format=torch.contiguous_format) for gradient in gradients]
+        for gradient in found:
+            dist.recv(gradient, group=ctx.group, group_src=dist.get_rank(ctx.group) + 1)
+        return None, d_y, *(one + other for one, other in zip(gradients, found, strict=True))

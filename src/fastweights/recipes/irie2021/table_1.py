@@ -1,0 +1,89 @@
+"""Word models over every recurrent fast weight programmer."""
+
+from typing import Any
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.recipes import _words as words
+
+MODELS = {
+    "transformer": "Transformer",
+    "linear": "Linear Transformer",
+    "delta-net": "DeltaNet",
+    "delta-mlp": "Delta MLP",
+    "delta-delta-net": "Delta Delta Net",
+    "delta-rnn": "Delta RNN",
+    "delta-lstm": "Delta LSTM",
+    "recurrent-delta-net": "RDN",
+}
+COLUMNS = {"truncated": "256 words", "full": "full context"}
+FULL = ("delta-net", "delta-rnn", "recurrent-delta-net")
+UNSCALED = ("delta-mlp", "delta-delta-net")
+"""Their code divides nothing by sqrt(d)."""
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """LayerNorm in front of every layer, which the skip connections see, too; none of that with the full context."""
+    carry = column == "full"
+    how: dict[str, Any] = {"carry": carry, "positions": not carry, "norm": "post" if carry else "normed-skip"}
+    if model == "transformer":
+        return words.trial(preset, "softmax-attention", words.attention(preset), **{**how, "norm": "pre"})
+    layer = "linear-attention" if model == "linear" else model
+    options = {} if model in UNSCALED else words.scaled(preset)
+    blocks = words.trial(preset, layer, options, **how)
+    if model != "delta-mlp":
+        return blocks
+    # As many parameters as the others have: two blocks in a memory, and half as many of these.
+    more = {"options": {"depth": 2, "idle": True}, "depth": max(blocks.model_options["depth"] // 2, 1)}
+    return blocks._replace(model_options={**blocks.model_options, **more})
+
+
+EXPERIMENT = Experiment(
+    title="Word models over recurrent fast weight programmers",
+    source="Irie, Schlag, Csordás and Schmidhuber 2021, Sec. 4.1, Table 1",
+    metric=words.METRIC,
+    models=MODELS,
+    columns=COLUMNS,
+    published=table(
+        ("truncated", "full"),
+        {
+            "transformer": (34.1, None),
+            "linear": (38.3, None),
+            "delta-net": (35.2, None),
+            "delta-mlp": (36.8, None),
+            "delta-delta-net": (35.2, None),
+            "delta-rnn": (35.0, 32.8),
+            "delta-lstm": (33.8, None),
+            "recurrent-delta-net": (35.2, 33.6),
+        },
+    ),
+    presets={
+        preset: Preset(tuple(COLUMNS), tuple(MODELS), seeds, frozenset((m, "full") for m in MODELS if m not in FULL))
+        for preset, seeds in (("smoke", 1), ("cpu", 3), ("paper", 1))
+    },
+    trial=trial,
+    claims=(
+        Claim(
+            "Every model with the delta rule is better than the Linear Transformer.",
+            lambda mean: (
+                max(mean(m, "truncated") for m in MODELS if m.startswith(("delta", "recurrent")))
+                < mean("linear", "truncated")
+            ),
+        ),
+        Claim(
+            "The Delta LSTM is the best of the fast weight programmers.",
+            lambda mean: (
+                mean("delta-lstm", "truncated")
+                < min(mean(m, "truncated") for m in MODELS if m not in ("transformer", "delta-lstm"))
+            ),
+        ),
+        Claim(
+            "The full context is better than 256 words, for DeltaNet, the Delta RNN and the RDN.",
+            lambda mean: all(mean(m, "full") < mean(m, "truncated") for m in FULL),
+        ),
+    ),
+    notes=(
+        *words.NOTES,
+        "The Delta MLP has half as many blocks of twice the depth, which is how its 44.3 M parameters come about; the "
+        "paper does not say.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Experiments of Irie, Schlag, Csordas and Schmidhuber 2022."""

@@ -1,0 +1,38 @@
+"""The networks of the few-shot experiments."""
+
+from typing import Any
+
+MODELS = {
+    "lstm": "LSTM",
+    "snail": "SNAIL",
+    "delta-net": "DeltaNet",
+    "srwm": "SRWM",
+    "fake-srwm": "Fake SRWM",
+    "delta-net-res-12": "DeltaNet, Res-12",
+    "srwm-res-12": "SRWM, Res-12",
+    "snail-res-12": "SNAIL, Res-12",
+}
+RES_12 = "-res-12"
+WIRING: dict[str, dict[str, Any]] = {
+    "lstm": {"memory": "layer"},
+    "snail": {"memory": "snail"},
+    "delta-net": {"memory": "blocks", "norm": "pre"},
+    "srwm": {"memory": "blocks", "norm": "raw-input"},
+    "fake-srwm": {"memory": "blocks", "norm": "raw-input"},
+}
+"""Blocks as in the authors' code: LayerNorm in front of DeltaNet, and beside the SRWM, on what goes round it."""
+
+
+def network(
+    model: str, length: int, blocks: dict[str, Any], lstm: dict[str, Any], width: int, vision_dropout: float = 0.0
+) -> dict[str, Any]:
+    """Options of a `few-shot-network`: `blocks` or `lstm` for the sizes of the memory, `width` for those of Conv-4."""
+    layer, res_12 = model.removesuffix(RES_12), model.endswith(RES_12)
+    seen = {"dropout": vision_dropout} if vision_dropout else {}
+    vision = {
+        "vision": "res-12" if res_12 else "conv-4",
+        "vision_options": seen if res_12 else {"width": width, **seen},
+    }
+    if layer == "snail":
+        return {**WIRING[layer], **vision, "length": length}
+    return {"layer": layer, **WIRING[layer], **vision, **(lstm if layer == "lstm" else blocks)}

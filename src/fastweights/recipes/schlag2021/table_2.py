@@ -1,0 +1,66 @@
+"""Word models: the delta rule beside the sum rule, with ELU + 1 and with random features."""
+
+from typing import Any
+
+from fastweights.experiments.experiment import Claim, Experiment, Trial, table
+from fastweights.recipes import _words as words
+
+MODELS = {
+    "transformer": "Transformer",
+    "linear": "Linear Transformer",
+    "delta": "DeltaNet",
+    "performer-sum": "Performer",
+    "performer-delta": "Performer, delta rule",
+}
+COLUMNS = {"small": "small", "medium": "medium"}
+DIRECTIONS = {"small": 8, "medium": 16}
+"""Of FAVOR+: half of d."""
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """The papers' word model with another layer."""
+    if model == "transformer":
+        return words.trial(preset, "softmax-attention", words.attention(preset, column), column)
+    layers: dict[str, tuple[str, dict[str, Any]]] = {
+        "linear": ("linear-attention", {}),
+        "delta": ("delta-net", {}),
+        "performer-sum": ("performer", {"feature_map": f"row-favor-{DIRECTIONS[column]}"}),
+        "performer-delta": ("delta-net", {"feature_map": f"row-favor-{DIRECTIONS[column]}"}),
+    }
+    layer, options = layers[model]
+    return words.trial(preset, layer, {**options, **words.scaled(preset, column)}, column)
+
+
+EXPERIMENT = Experiment(
+    title="Word models: update rules and feature maps",
+    source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 2",
+    metric=words.METRIC,
+    models=MODELS,
+    columns=COLUMNS,
+    published=table(
+        ("small", "medium"),
+        {
+            "transformer": (34.1, 29.6),
+            "linear": (38.3, 33.0),
+            "delta": (35.5, 31.5),
+            "performer-sum": (39.6, 33.8),
+            "performer-delta": (37.2, 31.8),
+        },
+    ),
+    presets=words.presets(MODELS, COLUMNS),
+    trial=trial,
+    claims=(
+        Claim(
+            "The delta rule is better than the sum rule.", lambda mean: mean("delta", "small") < mean("linear", "small")
+        ),
+        Claim(
+            "So it is with random features.",
+            lambda mean: mean("performer-delta", "small") < mean("performer-sum", "small"),
+        ),
+        Claim(
+            "The Transformer is better than all of them.",
+            lambda mean: mean("transformer", "small") < min(mean(m, "small") for m in MODELS if m != "transformer"),
+        ),
+    ),
+    notes=words.NOTES,
+)
