@@ -19,6 +19,19 @@ def seed() -> None:
 
 
 @pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Data from `$FASTWEIGHTS_DATA` or a folder beside the checkout, and never from the network."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    monkeypatch.setenv("FASTWEIGHTS_DATA", os.environ.get("FASTWEIGHTS_DATA", str(beside)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def no_network(url: str, timeout: float) -> None:
+        raise OSError("the tests use no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+
+
+@pytest.fixture
 def fastweights() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command line in a process of its own."""
 

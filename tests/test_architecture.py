@@ -10,21 +10,23 @@ import pytest
 import fastweights
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"errors", "signature", "affine", "state", "families", "files", "lengths", "lines", "precision"}
+BASE = {"errors", "signature", "affine", "state", "families", "files", "lengths", "lines", "metric", "precision"}
 KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,
     "normalisers": BASE,
     "squashings": BASE,
-    "tasks": BASE,
+    "tokenizers": BASE,
+    "tasks": BASE | {"catalogue", "tokenizers"},
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "compiler": BASE | {"cell", "promise", "remember"},
     "backends": BASE | {"problem", "compiler"},
     "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch", "backends"},
-    "models": BASE | {"catalogue", "layers", "cell", "dispatch"},
+    "models": BASE | {"catalogue", "layers", "cell", "cells", "dispatch"},
     "training": BASE | {"tasks"},
-    "report": BASE | {"training", "experiment", "catalogue"},
-    "recipes": BASE | {"address", "catalogue", "experiment", "training", "tasks", "layers", "models", "report"},
+    "experiments": BASE | {"address", "catalogue", "training", "tasks"},
+    "report": BASE | {"training", "experiments", "catalogue"},
+    "recipes": BASE | {"experiments", "training", "layers"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
 }
 
@@ -53,6 +55,22 @@ def test_parts_do_not_know_each_other(folder):
         ), path
 
 
+def test_every_loop_has_its_settings_and_all_that_a_loop_has():
+    """Settings find their loop by the name of their file."""
+    loops, settings = ({p.stem for p in (ROOT / "training" / part).glob("[a-z]*.py")} for part in ("loops", "settings"))
+    assert loops == settings
+    for name in loops:
+        tree = ast.parse((ROOT / "training" / "loops" / f"{name}.py").read_text(encoding="utf-8"))
+        assert {"train", "finish", "show"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_recipes_are_data():
+    """They train nothing, and no torch is loaded to read them."""
+    assert "torch" not in loaded(
+        "from fastweights.catalogue import EXPERIMENTS; [EXPERIMENTS.load(name) for name in EXPERIMENTS.names()]"
+    )
+
+
 def loaded(statement):
     code = f"{statement}\nimport sys; print(' '.join({{m.split('.')[0] for m in sys.modules}}))"
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
@@ -71,7 +89,7 @@ def test_compiling_backend_loads_no_compiler_of_torch():
 
 def test_command_line_loads_no_torch_before_it_needs_it():
     assert "torch" not in loaded("import fastweights.cli; fastweights.cli._parser().format_help()")
-    assert "torch" not in loaded("from fastweights.recipes._parse import parse; parse('oz', ['--steps', '3'])")
+    assert "torch" not in loaded("from fastweights.experiments.flags import parse; parse('oz', ['--steps', '3'])")
 
 
 def test_every_public_part_has_a_docstring():

@@ -20,6 +20,7 @@ from fastweights.compiler.tape import write_down
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
+from holders import Holder, Scaled
 
 SHAPE = Shape(2, 4, 2, 4, 3)
 SIZES = {"K": 4, "V": 3}
@@ -58,30 +59,6 @@ def check(cell: Cell, leaves: list[Tensor] | None = None) -> None:
     """The kernel does what the reference does."""
     got, want = (outcome(cell, backend, leaves or []) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float32)
-
-
-class Holder:
-    """What a user's class may hold."""
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def times(self, v: Tensor) -> Tensor:
-        return v * self.scale
-
-
-class Scaled(NamedTuple):
-    """A NamedTuple with more than fields."""
-
-    scale: float
-
-    @property
-    def twice(self) -> float:
-        return self._half * 4
-
-    @property
-    def _half(self) -> float:
-        return self.scale / 2
 
 
 def with_default(c: float) -> Any:
@@ -207,6 +184,15 @@ def test_a_module_inside_a_step_trains():
             optimizer.step()
     for mine, theirs in zip(*(net.parameters() for net in nets), strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "transform", [torch.vmap, lambda f: torch.func.grad(lambda v: f(v).sum())], ids=["vmap", "grad"]
+)
+def test_a_module_behind_a_transform(transform):
+    """What a transform returns is no tensor from elsewhere."""
+    linear = nn.Linear(3, 3)
+    check(writing(lambda v: linear(transform(lambda z: z.sin() * 2)(v))), list(linear.parameters()))
 
 
 def test_a_constant_too_large_for_the_source():
@@ -359,6 +345,28 @@ def test_threads_that_trace_at_once():
     for thread in threads:
         thread.join()
     assert reasons == [""] * len(cells)
+
+
+def test_threads_that_compile_new_cells_at_once():
+    """Each gets the answer of its own cell, and no failure is kept that was another thread's."""
+    nets = [nn.Linear(3, 3) for _ in range(2)]
+    steps = [*nets, *(lambda v, c=c: torch.func.grad(lambda z: (z.sin() * c).sum())(v) for c in (2.0, 5.0))]
+    cells = [writing(partial(step)) for step in steps]
+    got: dict[int, dict[str, Tensor]] = {}
+    begin = threading.Barrier(len(cells))
+
+    def run(n: int) -> None:
+        begin.wait()
+        got[n] = outcome(cells[n], "compiled", [])
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(cells))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, cell in enumerate(cells):
+        scan_checks.assert_close(got[n], outcome(cell, "reference", []), torch.float32)
+        assert explain(cell, sample_inputs(cell, SHAPE, torch.float32)).chosen == "compiled"
 
 
 def test_a_fork_while_another_thread_traces():

@@ -226,7 +226,7 @@ def test_what_has_no_place_on_the_axis_is_said():
 def test_an_axis_shows_most_of_what_can_be_shown(lines, logarithmic, errors):
     limits = find_limits(lines, logarithmic, errors)
     assert math.isfinite(limits.low) and limits.low < limits.high < math.inf  # noqa: PT018
-    able = [[y for y in line if math.isfinite(y) and (y > 0 or not limits.logarithmic)] for line in lines]
+    able = [[y for y in line if math.isfinite(y) and (y >= 1e-307 or not limits.logarithmic)] for line in lines]
     able = [line for line in able if line]
     shown = [line for line in able if any(0 <= limits.place(y) <= 1 for y in line)]
     assert len(shown) >= 2 / 3 * len(able)

@@ -1,6 +1,8 @@
 """The command line as a user meets it."""
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -59,6 +61,7 @@ BAD = {
     "no batch": ["train", "oz", "--batch-size", "0"],
     "huge batch": ["train", "oz", "--batch-size", "100000"],
     "all dropped": ["train", "oz", "--dropout", "1.5"],
+    "huge seed": ["train", "oz", "--seed", str(2**70)],
     "no learning rate": ["train", "oz", "--learning-rate", "-1"],
     "missing text": ["train", "oz", "--text", "/no/such/file"],
     "resume without a run": ["train", "oz", "--resume"],
@@ -103,3 +106,47 @@ def test_threads_wait_briefly_unless_the_user_says_otherwise(chosen, monkeypatch
     now = {name: os.environ[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in os.environ}
     assert now == (chosen or {"GOMP_SPINCOUNT": "1000"})
     assert capsys.readouterr().out
+
+
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys({}, None)); from fastweights import cli; sys.exit(cli.main({}))"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["train", "oz", "--preset", "smoke"], 2),
+        (["reproduce", "schlag2021/figure-2", "--preset", "smoke"], 2),
+        (["list", "layers"], 0),
+        (["explain", "delta"], 0),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_without_extras_the_extra_is_named(arguments, status, tmp_path):
+    """In a process in which no package of an extra can be imported."""
+    code = WITHOUT.format(list(cli.EXTRA), arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == status, done.stderr
+    if status:
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert "pip install 'fastweights[train]'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_with_marks_in_it_is_a_name(tmp_path, monkeypatch, capsys):
+    """Square brackets and colons mean something to what draws tables; not here."""
+    monkeypatch.chdir(tmp_path)
+    name = "a[/b] :smile:"
+    sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
+    assert cli.main(["train", "oz", *sizes, "--run", name]) == 0
+    assert f"run folder {name}" in capsys.readouterr().out
+    assert cli.main(["generate", name, "--prompt", "[/a]", "--length", "3"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert cli.main(["generate", name, "--prompt", "a", "--temperature", "1e-320", "--length", "3"]) == 0
+
+
+@pytest.mark.parametrize("flags", [["--preset", "smoke", "--print_config"], ["--print_config", "--preset", "smoke"]])
+def test_printed_settings_are_those_of_the_preset(flags, fastweights):
+    printed = fastweights("train", "oz", *flags)
+    assert printed.returncode == 0, printed.stderr
+    assert "steps: 20\n" in printed.stdout
+    assert "characters: 20000\n" in printed.stdout

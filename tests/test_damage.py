@@ -17,8 +17,9 @@ import torch
 from fastweights import InputError
 from fastweights.files import read_file, read_json, write_atomically
 from fastweights.training.checkpoint import Checkpoint, read_checkpoint, restore, unpack, write_checkpoint
-from fastweights.training.language_modelling import Place
-from fastweights.training.loop import last_checkpoint, resume
+from fastweights.training.kept import last_checkpoint, resume
+from fastweights.training.place import Place
+from fastweights.training.result import Result
 from fastweights.training.run import Run
 
 LINES = 4
@@ -40,7 +41,8 @@ def begin(folder):
 @pytest.fixture(scope="module")
 def undamaged(tmp_path_factory):
     run = begin(tmp_path_factory.mktemp("finished"))
-    run.write_result({"bits": 1.5, "test": {"loss": 0.25}})
+    measured = {"validation": {"loss": 0.5}, "test": {"loss": 0.25}}
+    run.write_result(Result(step=3, steps=9, stopped="steps", seconds=1.5, parameters=7, **measured))
     return run
 
 

@@ -60,9 +60,9 @@ ONE_BY_ONE = {
     "an old autograd.Function": lambda v, beta: OldFunction.apply(v),
 }
 AT_ONCE = {
-    "a sum so far": lambda v, beta: v.cumsum(0),
+    "a maximum so far": lambda v, beta: v.cummax(0).values,
     "an inverse": lambda v, beta: torch.linalg.inv(torch.eye(3, dtype=v.dtype) + torch.outer(v, v)) @ v,
-    "an index that is computed": lambda v, beta: v * torch.take_along_dim(v, v.argmax()[None], 0),
+    "an index that is computed": lambda v, beta: v * v.gather(0, v.argmax()[None] // 2),
     "order": lambda v, beta: v.sort().values,
 }
 

@@ -5,7 +5,11 @@ import torch
 
 from fastweights import InputError
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
-from fastweights.layers._slow_net import feature_map, normaliser
+from fastweights.cell import Cell, examples
+from fastweights.compiler.kernel import source
+from fastweights.compiler.watch import Watch
+from fastweights.layers._prepared import prepared_by
+from fastweights.layers._slow_net import Keys, feature_map, normaliser
 from fastweights.testing.tolerance import error
 
 SIZE = 6
@@ -114,3 +118,24 @@ def test_normalisers_normalise():
     assert torch.equal(normaliser("sum-3")(x), x / (x.sum(-1, keepdim=True) + 1e-3))
     assert NORMALISERS.load("l2")(x).norm(dim=-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
     assert NORMALISERS.load("none")(x) is x
+
+
+@pytest.mark.parametrize("normalised", [*NORMALISERS.names(), "sum-6"])
+@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(feature_map(name, SIZE), "function")])
+def test_functions_are_parts_of_a_kernel(name, normalised):
+    """A step with maps inside compiles, stays watched, and does what the maps and the step do one after the other."""
+    keys = Keys(SIZE, name, normalised)
+    cell = prepared_by(Cell.named("delta"), keys, "sigmoid")
+    sizes = {"K": keys.output_size, "V": 4}
+    assert "forward" in source(cell, sizes, torch.float32)
+    assert Watch(cell).holds()
+    state, x = examples(cell, sizes, torch.float64, value=0.3)
+    inner, prepare = cell.inside
+    assert x.k.shape == (SIZE,)
+    assert torch.equal(prepare(x).k, keys(x.k))
+    assert all(map(torch.equal, cell.step(state, x)[0], inner.step(state, prepare(x))[0]))
+
+
+def test_random_features_stay_outside():
+    delta = Cell.named("delta")
+    assert prepared_by(delta, Keys(SIZE, "favor", "sum"), "sigmoid") is delta

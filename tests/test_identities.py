@@ -5,11 +5,13 @@ import torch
 
 from fastweights import Cell, InputError, scan
 from fastweights.cells._layer_norm import standardise
+from fastweights.cells.neurons_and_synapses import OPERATORS, make_neurons_and_synapses
 from fastweights.layers import ResetEvery, make_layer
+from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 from fastweights.testing.tolerance import error, tolerance
 
-SHAPE = Shape(2, 17, 3, 6, 5)
+SHAPE = Shape(2, 17, 3, 5, 4)
 SQUARE = Shape(2, 17, 3, 5, 5)
 EXACT = tolerance(torch.float64).forward
 DELTA = Cell.named("delta")
@@ -258,13 +260,22 @@ def test_options_out_of_range_are_refused(name, options, message):
         make_layer(name, 12, **{"heads": 2, **options})
 
 
-@pytest.mark.parametrize("body", ["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"])
-@pytest.mark.parametrize("synapse", ["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"])
+@pytest.mark.parametrize("body", OPERATORS)
+@pytest.mark.parametrize("synapse", OPERATORS)
 def test_any_operators_make_neurons_whose_prediction_is_a_distribution(body, synapse):
     layer = make_layer("neurons-and-synapses", 6, heads=2, inputs=5, body=body, synapse=synapse).double()
     inputs = layer.slow_net(torch.randn(2, 7, 6, dtype=torch.float64))
-    p, state = scan(layer.cell, inputs, params=layer.slow_weights())
+    p, state = scan(layer.cell, inputs, params=layer.slow_weights(), backend="reference")
     assert error(p.sum(-1), torch.ones_like(p[..., 0])) < EXACT
     # What the input layer last observed was overwritten by what it predicts next; its error is of the step before.
     assert error(state.p, p[:, -1]) < EXACT
     assert error(state.h[..., :5, 0], p[:, -1]) < EXACT
+
+
+@pytest.mark.parametrize(("body", "synapse"), [*zip(OPERATORS, OPERATORS[1:] + OPERATORS[:1], strict=True)])
+def test_every_operator_compiles_in_both_places(body, synapse):
+    """Bodies and synapses are updated by code of their own: each operator once in each is all that there is."""
+    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse))
+    given = scan_checks.arguments(cell, Shape(2, 4, 1, 2, 2))
+    got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+    scan_checks.assert_close(got, want, torch.float64)

@@ -55,6 +55,39 @@ def test_bad_generation_is_refused(prompt, temperature):
         model().generate(torch.zeros(prompt, dtype=torch.long), 3, temperature)
 
 
+NO_TOKENS = {
+    "numbers": torch.zeros(2, 3),
+    "bools": torch.zeros(2, 3, dtype=torch.bool),
+    "a list": [[1, 2]],
+    "no batch": torch.tensor([1, 2]),
+    "no step": torch.zeros(2, 0, dtype=torch.long),
+    "too large a token": torch.tensor([[1, N]]),
+    "a negative token": torch.tensor([[-1, 1]]),
+}
+
+
+@pytest.mark.parametrize("tokens", NO_TOKENS.values(), ids=NO_TOKENS)
+def test_what_are_no_tokens_is_refused_in_one_line(tokens):
+    net = model()
+    for read in (net, net.hidden, lambda given: net.generate(given, 2)):
+        with pytest.raises(InputError, match=r"\w+ must be .*, got .*"):
+            read(tokens)
+
+
+def test_tokens_of_32_bits_and_under_vmap():
+    net, tokens = model("sum"), torch.randint(N, (3, 1, 4))
+    assert torch.equal(net(tokens[0].int())[0], net(tokens[0])[0])
+    assert error(torch.vmap(lambda row: net(row)[0])(tokens), net(tokens[:, 0])[0].unsqueeze(1)) < EXACT
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("vocabulary", 0), ("vocabulary", 2.5), ("d_model", 0), ("d_model", "8")]
+)
+def test_sizes_of_a_model_are_whole_numbers(option, value):
+    with pytest.raises(InputError, match=f"{option} must be a whole number of at least 1"):
+        LanguageModel(**{"vocabulary": N, option: value})
+
+
 def test_unknown_norm_is_refused():
     with pytest.raises(InputError, match=r"norm must be one of .*post, pre, raw-input"):
         model(norm="none")

@@ -6,7 +6,7 @@ from fastweights import Cell, scan
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 
-SHAPE = Shape(2, 70, 3, 6, 5)
+SHAPE = Shape(2, 70, 3, 5, 4)
 EXACT = tolerance(torch.float64).forward
 
 

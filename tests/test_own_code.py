@@ -38,13 +38,11 @@ FORMS = {
 
 @pytest.fixture(autouse=True)
 def _forget_files():
-    """What a test loads from a file, and where it then looks for modules, is of no concern to the next."""
-    paths, modules = [*sys.path], {*sys.modules}
+    """Where a test looks for modules, and what it found there, is of no concern to the next."""
+    paths = [*sys.path]
     yield
     sys.path[:] = paths
-    for name in {*sys.modules} - modules:
-        if name.endswith(".py") or name == "somebody":
-            del sys.modules[name]
+    sys.modules.pop("somebody", None)
 
 
 @pytest.mark.parametrize("layer", FORMS.values(), ids=FORMS)
@@ -192,6 +190,26 @@ def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsy
     assert not trace(run).exists()
 
 
+@pytest.mark.parametrize("flag", ["feature_map", "normaliser"])
+def test_no_other_name_of_a_run_is_code(run, flag, tmp_path, capsys):
+    """Whatever a name stands for: the layer is the only one that a user can vouch for."""
+    shutil.copytree(run, tmp_path / "run")
+    config = read_sealed(tmp_path / "run" / "config.json")
+    config["config"]["flags"] |= {flag: f"{run.parent}/somebody.py:fading", "layer": "delta-net"}
+    write_sealed(tmp_path / "run" / "config.json", config)
+    for command in (["evaluate"], ["generate", "--prompt", "a"], ["train", "oz", "--resume", "--run"]):
+        assert cli.main([*command, str(tmp_path / "run")]) == 2
+        assert f"{flag} in" in capsys.readouterr().err
+    assert cli.main(["report", str(tmp_path / "run")]) == 0
+    assert not trace(run).exists()
+
+
+def test_a_report_runs_no_code_of_a_run(run):
+    assert cli.main(["report", str(run)]) == 0
+    assert "somebody.py:fading,lstm" in (run / "report.md").read_text()
+    assert not trace(run).exists()
+
+
 def test_code_that_the_user_names_may_have_moved(run, tmp_path, capsys):
     moved = shutil.copy(FILE, tmp_path / "elsewhere.py")
     generate = ["generate", str(run), "--prompt", "a", "--length", "9", "--seed", "1", "--layer"]
@@ -214,7 +232,7 @@ def test_another_layer_than_the_runs_is_refused(run, other, capsys):
 def test_a_layer_that_is_no_code_need_not_be_named(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
     config = read_sealed(tmp_path / "run" / "config.json")
-    config["config"]["layer"] = "lstm"
+    config["config"]["flags"]["layer"] = "lstm"
     write_sealed(tmp_path / "run" / "config.json", config)
     assert cli.main(["generate", str(tmp_path / "run"), "--prompt", "a"]) == 2
     assert "checkpoint must be of the model in config.json" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fastweights.layers import layer_names
 from fastweights.report.palette import LIGHT, dark_mode
 
 ROOT = Path(__file__).parents[1]
@@ -100,3 +101,10 @@ def test_picture_has_room_for_its_words():
         re.findall("#[0-9a-f]{6}", ElementTree.tostring(picture, encoding="unicode").replace(dark_mode(), ""))
     )
     assert colours <= set(LIGHT.colours), "each has one for the night"
+
+
+def test_every_layer_has_read_a_million_steps():
+    rows = re.findall(
+        r"^    ([a-z][a-z0-9-]*) +[0-9,]+/s ", (DOCS / "results" / "streams.md").read_text(), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(layer_names()), "run benchmarks/stream.py with the layers that are missing"

@@ -5,16 +5,19 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import layer_norm
+from torch.nn.functional import conv1d, layer_norm, pad
 
 from fastweights import InputError
 from fastweights.catalogue import NORMS
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
+from fastweights.models.block_model import BlockModel
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.recurrent_model import RecurrentModel
+from fastweights.models.snail_network import SNAILNetwork
+from fastweights.models.stack import make_stack
 from fastweights.recipes.ba2016 import table_1
 from fastweights.recipes.ba2016._glimpses import SCHEDULES
 from fastweights.testing.tolerance import error, tolerance
@@ -135,6 +138,102 @@ def test_language_model_of_the_papers_starts_small():
     gains = torch.cat([m.weight for m in model.modules() if isinstance(m, nn.LayerNorm)])
     assert gains.mean().item() == pytest.approx(1, abs=0.01)
     assert all((p == 0).all() for name, p in model.named_parameters() if name.endswith("bias"))
+
+
+def test_transformer_of_the_algorithmic_tasks_is_torch_s():
+    """Irie et al. 2021 (code): `nn.TransformerEncoder` with post-LN, LayerNorm at the end, a causal mask, and sinusoids
+    in ascending order; its attention has biases, and no rotations."""
+    model = BlockModel(
+        "tokens", 22, 26, "softmax-attention", 32, 2, 4, 64,
+        options={"window": 1024, "rotates": False, "bias": True}, norm="post", final_norm=True, positions="ascending",
+    ).double().eval()  # fmt: skip
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) / 4)
+    theirs = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2, nn.LayerNorm(32), enable_nested_tensor=False
+    ).double().eval()  # fmt: skip
+    positions, *blocks = model.blocks
+    mine = [p for block in blocks for p in encoder_order(block)] + [model.norm.weight, model.norm.bias]
+    for own, given in zip(theirs.parameters(), mine, strict=True):
+        own.data.copy_(given)
+    tokens, mask = torch.randint(22, (2, 9)), nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.float64)
+    h = theirs(positions(model.reader(tokens))[0], mask=mask, is_causal=True)
+    assert error(model(tokens, 9), model.head(h)) < tolerance(torch.float64).forward
+
+
+def encoder_order(block):
+    """The parameters of a block in the order of torch's."""
+    parts = [block.layer.projection, block.layer.output, block.feed_forward[0], block.feed_forward[3]]
+    return [p for part in (*parts, block.layer_norm, block.feed_forward_norm) for p in part.parameters()]
+
+
+def test_biases_of_attention_start_as_torch_s():
+    layer = make_layer("softmax-attention", 16, heads=2, bias=True)
+    assert all((linear.bias == 0).all() for linear in (layer.projection, layer.output))
+
+
+def test_snail_is_the_paper_s_network():
+    """Mishra et al. 2018: A(64, 32), TC(T, 128), A(256, 128), TC(T, 128), A(512, 256), a linear map; T = 6 spans 8."""
+    model = SNAILNetwork("features", 69, 5, length=6).double().eval()
+    x = torch.randn(2, 6, 69, dtype=torch.float64)
+    z, blocks = x, list(model.blocks)
+    for sizes in ((64, 32), (2, 4, 8), (256, 128), (2, 4, 8), (512, 256)):
+        if len(sizes) == 2:
+            block = blocks.pop(0)
+            q, k, v = block.projection(z).split([sizes[0], sizes[0], sizes[1]], dim=-1)
+            later = torch.ones(6, 6, dtype=torch.bool).triu(1)
+            scores = (q @ k.transpose(1, 2) / sizes[0] ** 0.5).masked_fill(later, -torch.inf)
+            z = torch.cat([z, scores.softmax(-1) @ v], dim=-1)
+            continue
+        for dilation in sizes:
+            convolution = blocks.pop(0).convolution
+            kernel = convolution.weight.unflatten(1, (2, -1)).transpose(1, 2)  # [2 * 128, C, 2]: earlier, now
+            past = pad(z.transpose(1, 2), (dilation, 0))
+            a, b = conv1d(past, kernel, convolution.bias, dilation=dilation).transpose(1, 2).chunk(2, dim=-1)
+            z = torch.cat([z, a.tanh() * b.sigmoid()], dim=-1)
+    assert not blocks
+    assert error(model(x, 6), model.head(z)) < tolerance(torch.float64).forward
+    assert error(model(x, 1), model(x, 6)[:, -1:]) < tolerance(torch.float64).forward
+
+
+@pytest.mark.parametrize(("kind", "inputs"), [("tokens", (2, 6)), ("pairs", (2, 6, 2))])
+def test_snail_reads_symbols(kind, inputs):
+    model = SNAILNetwork(kind, 7, 5, length=6)
+    assert model(torch.randint(7, inputs), 2).shape == (2, 2, 5)
+    with pytest.raises(InputError, match="length must be at least 2"):
+        SNAILNetwork(kind, 7, 5, length=1)
+
+
+@pytest.mark.parametrize("layer", ["delta-rnn-v1", "delta-lstm-v1"])
+def test_version_1_drops_before_and_after_its_output_projection(layer):
+    """Irie et al. 2021 (code). With everything read dropped only the skip is left; and no scale."""
+    block = Block(make_layer(layer, 8, heads=2, read_dropout=0.5), 8, 16, dropout=0.5)
+    assert (block.layer.scale, block.layer.read_dropout.p, block.dropout.p) == (1.0, 0.5, 0.5)
+    x, memory = torch.randn(2, 3, 8), block.layer
+    torch.manual_seed(1)
+    y = memory(x)[0]
+    torch.manual_seed(1)
+    kept = torch.nn.functional.dropout(torch.ones(2, 3, 8), 0.5)
+    reads = []
+    memory.output.register_forward_hook(lambda module, given, out: reads.append(given[0]))
+    memory.eval()(x)
+    torch.testing.assert_close(y, memory.output(kept * reads[0]))
+
+
+def test_delta_delta_net_begins_where_it_learned_to():
+    layer = make_layer("delta-delta-net", 8, heads=2, learned_start=True)
+    state = layer.initial_state(3)
+    learned = dict(layer.start.named_parameters())
+    assert sorted(learned) == ["W_beta", "W_k", "W_q", "W_v"]
+    assert all(((p >= 1) & (p <= 2)).all() for p in learned.values())
+    assert (state.W == 0).all()
+    layer(torch.randn(3, 4, 8))[0].square().sum().backward()
+    assert all(p.grad.abs().sum() > 0 for p in learned.values())
+    with pytest.raises(InputError, match="initial must be left out with learned_start"):
+        make_layer("delta-delta-net", 8, heads=2, learned_start=True, initial="learned")
+    stack = make_stack("delta-delta-net", 8, 2, 2, 16, options={"learned_start": True})
+    assert stack[0].layer.start.W_q is not stack[1].layer.start.W_q
 
 
 def test_descending_positions_cannot_be_carried():

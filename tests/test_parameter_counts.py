@@ -1,5 +1,7 @@
 """Models of the papers' sizes have exactly the papers' numbers of parameters."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.language_model import LanguageModel
+from fastweights.models.snail_network import SNAILNetwork
 
 WORDS, CUTOFFS = 267_735, (20_000, 40_000, 200_000)
 
@@ -18,6 +21,8 @@ def count(*modules):
 @pytest.mark.parametrize(
     ("layer", "d_model", "millions"),
     [
+        ("softmax-attention", 128, 44.02),
+        ("performer", 128, 44.02),
         ("linear-attention", 128, 44.02),
         ("delta-net", 128, 44.03),
         ("delta-delta-net", 128, 44.58),
@@ -38,6 +43,12 @@ def test_language_models_over_delta_mlps(blocks, depth, millions):
     """44.3 million: with outputs of the slow net that nothing reads, and fewer blocks than the others have."""
     model = on_wikitext("delta-mlp", 128, blocks, {"depth": depth, "idle": True})
     assert round(count(model) / 1e6, 2) == millions
+
+
+def test_language_model_over_delta_delta_nets_that_begin_as_they_learned():
+    """Irie et al. 2021 (code): 44.68 million, where Table 1 has 44.58 without."""
+    model = on_wikitext("delta-delta-net", 128, 16, {"learned_start": True})
+    assert round(count(model) / 1e6, 2) == 44.68
 
 
 def on_wikitext(layer, d_model, depth, options=None):
@@ -99,6 +110,34 @@ def test_agents_of_atari(layer, millions):
     assert round(agent(4, 3872, 18, layer, heads=4) / 1e6, 2) == millions
 
 
+def baseline(channels, size, actions, layer=None):
+    """Without memory, policy and value read what is seen and the last reward; with an LSTM, its 256 units."""
+    memory = [make_layer(layer, 256, heads=1, input_size=257)] if layer else []
+    return count(*vision(channels, size), *memory, nn.Linear(256 if layer else 257, actions + 1))
+
+
+def test_baselines_of_agents():
+    """Irie et al. 2021, Sec. 4.3 (Atari), and Irie et al. 2022, Sec. 4.3 (ProcGen)."""
+    assert round(baseline(4, 3872, 18) / 1e6, 2) == 1.09
+    assert round(baseline(4, 3872, 18, "lstm") / 1e6, 2) == 1.62
+    assert baseline(3, 2048, 15) == 626_272
+    assert round(baseline(3, 2048, 15, "lstm") / 1e6, 3) == 1.154
+
+
 def test_larger_agent_of_atari():
     larger = agent(4, 3872, 18, "recurrent-delta-net", d_model=256, depth=4, heads=8)
     assert round(larger / 1e6, 2) == 3.37
+
+
+@pytest.mark.parametrize("episode", [(5, 1), (5, 5)], ids=["1-shot", "5-shot"])
+def test_snail_of_few_shot_learning(episode):
+    """Mishra et al. 2018, counted by hand: 64 features and 5 labels in, T = N K + 1 steps."""
+    ways, shots = episode
+    steps, channels, want = ways * shots + 1, 64 + ways, 0
+    for keys, values, convolved in ((64, 32, True), (256, 128, True), (512, 256, False)):
+        want += (channels + 1) * (2 * keys + values)
+        channels += values
+        for _ in range(math.ceil(math.log2(steps)) if convolved else 0):
+            want += (2 * channels + 1) * 2 * 128
+            channels += 128
+    assert count(SNAILNetwork("features", 64 + ways, ways, steps)) == want + (channels + 1) * ways

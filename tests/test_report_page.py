@@ -1,6 +1,7 @@
 """The page of a report: it can be read on a telephone, by day and by night, by eye and by ear."""
 
 import re
+import shutil
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -10,10 +11,13 @@ import pytest
 
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
+from fastweights.report.page import write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Group, Record
 from fastweights.report.settings import settings
+from fastweights.training.result import Result
+from fastweights.training.run import Run
 
 BLOCKS = [
     Heading(1, "Experiments"),
@@ -95,7 +99,7 @@ def group(name, preset="cpu"):
     return Group(name, preset, experiment, [Record(Path(), config, {}, {}, [], 0.0) for config in configs])
 
 
-LINES = [{"step": 5, "seconds": 30.0, "validation": 0.5}, {"step": 10, "seconds": 60.0, "validation": 0.4}]
+LINES = [{"step": 5, "seconds": 30.0, "validation_loss": 0.5}, {"step": 10, "seconds": 60.0, "validation_loss": 0.4}]
 
 
 def rows(name, preset="cpu"):
@@ -155,3 +159,56 @@ def test_axes_are_logarithmic_where_the_experiment_says_so(logarithmic, monkeypa
     assert [figure.svg for figure in (*over_axis(found), *learning_curves(found))] == [b""] * 3
     assert [chart.limits.logarithmic for chart in charts] == [logarithmic] * 3
     assert [chart.across for chart in charts] == ["S, number of keys", "updates", "minutes"]
+
+
+def record(model, seed, costs, stopped="steps"):
+    """A run whose loss on validation data took this course."""
+    config = {"experiment": RETRIEVAL, "preset": "smoke", "model": model, "column": "20", "seed": seed}
+    measured = {"validation": {"loss": min(costs)}, "test": {"loss": min(costs)}}
+    numbers = {"step": 1, "steps": len(costs), "seconds": 1.0, "parameters": 1}
+    lines = [{"step": n, "seconds": float(n), "validation_loss": cost} for n, cost in enumerate(costs, 1)]
+    return config, Result(**numbers, stopped=stopped, **measured), lines
+
+
+RETRIEVAL = "schlag2021/figure-2"
+FLAT, FALLING = [3.0, 1.0, 1.1, 1.2, 1.1, 1.0], [3.0, 2.0, 1.5, 1.3, 1.2, 1.1]
+RUNS = {
+    "flat": (record("softmax", 1, FLAT), False),
+    "falling": (record("softmax", 1, FALLING), True),
+    "falling until it was good enough": (record("softmax", 1, FALLING, "goal"), False),
+    "falling until it was no number": (record("softmax", 1, [*FALLING, float("nan")], "diverged"), False),
+    "fallen to what it cannot fall below": (record("softmax", 1, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]), False),
+    "one evaluation": (record("softmax", 1, [1.0]), True),
+}
+
+
+@pytest.mark.parametrize("how", RUNS)
+def test_a_run_that_was_cut_off_while_improving_is_marked(how, tmp_path):
+    (config, result, lines), cut_off = RUNS[how]
+    trial = EXPERIMENTS.load(RETRIEVAL).trial("softmax", "20", "smoke").facts()
+    run = Run(tmp_path / "run")
+    run.begin(RETRIEVAL, {**config, "trial": trial}, {})
+    for line in lines:
+        run.log(**line)
+    run.write_result(result)
+    write_report(tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert ("Cut off while improving" in text) == cut_off
+    assert ("(1) † |" in text) == cut_off
+    assert ("Softmax, S = 20 (1 of 1 seed)" in text) == cut_off
+
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob("report.md")) if [*path.parent.rglob("result.json")]]
+
+
+@pytest.mark.parametrize("folder", WITH_RUNS, ids=[str(path.relative_to(RESULTS)) for path in WITH_RUNS])
+def test_committed_reports_follow_from_their_runs(folder, tmp_path):
+    copy = tmp_path / "runs"
+    runs = shutil.ignore_patterns("figures", "report.*", ".lock")
+    shutil.copytree(folder, copy, ignore=runs)
+    write_report(copy)
+    written = {path.relative_to(copy) for path in [copy / "report.md", *copy.glob("figures/*")]}
+    assert written == {path.relative_to(folder) for path in [folder / "report.md", *folder.glob("figures/*")]}
+    for path in written:
+        assert (folder / path).read_text() == (copy / path).read_text(), f"stale: fastweights report {folder}"

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from fastweights import InputError, LanguageModel
 from fastweights.models._sampling import Sampling
+from fastweights.testing.tolerance import error, tolerance
+
+EXACT = tolerance(torch.float64).forward
 
 logits = st.lists(st.floats(-30, 30) | st.sampled_from([0.0, 1.0, -math.inf]), min_size=1, max_size=9)
 logits = logits.filter(lambda row: max(row) > -math.inf)
@@ -132,7 +135,126 @@ def test_nothing_is_drawn_before_it_is_asked_for(model):
     assert not next(stream).requires_grad
 
 
-@pytest.mark.parametrize(("option", "value"), [("end", N), ("end", -1), ("seed", -1), ("seed", 2**70), ("length", -1)])
+MEMORIES = {
+    "a matrix": {"layer": "delta-net"},
+    "behind a convolution": {"layer": "gated-delta", "convolution": 3},
+    "recurrent": {"layer": "lstm"},
+    "a cache": {"layer": "softmax-attention", "options": {"window": 5}},
+    "positions": {"layer": ["delta-net", "irnn"], "positions": "ascending"},
+}
+HOW = [{"temperature": 0}, {"seed": 11}, {"seed": 2**64 - 2, "top_k": 4, "top_p": 0.9}, {"seed": 3, "end": 2}]
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_prompts_of_any_lengths_go_on_as_alone(memory, how):
+    """A member is given what its prompt alone is given, with a seed that is as much larger as its place."""
+    torch.manual_seed(1)
+    model = LanguageModel(N, d_model=16, depth=2, heads=2, **MEMORIES[memory]).double().eval()
+    lengths, earlier = torch.tensor([1, 4, 9, 2]), torch.randint(N, (4, 3))
+    tokens = torch.randint(N, (4, 9)).where(torch.arange(9) < lengths.unsqueeze(1), 10**9)
+    for state in (None, model(earlier)[1]):
+        together = model.generate(tokens, 12, **how, state=state, lengths=lengths)
+        for b, length in enumerate(lengths):
+            own = {**how, "seed": (how["seed"] + b) % 2**64} if "seed" in how else how
+            alone = model.generate(
+                tokens[b : b + 1, :length], 12, **own, state=None if state is None else state.members([b])
+            )
+            assert torch.equal(together[b, : alone.shape[1]], alone[0])
+            assert set(together[b, alone.shape[1] :].tolist()) <= {how.get("end")}
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1]), [1, 2]], ids=str)
+def test_lengths_that_fit_no_prompt_are_refused(model, lengths):
+    with pytest.raises(InputError, match="lengths must be"):
+        model.stream(torch.zeros(2, 3, dtype=torch.long), 4, lengths=lengths)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("end", N),
+        ("end", -1),
+        ("seed", -1),
+        ("seed", 2**70),
+        ("length", -1),
+        ("end", 1.5),
+        ("seed", 1.5),
+        ("length", 2.5),
+        ("temperature", "hot"),
+        ("top_p", None),
+    ],
+)
 def test_bad_generation_is_refused_at_once(model, option, value):
     with pytest.raises(InputError, match=f"{option} must be"):
         model.stream(torch.tensor([[1]]), **{"length": 3, option: value})
+
+
+def written_whole(model, length=12, **how):
+    return torch.cat(list(model.stream(torch.tensor([[1, 2, 3]]), length, **how)), dim=1)
+
+
+@pytest.mark.parametrize("layer", ["delta-net", "lstm", "softmax-attention", "srwm"])
+@pytest.mark.parametrize("how", [{"temperature": 0.0}, {"seed": 5}, {"seed": 5, "top_k": 3}], ids=str)
+@pytest.mark.parametrize("cut", [1, 5, 11])
+def test_a_text_goes_on_from_a_file_as_if_it_had_not_stopped(layer, how, cut, tmp_path):
+    torch.manual_seed(0)
+    model = LanguageModel(9, layer, 16, depth=2, heads=2).eval()
+    whole = written_whole(model, **how)
+    first = model.stream(torch.tensor([[1, 2, 3]]), cut, **how)
+    said = list(first)
+    first.state.save(tmp_path / "text.safetensors")
+    again = LanguageModel(9, layer, 16, depth=2, heads=2).eval()
+    again.load_state_dict(model.state_dict())
+    rest = {name: value for name, value in how.items() if name != "seed"}
+    more = again.stream(None, 12 - cut, state=again.load(tmp_path / "text.safetensors"), **rest)
+    assert torch.equal(torch.cat([*said, *more], dim=1), whole)
+    none = again.generate(None, 0, state=again.load(tmp_path / "text.safetensors"))
+    assert none.shape == (1, 0)
+
+
+def test_a_text_forks_at_any_token_and_takes_another_prompt():
+    torch.manual_seed(0)
+    model = LanguageModel(9, "delta-net", 16, depth=2, heads=2).eval()
+    stream = model.stream(torch.tensor([[1, 2, 3]]), 4, seed=1)
+    said = torch.cat(list(stream), dim=1)
+    prompt = torch.tensor([[4, 5], [6, 7], [4, 5]])
+    forked = model.generate(prompt, 6, temperature=0.0, state=stream.state.members([0, 0, 0]))
+    for row, mine in zip(prompt, forked, strict=True):
+        alone = torch.cat([torch.tensor([1, 2, 3]), said[0], row])[None]
+        assert torch.equal(model.generate(alone, 6, temperature=0.0)[0], mine)
+
+
+def test_where_a_text_stands_is_not_known_before_it_begins():
+    model = LanguageModel(9, "delta-net", 16, depth=1, heads=2)
+    with pytest.raises(InputError, match="state must be asked for behind a token"):
+        _ = model.stream(torch.tensor([[1, 2]]), 3).state
+    with pytest.raises(InputError, match="prompt must be tokens"):
+        model.stream(None, 3)
+
+
+def test_an_unseeded_text_is_that_of_the_global_seed():
+    model = LanguageModel(9, "delta-net", 16, depth=1, heads=2).eval()
+    texts = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        texts.append(written_whole(model, length=30))
+    assert torch.equal(texts[0], texts[1])
+    assert not torch.equal(texts[0], texts[2])
+
+
+@pytest.mark.parametrize("every", [1, 3, 7, 20])
+@pytest.mark.parametrize("layer", ["delta-net", "softmax-attention", "lstm"])
+def test_snapshots_are_the_states_along_a_text(layer, every):
+    model = LanguageModel(5, layer, d_model=16, depth=2, heads=2).double().eval()
+    tokens, more = torch.randint(5, (2, 7)), torch.randint(5, (2, 4))
+    snapshots = dict(model.snapshots(tokens, every))
+    assert sorted(snapshots) == sorted({*range(every, 7, every), 7})
+    for place, state in snapshots.items():
+        want, _ = model(torch.cat([tokens[:, :place], more], dim=1))
+        assert error(model(more, state)[0], want[:, place:]) < EXACT
+
+
+def test_snapshots_every_no_tokens_are_refused(model):
+    with pytest.raises(InputError, match="every must be"):
+        next(model.snapshots(torch.zeros(1, 3, dtype=torch.long), 0))

@@ -16,7 +16,9 @@ from torch.export import Dim
 from torch.utils._pytree import tree_leaves, tree_map
 
 import my_memories
-from fastweights import Cell, FastWeight, InputError, LanguageModel, family, make_layer, scan
+from fastweights import Cell, FastWeight, FastWeightProgrammer, InputError, LanguageModel, family, make_layer, scan
+from fastweights.layers import layer_names
+from fastweights.models.stack import make_stack
 from fastweights.signature import Key, Matrix, Value
 from fastweights.state import with_methods
 
@@ -91,6 +93,50 @@ def test_a_program_takes_any_length_and_has_gradients():
         torch.testing.assert_close(program(x, state)[0], layer(x, state)[0])
         gradients = [torch.autograd.grad(run(x, state)[0].square().sum(), x)[0] for run in (program, layer)]
         torch.testing.assert_close(*gradients)
+
+
+ANY = {name: lambda name=name: make_layer(name, 16, heads=2) for name in layer_names()}
+ANY |= {
+    "a two-layer lstm that begins as it learned": lambda: make_layer("lstm", 16, 2, layers=2, initial="learned"),
+    "a short window": lambda: make_layer("softmax-attention", 16, heads=2, window=5),
+    "a stack": lambda: make_stack("delta-net", 16, depth=1, heads=2, d_ff=32, convolution=3, positions="ascending"),
+    "an LSTM that programs": lambda: FastWeightProgrammer(
+        make_layer("lstm", 16, heads=2), make_layer("delta-rnn", 16, heads=2), 16
+    ),
+}
+
+
+# What a call without a state does is theirs, and that of the other layers is the delta net's.
+OWN_START = ["delta-net", "irnn", "lstm", "softmax-attention", "transformer-xl", "no-carry-srwm", "a stack"]
+CASES = [(name, True) for name in ANY] + [(name, False) for name in OWN_START]
+
+
+@pytest.mark.parametrize(("name", "has_state"), CASES)
+def test_a_program_of_any_layer_takes_any_sizes_resets_and_lengths(name, has_state):
+    torch.manual_seed(0)
+    layer = ANY[name]().double().eval()
+    batch, time = Dim("batch", min=1, max=4096), Dim("time", min=1, max=1 << 16)
+
+    def given(b, t, state):
+        x, reset = torch.randn(b, t, 16, dtype=torch.float64), torch.rand(b, t) < 0.3
+        return x, state if has_state else None, reset, torch.randint(t + 1, (b,))
+
+    example = given(2, 21, layer.initial_state(2).detach())
+    of_state = tree_map(lambda leaf: {0: batch}, example[1]) if has_state else None
+    axes = ({0: batch, 1: time}, of_state, {0: batch, 1: time}, {0: batch})
+    program = torch.export.export(layer, example, dynamic_shapes=axes).module()
+    for b, t in ((1, 1), (3, 40)):
+        x, *rest = given(b, t, layer(torch.randn(b, 7, 16, dtype=torch.float64))[1].detach())
+        for mine, theirs in zip(tree_leaves(program(x, *rest)), tree_leaves(layer(x, *rest)), strict=True):
+            torch.testing.assert_close(mine, theirs)
+
+
+def test_a_programmer_that_sees_its_output_says_that_its_steps_are_counted():
+    slow, fast = make_layer("lstm", D, heads=1, input_size=2 * D), make_layer("delta", D, heads=2)
+    layer, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, T, D)
+    torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
+    with pytest.raises(InputError, match=r"x must be of a fixed number of steps .* got a dynamic one"):
+        torch.export.export(layer, (x,), dynamic_shapes=({1: Dim("time", min=1, max=64)},))
 
 
 UNNAMED = {"a lambda": lambda W, k, v: W + torch.outer(v, k), "a function in a function": my_memories.make_leaky(0.5)}

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from fastweights import InputError
 from fastweights.tasks import MissingFile
 from fastweights.tasks._archives import members
-from fastweights.tasks._characters import Characters
 from fastweights.tasks._files import DataFile, data_cache, gunzip
 from fastweights.tasks._images import read_idx, read_image, read_pgm, scale_by_area
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import evaluate, read_examples
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.text import Text
 
 CONTENT = b"what everybody has the same copy of"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -412,7 +412,11 @@ def test_compressed_image_of_absurd_size_is_refused():
 def test_pipes_are_refused_wherever_a_file_is_read(tmp_path):
     pipe = tmp_path / "pipe.pgm"
     os.mkfifo(pipe)
-    for read in (Characters.read, lambda path: list(read_examples(path)), lambda path: FaceGlimpses(str(path)).faces):
+    for read in (
+        lambda path: Text(str(path)).training,
+        lambda path: list(read_examples(path)),
+        lambda path: FaceGlimpses(str(path)).faces,
+    ):
         with pytest.raises(InputError, match=f"a regular file, got {pipe}"):
             read(pipe)
     (tmp_path / "p").mkdir()

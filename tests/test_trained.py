@@ -51,9 +51,9 @@ def test_a_loaded_model_goes_on_from_states_and_gives_hidden_ones(runs):
 def test_the_text_that_a_model_was_trained_on_need_not_be_there(runs, tmp_path):
     shutil.copytree(runs / "book", tmp_path / "run")
     content = read_sealed(tmp_path / "run" / "config.json")
-    content["config"]["text"] = "/no/such/file"
+    content["config"]["flags"]["text"] = "/no/such/file"
     write_sealed(tmp_path / "run" / "config.json", content)
-    assert fastweights.load(tmp_path / "run").task.vocabulary == fastweights.load(runs / "book").task.vocabulary
+    assert fastweights.load(tmp_path / "run").task.learnt.facts() == fastweights.load(runs / "book").task.learnt.facts()
 
 
 @pytest.mark.parametrize("layer", [my_memories.Wrapped, "my_memories:Wrapped"], ids=["itself", "by name"])
@@ -75,9 +75,29 @@ def test_generation_stops_at_its_end(runs, capsys):
     assert said.count("e") == 1
 
 
+@pytest.mark.parametrize("how", [["--temperature", "0"], ["--top-k", "5", "--top-p", "0.9"], ["--end", "e"]])
+def test_several_prompts_are_continued_as_each_alone(runs, how, capsys):
+    prompts, alone = ["a", "Dorothy lived", "The "], []
+    for place, prompt in enumerate(prompts):
+        seed = str(7 + place)
+        assert cli.main(["generate", str(runs / "book"), "--prompt", prompt, "--seed", seed, *how]) == 0
+        alone.append(capsys.readouterr().out)
+    together = [part for prompt in prompts for part in ("--prompt", prompt)]
+    assert cli.main(["generate", str(runs / "book"), *together, "--seed", "7", *how]) == 0
+    assert capsys.readouterr().out == "\n".join(alone)
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("--end", "ab"), ("--end", "\0"), ("--top-k", "0"), ("--top-p", "1.5"), ("--seed", "-1"), ("--length", "-1")],
+    [
+        ("--prompt", ""),
+        ("--end", "ab"),
+        ("--end", "\0"),
+        ("--top-k", "0"),
+        ("--top-p", "1.5"),
+        ("--seed", "-1"),
+        ("--length", "-1"),
+    ],
 )
 def test_bad_generation_gets_one_line(runs, flag, value, capsys):
     assert cli.main(["generate", str(runs / "book"), "--prompt", "a", flag, value]) == 2
@@ -95,7 +115,7 @@ def test_a_model_of_an_experiment_comes_with_its_task(runs):
     with torch.no_grad():
         outputs = model(inputs, targets.shape[1])
     measured = task.metrics(outputs, targets)
-    assert 0 <= measured[task.main_metric].value <= 1
+    assert 0 <= measured[task.main_metric.name].value <= 1
 
 
 def test_a_run_of_an_experiment_is_no_language_model(runs, capsys):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -19,10 +20,10 @@ from hypothesis import strategies as st
 from fastweights import InputError, cli
 from fastweights.files import write_atomically
 from fastweights.layers import layer_names
-from fastweights.tasks._characters import OZ, Characters
+from fastweights.tasks.text import OZ
 from fastweights.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastweights.training.run import Run
-from fastweights.training.sealed import write_sealed
+from fastweights.training.sealed import read_sealed, write_sealed
 
 SMALL = ["--preset", "smoke", "--sample", "20"]
 SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]
@@ -65,18 +66,28 @@ def same_weights(one, other):
 
 
 def metrics(run):
-    return [{k: v for k, v in line.items() if k != "characters_per_second"} for line in Run(run).metrics()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in Run(run).metrics()]
 
 
 def test_run_folder_holds_all_that_is_needed(finished):
     config = json.loads((finished / "config.json").read_text())
-    assert config["config"]["steps"] == 60
+    assert config["config"]["flags"]["steps"] == config["config"]["trial"]["training"]["steps"] == 60
     assert config["environment"]["torch"] == torch.__version__
     assert [line["step"] for line in metrics(finished)] == list(range(5, 61, 5))
     assert (finished / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((finished / "result.json").read_text())
     assert len(result["baselines"]) == 5
-    assert result["held_out_bits"] > 0
+    assert result["test"]["bits"] > 0
+
+
+def test_a_report_reads_it_like_any_run(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    assert cli.main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "not counted" not in page
+    assert re.search(r"\| delta-net, preset smoke, steps 60, text .*/oz.txt \| \d\.\d+ \(1\) † \|", page)
+    assert "| Kneser-Ney, order 5 |" in page
+    assert "Cut off while improving" in page
 
 
 def test_training_learns(finished):
@@ -186,6 +197,21 @@ def test_damaged_checkpoint_is_refused(finished, tmp_path, damage, capsys):
     assert "checkpoint must be" in refused(["generate", run, "--prompt", "a"], capsys)
 
 
+def test_a_state_of_something_else_is_refused(finished, text, tmp_path, capsys):
+    """No file of ours, a checkpoint, a state that was cut off, and one of another model."""
+    other, state = tmp_path / "lstm", tmp_path / "state.safetensors"
+    flags = ["--layer", "lstm", "--steps", "1", "--evaluate-every", "1", "--text", text, "--run", str(other)]
+    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    assert cli.main(["generate", str(other), "--prompt", "The", "--length", "3", "--save-state", str(state)]) == 0
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(state.read_bytes()[:-1])
+    capsys.readouterr()
+    for file in (Path(text), finished / "best.safetensors", cut, state, tmp_path / "missing"):
+        error = refused(["generate", finished, "--prompt", "The", "--state", file], capsys)
+        assert error.startswith("fastweights: state must be ")
+        assert str(file) in error
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": {}, "task": {}}', '{"config": 1, "task": {}}'])
 def test_damaged_config_is_refused(finished, tmp_path, content, capsys):
     (tmp_path / "config.json").write_text(content)
@@ -194,9 +220,28 @@ def test_damaged_config_is_refused(finished, tmp_path, content, capsys):
 
 def test_config_with_a_wrong_value_is_refused(finished, tmp_path, capsys):
     config = json.loads((finished / "config.json").read_text())
-    config["config"]["heads"] = "many"
+    config["config"]["flags"]["heads"] = "many"
     write_sealed(tmp_path / "config.json", {key: value for key, value in config.items() if key != "sha256"})
     assert "heads" in refused(["evaluate", tmp_path], capsys)
+
+
+STRANGE = [("flags", "d_model", 10**9), ("flags", "d_model", 2**20), ("flags", "depth", 100_000), ("flags", "heads", 0)]
+STRANGE += [("task", "tokens", value) for value in (None, 5, "", [], {"a": 1}, "a" * 10**6, "abcdefgh")]
+
+
+@pytest.mark.parametrize(("part", "name", "value"), STRANGE, ids=lambda value: str(value)[:20])
+def test_config_of_a_stranger_is_refused(finished, tmp_path, part, name, value, capsys):
+    """Sealed as ours are: sizes that fit in no memory, no vocabulary, and another than the weights have."""
+    shutil.copytree(finished, tmp_path / "run")
+    content = read_sealed(tmp_path / "run" / "config.json")
+    (content["config"]["flags"] if part == "flags" else content["task"])[name] = value
+    write_sealed(tmp_path / "run" / "config.json", content)
+    refused(["generate", tmp_path / "run", "--prompt", "a"], capsys)
+
+
+def test_a_config_that_is_a_pipe_is_refused(tmp_path, capsys):
+    os.mkfifo(tmp_path / "config.json")
+    refused(["generate", tmp_path, "--prompt", "a"], capsys)
 
 
 @given(st.data())
@@ -255,7 +300,7 @@ def test_yaml_file_and_flags_make_one_config(text, tmp_path):
     run = tmp_path / "run"
     flags = ["--config", str(tmp_path / "mine.yaml"), "--steps=2", "--text", text, "--run", str(run)]
     assert cli.main(["train", "oz", *SMALL, *flags]) == 0
-    config = Run.open(Path(run)).config()["config"]
+    config = Run.open(Path(run)).config()["config"]["flags"]
     assert (config["layer"], config["steps"]) == ("lstm", 2)
 
 
@@ -277,7 +322,7 @@ def test_half_precision_outside_the_memories(text, tmp_path):
 
 def test_patience_stops_when_validation_no_longer_improves(tmp_path):
     mine = tmp_path / "mine.txt"
-    mine.write_text("".join(Characters.of(OZ.read_text(encoding="utf-8")).text[:4000]), encoding="utf-8")
+    mine.write_text(OZ.read_text(encoding="utf-8")[:4000], encoding="utf-8")
     flags = ["--steps", "400", "--evaluate-every", "10", "--patience", "2", "--learning-rate", "0.02"]
     assert cli.main(["train", "oz", *SMALL, *flags, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
     bits = [line["validation_bits"] for line in metrics(tmp_path / "run")]

@@ -1,0 +1,374 @@
+"""Random cells as users would write them: the kernel of each does what the reference does, or is refused in a line.
+
+    python tests/fuzz_cells.py --number 1000 --seed 0
+
+Two processes share one new cache of kernels. Both run the same code, three cells of it each, with other numbers,
+tensors and modules closed over: a kernel that is taken for another one is wrong. What is closed over changes in place
+between two calls. A cell that fails is made again by `--only STREAM NUMBER`.
+"""
+
+import argparse
+import math
+import os
+import queue
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing import get_context
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastweights import Cell, InputError, scan
+from fastweights.compiler import build
+from fastweights.signature import Key, Matrix, Rate, Value
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
+from holders import Holder, Scaled
+
+PROCESSES = 2
+TWINS = 3
+"""How many cells in a row have the same code."""
+BOUND = {torch.float64: 1e-7, torch.float32: 1e-2}
+"""Relative errors that are no rounding: nobody knows how a random cell multiplies it, and what is wrong is off by 1."""
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
+
+
+class State(NamedTuple):
+    W: Matrix
+
+
+class Inputs(NamedTuple):
+    k: Key
+    v: Value
+    beta: Rate
+
+
+ANY = """
+    {x}.tanh(); {x}.sigmoid(); F.gelu({x}); F.gelu({x}, approximate="tanh"); F.silu({x}); F.softplus({x}); F.elu({x})
+    F.mish({x}); F.leaky_relu({x}, 0.1); F.relu({x}); F.hardtanh({x}); F.selu({x}); {x}.sin(); {x}.cos(); torch.erf({x})
+    {x}.abs(); {x} ** 2; {x}.tanh() ** 3; {x}.abs().log1p(); {x}.tanh().exp(); {x}.tanh().expm1(); {x}.sigmoid().log()
+    {x}.sigmoid().sqrt(); {x}.sigmoid().rsqrt(); {x}.atan(); {x}.asinh(); {x}.clamp(-0.7, 0.9); {x}.clamp(min=-0.2)
+    torch.where({x} > 0.1, {x}, -0.3 * {x}); {x}.masked_fill({x} > 0.5, 0.25); {x} / (1 + {x}.abs()); {x} * 0.5 - 0.1
+    1 / (1.5 + {x}.square()); {x}.sigmoid() ** 1.5; {x}.flip(0); {x}.roll(1, 0); {x} - {x}.mean(); {x}.softmax(-1)
+    {x}.log_softmax(0); {x} / (1 + torch.linalg.vector_norm({x})); F.normalize({x}, dim=0); F.layer_norm({x}, {x}.shape)
+    F.rms_norm({x}, {x}.shape); {x}.cumsum(0); {x} - {x}.logsumexp(0, keepdim=True); {x} * ({x} > 0); {x}.detach() * {x}
+    {x}.clone().mul_(0.5); {x}.reshape(-1).reshape({x}.shape); {x} / {x}.amax().abs().add(1)
+    {x} - {x}.max(-1, keepdim=True).values; torch.cat([{x}[1:], {x}[:1]]); torch.stack([{x}, 2 * {x}]).mean(0)
+    ({x} > {x}.mean()).to({x}.dtype) * {x}; torch.vmap(lambda r: r.tanh() + 1)({x}); {x} % 0.7
+    torch.func.grad(lambda z: F.softplus(z).square().mean())({x}); written({x}); F.dropout({x}, training=False)
+    {x}.sort(0).values; torch.func.grad(lambda z: (z.sin() * z.abs()).sum())({x})
+"""
+"""Of a tensor of any shape, one of that shape."""
+PAIRS = """
+    {x} + {y}; {x} - 0.5 * {y}; {x}.tanh() * {y}; torch.maximum({x}, {y}); torch.minimum({x}, {y})
+    torch.lerp({x}, {y}, 0.3); {x} / (1 + {y} ** 2); torch.where({x} > {y}, {x}, {y} / 2); torch.addcmul({x}, {y}, {x})
+    torch.atan2({x}, 1.5 + {y} ** 2); torch.logaddexp({x}, {y}); torch.hypot({x}, 1 + {y})
+"""
+VALUES = """
+    x.v; x.v; {M} @ {K}; {M}.mean(1); {M}.amax(1); {M}.logsumexp(1); {M}.std(1, unbiased=False); {M}[:, 0]; {M}.mv({K})
+    torch.einsum("vk,k->v", {M}, {K}); {V} * {S}; F.linear({K}, {M}); {M}.norm(dim=1); {M}.var(1, unbiased=False)
+    F.cosine_similarity({M}, {K}[None], dim=1); torch.func.vmap(lambda r: (r * 0.3).sum())({M})
+"""
+KEYS = "x.k; x.k; {M}.T @ {V}; {M}.sum(0) / 3; {M}[-1]; {V} @ {M}; {K} * {S}; {M}.amin(0)"
+MATRICES = """
+    state.W; state.W; torch.outer({V}, {K}); {V}[:, None] * {K}; {M} * {S}; torch.tril({M}); {M} + {V}[:, None]
+    torch.einsum("v,k->vk", {V}, {K}); {M}.softmax(0); {M} / (1 + {M}.norm()); {M} @ ({M}.T @ {M}).tanh()
+    torch.addr({M}, {V}, {K})
+"""
+SCALARS = """
+    x.beta; x.beta; 0.3; {V}.dot({V}).tanh(); {K}.mean(); {M}.mean(); {V}.amax().tanh(); {M}.var(unbiased=False).sqrt()
+    {M}.norm().tanh(); {K}.logsumexp(0); {V}.prod().tanh()
+"""
+
+
+def lines(table: str) -> list[str]:
+    """The entries of a table."""
+    return [line.strip() for line in table.replace("\n", ";").split(";") if line.strip()]
+
+
+TABLES = {"V": lines(VALUES), "K": lines(KEYS), "M": lines(MATRICES), "S": lines(SCALARS)}
+UNARY, BINARY = lines(ANY), lines(PAIRS)
+
+
+def written(x: Tensor) -> Tensor:
+    """With its first row halved in place."""
+    y = x.clone()
+    y[0] = x[0] / 2
+    return y
+
+
+class Net(nn.Module):
+    """A module with parameters, a buffer and a number."""
+
+    def __init__(self, size: int, scale: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+        self.register_buffer("shift", torch.full((size,), scale))
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.linear(x)) * self.scale + self.shift
+
+
+class Held(NamedTuple):
+    """Something that a step closes over: what it is applied by, the tensors that learn, and how it changes in place."""
+
+    value: Any
+    use: str
+    leaves: list[Tensor]
+    change: Callable[[], Any] | None = None
+
+
+def with_default(c: float) -> Any:
+    class Record(NamedTuple):
+        x: Tensor
+        scale: float = c
+
+    return Record
+
+
+def with_constant(c: float) -> Any:
+    class Record:
+        scale = c
+
+    return Record
+
+
+def plain(c: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: x * c
+
+
+def _numbers(c: float) -> dict[str, Callable[[], Held]]:
+    """The ways to hold a number."""
+    holder, table, record, items = Holder(c), {"scale": c}, with_constant(c), [c]
+    return {
+        "number": lambda: Held(c, "({x} * {held})", []),
+        "function": lambda: Held(plain(c), "{held}({x})", []),
+        "partial": lambda: Held(partial(torch.mul, other=c), "{held}({x})", []),
+        "method": lambda: Held(holder.times, "{held}({x})", [], lambda: setattr(holder, "scale", c + 1)),
+        "object": lambda: Held(holder, "({x} * {held}.scale)", [], lambda: setattr(holder, "scale", c - 1)),
+        "dictionary": lambda: Held(table.get, '({x} * {held}("scale"))', [], lambda: table.update(scale=c + 2)),
+        "list": lambda: Held(items, "({x} * {held}[0])", [], lambda: items.__setitem__(0, c / 2)),
+        "property": lambda: Held(Scaled(c), "({x} * {held}.twice)", []),
+        "default": lambda: Held(with_default(c), "({x} * {held}({x}).scale)", []),
+        "constant": lambda: Held(record, "({x} + {held}.scale)", [], lambda: setattr(record, "scale", -c)),
+    }
+
+
+def _tensors(size: int, c: float, dtype: torch.dtype) -> dict[str, Callable[[], Held]]:
+    """The ways to hold tensors for vectors of a size."""
+    vector, matrix = c * torch.randn(size, dtype=dtype), torch.randn(size, size, dtype=dtype) / size
+    mask, net = torch.rand(size) > 0.5, Net(size, c).to(dtype)
+    learns = nn.Parameter(vector)
+    flip = partial(mask.logical_not_)
+    return {
+        "tensor": lambda: Held(vector, "({x} + {held})", [], lambda: vector.mul_(1.5)),
+        "parameter": lambda: Held(learns, "({x} * {held})", [learns], lambda: learns.data.add_(0.3)),
+        "matrix": lambda: Held(matrix.mv, "{held}({x})", [], lambda: matrix.neg_()),
+        "mask": lambda: Held(mask, "torch.where({held}, {x}, -{x})", [], flip),
+        "module": lambda: Held(net, "{held}({x})", [*net.parameters()], lambda: net.linear.weight.data.mul_(-1)),
+        "buffer": lambda: Held(net, "{held}({x})", [*net.parameters()], lambda: net.shift.add_(0.5)),
+        "scaled module": lambda: Held(net, "{held}({x})", [], lambda: setattr(net, "scale", c + 1)),
+        "linear": lambda: Held(net.linear, "{held}({x})", [*net.linear.parameters()]),
+        "pair": lambda: Held((vector, c), "({x} * {held}[0] - {held}[1])", []),
+        "partial of a tensor": lambda: Held(partial(torch.mv, matrix), "{held}({x})", [], lambda: matrix.mul_(2)),
+        "table": lambda: Held({"m": matrix}, '({held}["m"] @ {x})', [], lambda: matrix.t_()),
+    }
+
+
+KINDS = [*_numbers(1.0), *_tensors(1, 1.0, torch.float32)]
+
+
+class Code:
+    """Random code of a step. The same seed gives the same code."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.held = [random.choice(KINDS) for _ in range(random.randint(1, 3))]
+        self.lines: list[tuple[str, str]] = []
+        depth = random.randint(1, 3)
+        y = f"{self.expression('M', depth)} @ {self.expression('K', 1)}"
+        for n in range(len(self.held)):
+            self.lines.append((f"u{n} = ", f"h{n} {self.expression('V', depth - 1)}"))
+            y += f" + u{n}"
+        self.lines.append(("y = ", y))
+        self.lines.append(("W = ", f"{self.expression('M', 1)}.tanh() * {self.expression('S', 1)} + 0.5 * state.W"))
+
+    def expression(self, kind: str, depth: int) -> str:
+        """The name of a "V"alue, "K"ey, "M"atrix or "S"calar."""
+        is_deep = depth > 0 and kind != "S" and self.random.random() < 0.55
+        table = (BINARY if self.random.random() < 0.3 else UNARY) if is_deep else TABLES[kind]
+        line = self.random.choice(table if depth > 0 else [e for e in table if "{" not in e])
+        kinds = {"x": kind, "y": kind, "V": "V", "K": "K", "M": "M", "S": "S"}
+        given = {name: self.expression(of, depth - 1) for name, of in kinds.items() if f"{{{name}}}" in line}
+        self.lines.append((f"a{len(self.lines)} = ", line.format(**given)))
+        return f"a{len(self.lines) - 1}"
+
+
+def source(code: Code, uses: list[str]) -> str:
+    """Python of a function that makes the step of what is held."""
+    names, body = [f"h{n}" for n in range(len(code.held))], []
+    for target, value in code.lines:
+        held, _, x = value.partition(" ")
+        body.append(f"        {target}{uses[names.index(held)].format(x=x, held=held) if held in names else value}")
+    head = f"def make({', '.join(names)}):\n    def step(state: State, x: Inputs) -> tuple[State, Value]:\n"
+    return head + "\n".join(body) + "\n        return State(W), y\n    return step\n"
+
+
+class Made(NamedTuple):
+    """A random cell, what it is run with, and its code."""
+
+    cell: Cell
+    arguments: Any
+    leaves: list[Tensor]
+    changes: list[Callable[[], Any]]
+    dtype: torch.dtype
+    text: str
+
+
+def make(seed: int, stream: int, number: int) -> Made:
+    """Cell `number` of a stream: its code is that of the other streams, what it holds is its own."""
+    code, values = Code(Random(f"{seed} {number // TWINS}")), Random(f"{seed} {stream} {number}")
+    torch.manual_seed(values.randrange(1 << 30))
+    dtype = values.choice([torch.float64] * 3 + [torch.float32])
+    B, T, H = (values.randint(1, most) for most in (2, 3, 2))
+    same = Random(f"{seed} {number // TWINS} sizes")
+    shape = Shape(B, T, H, same.choice(SIZES), same.choice(SIZES))
+    held = []
+    for kind in code.held:
+        c = values.choice([0.5, -0.7, 1.0, 1.3, 2.0, values.uniform(-2, 2)])
+        held.append({**_numbers(c), **_tensors(shape.V, c, dtype)}[kind]())
+    text = source(code, [h.use for h in held])
+    known = {"torch": torch, "F": F, "State": State, "Inputs": Inputs, "Value": Value, "written": written}
+    exec(compile(text, "<a user's cell>", "exec"), known)
+    cell = Cell.of(known["make"](*(h.value for h in held)))
+    changes = [h.change for h in held if h.change]
+    leaves = [x for h in held for x in h.leaves]
+    return Made(cell, scan_checks.arguments(cell, shape, dtype), leaves, changes, dtype, f"# {shape}, {dtype}\n{text}")
+
+
+def outcome(made: Made, backend: str) -> list[Tensor]:
+    """Results, and gradients of everything that learns."""
+    a = scan_checks.with_gradients(made.arguments)
+    y, state = scan(made.cell, *a, backend=backend)
+    leaves = [*scan_checks.leaves(a).values(), *{id(x): x for x in made.leaves}.values()]
+    loss = (y * torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape).cos()).sum() + state.W.sin().sum()
+    return [y.detach(), state.W.detach(), *torch.autograd.grad(loss, leaves, materialize_grads=True)]
+
+
+def compared(made: Made) -> tuple[str, str]:
+    """ "equal", "refused", "wrong", "raw" or, where the reference gives no numbers, "void"; and why."""
+    try:
+        want = outcome(made, "reference")
+    except Exception as error:
+        return "void", f"{type(error).__name__}: {str(error).partition(chr(10))[0][:80]}"
+    if not all(torch.isfinite(x).all() for x in want):
+        return "void", "not finite"
+    try:
+        got = outcome(made, "compiled")
+    except InputError as error:
+        told = str(error)
+        return ("raw", told) if "\n" in told else ("refused", told.partition("'compiled': ")[2] or told)
+    except Exception as error:
+        return "raw", f"{type(error).__name__}: {error}"
+    off = max((distance(x, z) for x, z in zip(got, want, strict=True)), default=0.0)
+    return ("equal", "") if off <= BOUND[made.dtype] else ("wrong", f"off by {off:.1e}")
+
+
+def distance(got: Tensor, want: Tensor) -> float:
+    """Relative to the length of what is wanted or, where that is short, to 0.01."""
+    off = ((got - want).norm() / want.norm().clamp(min=0.01)).item()
+    return off if math.isfinite(off) else math.inf
+
+
+def tried(seed: int, stream: int, number: int) -> tuple[str, str, str]:
+    """What becomes of a cell, before and after what it holds has changed."""
+    made = make(seed, stream, number)
+    verdict, why = compared(made)
+    with torch.no_grad():
+        for change in made.changes if verdict == "equal" else []:
+            change()
+    if made.changes and verdict == "equal":
+        verdict, why = compared(made)
+        verdict, why = ("equal", "") if verdict in ("equal", "void") else (verdict, f"{why} after a change")
+    return verdict, why, made.text
+
+
+def work(seed: int, stream: int, numbers: range, results: Any) -> None:
+    """One process."""
+    torch.set_num_threads(1)
+    # What is wrong is wrong without optimisation, and takes half the time.
+    build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
+    parent = os.getppid()
+    for number in numbers:
+        if os.getppid() == parent:
+            results.put((stream, number, *tried(seed, stream, number)))
+
+
+def results_of(number: int, seed: int) -> Iterator[tuple[int, int, str, str, str]]:
+    """Stream, number, verdict, reason and code of every cell, as they come."""
+    context = get_context("spawn")
+    results = context.Queue()
+    counts = range(math.ceil(number / PROCESSES))
+    processes = [context.Process(target=work, args=(seed, s, counts, results), daemon=True) for s in range(PROCESSES)]
+    for process in processes:
+        process.start()
+    for _ in range(len(counts) * PROCESSES):
+        while True:
+            try:
+                yield results.get(timeout=5)
+                break
+            except queue.Empty:
+                dead = [p.exitcode for p in processes if p.exitcode]
+                if dead:
+                    raise RuntimeError(f"a process ended with exit code {dead[0]}") from None
+    for process in processes:
+        process.join()
+
+
+def main() -> int:
+    """Runs random cells and counts what becomes of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--number", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, nargs=2, metavar=("STREAM", "NUMBER"))
+    flags = parser.parse_args()
+    if flags.only:
+        print(*reversed(tried(flags.seed, *flags.only)), sep="\n")
+        return 0
+    verdicts, reasons, begin = Counter[str](), Counter[str](), time.monotonic()
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["FASTWEIGHTS_CACHE"] = cache
+        for stream, number, verdict, why, text in results_of(flags.number, flags.seed):
+            verdicts[verdict] += 1
+            reasons[short(why)] += verdict in ("refused", "void")
+            if verdict in ("wrong", "raw"):
+                print(f"\n--only {stream} {number}: {verdict}: {why}\n{text}", flush=True)
+            done, took = verdicts.total(), time.monotonic() - begin
+            left = (flags.number - done) * took / done
+            told = ", ".join(f"{name} {n}" for name, n in verdicts.items())
+            print(
+                f"\r{done}/{flags.number}, {done / took:.2f} a second, {left:.0f} s left: {told}   ", end="", flush=True
+            )
+    print()
+    for reason, count in reasons.most_common():
+        if count:
+            print(f"  {count:4} {reason}")
+    print(f"equal {verdicts['equal']}, refused {verdicts['refused']}, wrong {verdicts['wrong'] + verdicts['raw']}")
+    return 1 if verdicts["wrong"] + verdicts["raw"] else 0
+
+
+def short(why: str) -> str:
+    """A reason without the line of code, to be counted."""
+    return why.partition(" in <a user's cell>")[0].partition(" in fuzz_cells")[0][:100]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""`fastweights adapt`: a user's own classes, learnt while a trained model looks at them."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fastweights as library
+from fastweights import InputError, cli
+from fastweights.experiments.adaptation import adapt
+from fastweights.report.adaptation_page import png
+from fastweights.tasks._images import read_channels
+from fastweights.testing.tolerance import tolerance
+
+RUN = "runs/irie2022/table-1/smoke/{}/{}/seed-1"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Runs with synchronous and with delayed labels; skips without Omniglot."""
+    from conftest import real_data
+
+    folder = tmp_path_factory.mktemp("adapt")
+    with pytest.MonkeyPatch.context() as patch:
+        real_data.__wrapped__(patch, folder)
+        patch.chdir(folder)
+        models = ["--models", "srwm", "lstm", "snail"]
+        columns = ["--columns", "omniglot-1", "omniglot-delayed"]
+        if cli.main(["reproduce", "irie2022/table-1", "--preset", "smoke", *models, *columns]) != 0:
+            pytest.skip("no data")
+    return folder
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Three classes of two pictures, and two pictures to name; of several formats, sizes and modes."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "mine"
+    for name, mode in {"a <b>": "L", "boat": "RGB", "cup": "1"}.items():
+        (folder / name).mkdir(parents=True)
+        for n in range(2):
+            pixels = rng.integers(0, 256, (30 + n, 40), dtype=np.uint8)
+            Image.fromarray(pixels).convert(mode).save(folder / name / f"{n}.png")
+    for name in ("x.png", "y.jpg"):
+        Image.fromarray(rng.integers(0, 256, (50, 50, 3), dtype=np.uint8)).save(folder / name)
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+@pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])
+@pytest.mark.parametrize("column", ["omniglot-1", "omniglot-delayed"])
+def test_answers_are_those_of_the_whole_sequence(trained, drawn, model, column):
+    network, task = library.load(trained / RUN.format(model, column))
+    found = adapt(network, task, drawn)
+    assert found.classes == ("a <b>", "boat", "cup")
+    assert [label for _, label in found.examples] == [0, 1, 2, 0, 1, 2]
+    assert found.certainties.shape == (7, 2, 3)
+    assert (found.certainties.sum(-1) - 1).abs().max() < 1e-5
+    for t in range(7):
+        labels = [label for _, label in found.examples[:t]]
+        told = [*labels, task.no_label] if task.labels == "synchronous" else [task.no_label, *labels]
+        for n, picture in enumerate(found.pictures):
+            images = torch.stack([torch.from_numpy(s.image) for s in (*(e for e, _ in found.examples[:t]), picture)])
+            with torch.no_grad():
+                outputs, _ = network.name(images[None], torch.tensor([told]))
+            wanted = outputs[0, -1, :3].softmax(-1)
+            assert (found.certainties[t, n] - wanted).abs().max() < tolerance(torch.float32).forward
+
+
+def test_command_writes_a_page_that_needs_no_other(trained, drawn, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    run = trained / RUN.format("srwm", "omniglot-1")
+    assert cli.main(["adapt", str(run), str(drawn), "--page", str(page)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^x\.png: (a <b>|boat|cup), \d+ %$", said, re.MULTILINE)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<img ") == 8
+    assert text.count("<polyline ") == 2 * 3
+    assert "a &lt;b&gt;" in text
+    assert "a <b>" not in text
+    assert not re.search(r'(?:src|href)="(?!data:)', text)
+    for name in ("x.png", "y.jpg"):
+        assert f"<div>{name}</div>" in text
+
+
+def test_pictures_on_the_page_are_those_that_the_model_sees():
+    for channels in (1, 3):
+        image = np.random.default_rng(1).integers(0, 256, (channels, 7, 5), dtype=np.uint8)
+        assert np.array_equal(read_channels(png(image), "x", channels), image)
+
+
+def spoilt(folder, fault):
+    if fault == "corrupt":
+        (folder / "boat" / "0.png").write_bytes((folder / "boat" / "0.png").read_bytes()[:60])
+        return r"boat/0.png must be an image, got 60 bytes"
+    if fault == "too few":
+        (folder / "cup" / "1.png").unlink()
+        return r"class 'cup' must be with as many examples as the others, 2, got 1"
+    if fault == "nothing to name":
+        for name in ("x.png", "y.jpg"):
+            (folder / name).unlink()
+        return "folder must be with pictures to name, got none"
+    keep = ("a <b>",) if fault == "one class" else ()
+    for home in [home for home in folder.iterdir() if home.is_dir() and home.name not in keep]:
+        for picture in home.iterdir():
+            picture.unlink()
+    return rf"folder must be with 2 to 5 folders of examples, got {len(keep)}"
+
+
+@pytest.mark.parametrize("fault", ["corrupt", "too few", "nothing to name", "one class", "no class"])
+def test_bad_folders_are_told_in_one_line(trained, drawn, fault, capsys):
+    wanted = spoilt(drawn, fault)
+    assert cli.main(["adapt", str(trained / RUN.format("srwm", "omniglot-1")), str(drawn)]) == 2
+    said = capsys.readouterr().err
+    assert re.search(wanted, said), said
+    assert said.count("\n") == 1
+
+
+def test_other_models_name_no_pictures(drawn):
+    with pytest.raises(InputError, match="run must be one of a few-shot network"):
+        adapt(torch.nn.Linear(1, 1), None, drawn)

@@ -1,0 +1,96 @@
+"""What docs/choosing-a-memory.md says of memories is what they do."""
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from fastweights import Cell, scan
+from fastweights.catalogue import RULES, descriptions
+from fastweights.dispatch import explain
+from fastweights.feature_maps.elu import positive
+from fastweights.layers import make_layer
+from fastweights.testing.tolerance import error, tolerance
+
+EXACT = tolerance(torch.float64).forward
+K = 4
+GIVEN = {"rate": 1.0, "decay": 0.5}
+
+
+def numbers(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def after(rule, keys, values, W=None):
+    """The weights after values `[T, V]` were written to keys `[T, K]` with rate 1 and decay 1/2."""
+    cell = Cell.named(rule)
+    parts = {"key": keys, "value": values}
+    parts |= {role: torch.full((len(keys),), x, dtype=keys.dtype) for role, x in GIVEN.items()}
+    x = cell.Inputs(*(parts[slot.role][None, :, None] for slot in cell.slots["Inputs"].values()))
+    state = None if W is None else cell.State(W[None, None])
+    return scan(cell, x, state, backend="reference")[1].W[0, 0]
+
+
+@pytest.mark.parametrize("rule", RULES.names())
+def test_a_rule_overwrites_and_fades_if_it_says_so_and_only_then(rule):
+    """One key is written twice: its old value is gone, and others are not; these stay as they are, or fade."""
+    told = descriptions("rules")[rule].abilities
+    k, other = torch.linalg.qr(numbers(K, K)).Q[:2]
+    old, new, kept = numbers(3, 5) / 4
+    once = after(rule, k[None], new[None])
+    W = after(rule, torch.stack([k, k]), torch.stack([old, new]))
+    replaced = error(W @ k, once @ k) < 1e-9
+    W = torch.outer(kept, other)
+    size = torch.linalg.vector_norm(after(rule, k[None], new[None], W) @ other) / torch.linalg.vector_norm(kept)
+    assert (size < 1 - 1e-9) == ("fade" in told)
+    assert (replaced and size > 1e-9) == ("overwrite" in told)
+
+
+@pytest.mark.parametrize("associations", [K - 1, K, K + 1, 3 * K])
+def test_the_sum_rule_fails_beyond_its_key_features(associations):
+    """What is read from S keys has the rank K at most: of S values that are all different, S - K at least are lost."""
+    keys = torch.eye(K, dtype=torch.float64).repeat(associations, 1)[:associations]
+    if associations > K:
+        keys = positive(numbers(associations, K))
+    values = one_hot(torch.arange(associations)).double()
+    lost = (keys @ after("sum", keys, values).T - values).square().sum()
+    assert lost >= associations - K - 1e-9
+    assert associations > K or lost < 1e-9
+
+
+def test_outputs_of_the_sum_rule_grow_and_those_of_linear_attention_do_not():
+    x = numbers(1, 1, 8).expand(1, 64, 8)
+    sums, averages = (
+        make_layer(name, 8, heads=2).double()(x)[0][0].norm(dim=-1) for name in ("sum", "linear-attention")
+    )
+    assert error(sums, sums[0] * torch.arange(1, 65)) < EXACT
+    assert averages.max() < 1.001 * averages.min()
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunkwise", "compiled"])
+def test_rates_up_to_2_count_parity_in_parallel(backend):
+    """W <- W - beta W k k^T with k = 1: beta = 2 flips the sign, and no rate up to 1 can."""
+    cell, bits = Cell.named("delta"), torch.randint(2, (3, 50, 1)).double()
+    one = torch.ones(3, 50, 1, 1, dtype=torch.float64)
+    start = cell.State(one[:, :1])
+    y, _ = scan(cell, cell.Inputs(one, one, 0 * one, 2 * bits), start, backend=backend)
+    assert error(y[..., 0], 1 - 2 * (bits.cumsum(1) % 2)) < EXACT
+    y, _ = scan(cell, cell.Inputs(one, one, 0 * one, torch.rand_like(bits)), start, backend=backend)
+    assert (y >= 0).all()
+
+
+def test_what_recurs_or_modifies_itself_is_walked_step_by_step():
+    cells = [name for name, told in descriptions("cells").items() if {"recur", "modify itself"} & set(told.abilities)]
+    assert len(cells) > 8
+    assert all(Cell.named(name).affine is None for name in cells)
+    delta, x = Cell.named("delta"), numbers(1, 5, 1, 4)
+    reasons = explain(delta, delta.Inputs(x, x, x, x[..., 0])).reasons
+    assert reasons["chunkwise"] in ("runs", "could run")
+
+
+def test_attention_keeps_what_is_within_its_window():
+    layer, x = make_layer("softmax-attention", 8, heads=2, window=5).double(), numbers(1, 12, 8)
+    changed = x.clone()
+    changed[:, 3] += 1
+    differs = (layer(x)[0] - layer(changed)[0]).abs().amax(-1)[0] > 1e-9
+    assert differs.tolist() == [3 <= t < 8 for t in range(12)]
+    assert layer.initial_state(1).k.shape[1] == 5

@@ -1,0 +1,124 @@
+"""Networks that name pictures by examples: sizes, wiring, and one picture at a time."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.catalogue import VISION_NETS
+from fastweights.models.few_shot_network import FewShotNetwork
+from fastweights.models.vision.conv_4 import Conv4
+from fastweights.models.vision.res_12 import Res12
+from fastweights.tasks.kinds.episodes import Shown
+from fastweights.testing.tolerance import tolerance
+
+ONE, COLOURS = [[[0.0], [1.0]]], [[[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], [[0.922] * 3, [0.084] * 3]]
+MEMORIES = {
+    "delta-net": {"layer": "delta-net"},
+    "srwm": {"layer": "srwm", "norm": "raw-input"},
+    "fake-srwm": {"layer": "fake-srwm", "norm": "raw-input"},
+    "lstm": {"layer": "lstm", "memory": "layer"},
+    "a layer without input size": {"layer": "delta-net", "memory": "layer"},
+    "snail": {"memory": "snail"},
+}
+SMALL = {"d_model": 16, "heads": 2, "d_ff": 32, "vision_options": {"width": 8}}
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def network(name, **changes):
+    return FewShotNetwork(1, 28, 5, 6, ONE, **{**SMALL, **MEMORIES[name], **changes})
+
+
+def episodes(n=3, steps=6, channels=1, side=28):
+    images = torch.randint(256, (n, steps, channels, side, side), dtype=torch.uint8)
+    return Shown(images, torch.randint(6, (n, steps)), torch.zeros(n, steps, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "width", "features", "parameters"),
+    [(1, 28, 64, 64, 111_936), (3, 84, 32, 800, 28_896), (3, 32, 32, 128, 28_896)],
+)
+def test_conv_4_has_the_paper_s_features(channels, side, width, features, parameters):
+    """Irie et al. 2022, Appendix B: 64, 800 and 128 features for Omniglot, Mini-ImageNet and FC100; by hand, 9 C W + W
+    for a convolution and 2 W for its normalisation."""
+    net = Conv4(channels, side, width)
+    assert net.features == features
+    assert count(net) == parameters == 9 * channels * width + 27 * width**2 + 12 * width
+    assert net(torch.rand(2, channels, side, side)).shape == (2, features)
+
+
+def test_res_12_has_the_paper_s_channels():
+    """64, 96, 128 and 256 channels: 10 C W + 18 W^2 for the convolutions of a block, 8 W for its normalisations."""
+    net = Res12(3, 84)
+    widths = (3, 64, 96, 128, 256)
+    wanted = sum(10 * c * w + 18 * w**2 + 8 * w for c, w in pairwise(widths))
+    assert count(net) == wanted == 2_232_448
+    assert net.features == 256
+    assert net(torch.rand(2, 3, 84, 84)).shape == (2, 256)
+
+
+@pytest.mark.parametrize("name", VISION_NETS.names())
+def test_pictures_are_seen_one_by_one_in_evaluation(name):
+    net = VISION_NETS.load(name)(3, 32).double().eval()
+    images = torch.rand(4, 3, 32, 32, dtype=torch.float64)
+    one_by_one = torch.cat([net(image[None]) for image in images])
+    assert (net(images) - one_by_one).abs().max() < tolerance(torch.float64).forward
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_one_picture_at_a_time_equals_the_whole_sequence(name):
+    net = network(name).double().eval()
+    shown = episodes()
+    whole, state = net.name(*shown[:2])
+    assert (net(shown, 6) - whole).abs().max() < tolerance(torch.float64).forward
+    outputs, carried = [], None
+    for t in range(6):
+        output, carried = net.name(shown.images[:, t : t + 1], shown.labels[:, t : t + 1], carried)
+        outputs.append(output)
+    assert (torch.cat(outputs, dim=1) - whole).abs().max() < tolerance(torch.float64).forward
+    two, _ = net.name(*shown[:2], carried)
+    again, _ = net.name(*shown[:2], state)
+    assert (two - again).abs().max() < tolerance(torch.float64).forward
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_answers_are_for_the_last_pictures_and_depend_on_what_came_before(name):
+    net = network(name).double().eval()
+    shown = episodes()
+    assert (net(shown, 1) - net(shown, 6)[:, -1:]).abs().max() < tolerance(torch.float64).forward
+    told = shown._replace(labels=(shown.labels + torch.eye(6, dtype=torch.long)[0]) % 6)
+    change = (net(told, 6) - net(shown, 6)).abs().amax((0, 2))
+    assert change[0] > 0
+    assert (change[-1] > 0) == (name != "fake-srwm"), "only a network without memory forgets what it was told"
+
+
+def test_blocks_are_wired_as_in_the_authors_code():
+    """[features, one-hot] -> D; DeltaNet behind its LayerNorm; the SRWM beside it, on the input as it is."""
+    shown = episodes()
+    net = network("srwm").double().eval()
+    features = net.vision(shown.images.flatten(0, 1).double() / 255).unflatten(0, (3, 6))
+    x = net.reader(torch.cat([features, torch.eye(6, dtype=torch.float64)[shown.labels]], dim=-1))
+    for block in net.memory:
+        x = block.layer_norm(x) + block.layer(x)[0]
+        x = x + block.feed_forward(block.feed_forward_norm(x))
+    assert (net.head(x) - net(shown, 6)).abs().max() < tolerance(torch.float64).forward
+    assert count(network("srwm", d_model=256, heads=16, d_ff=1024).memory[0].layer) == 16 * (3 * 16 + 4) * 16 + 256**2
+
+
+def test_pixels_are_normalised_by_the_data_set_they_are_from():
+    net = FewShotNetwork(3, 28, 5, 5, COLOURS, **{**SMALL, **MEMORIES["delta-net"]})
+    images = torch.full((1, 2, 3, 28, 28), 255, dtype=torch.uint8)
+    seen = net._normalised(images, torch.tensor([[0, 1]]))[0, :, :, 0, 0]
+    wanted = torch.tensor([[(1 - m) / d for m, d in zip(*moments, strict=True)] for moments in COLOURS])
+    assert (seen - wanted).abs().max() < 1e-5
+
+
+def test_bad_networks_are_refused():
+    with pytest.raises(InputError, match="memory must be one of blocks, layer, snail"):
+        network("delta-net", memory="block")
+    with pytest.raises(InputError, match="vision net must be one of conv-4, res-12"):
+        network("delta-net", vision="conv-5")

@@ -1,0 +1,144 @@
+"""Language models by the papers' protocols: losses of asked words, sliding windows, texts in three files."""
+
+import io
+import math
+import zipfile
+from contextlib import suppress
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fastweights.errors import InputError
+from fastweights.models.language_model import LanguageModel
+from fastweights.tasks._corpus import Corpus
+from fastweights.tasks._wikitext import member
+from fastweights.tasks.wikitext_2 import Wikitext2
+from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.loops.streamed import measure, sliding
+from fastweights.training.session import state_size
+from fastweights.training.settings.streamed import Streamed
+
+N = 30
+EXACT = tolerance(torch.float64).forward
+
+
+def make(layer="delta-net", **options):
+    torch.manual_seed(0)
+    return LanguageModel(N, layer, d_model=16, depth=2, heads=2, d_ff=24, **options).double().eval()
+
+
+@pytest.mark.parametrize("options", [{}, {"tied": True}, {"cutoffs": (5, 12)}], ids=str)
+def test_losses_are_those_of_the_logits(options):
+    model, tokens = make(**options), torch.randint(N, (3, 8))
+    targets = torch.randint(N, (3, 8)).masked_fill(torch.rand(3, 8) < 0.3, -1)
+    losses, state = model(tokens, targets=targets)
+    logits, same = model(tokens)
+    wanted = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none").view(3, 8)
+    assert error(losses, wanted) <= EXACT
+    assert all(torch.equal(a, b) for a, b in zip(state.layers[0], same.layers[0], strict=True))
+
+
+def settings(window, carry):
+    return Streamed(steps=1, batch_size=1, evaluate_every=1, window=window, carry=carry, learning_rate=1e-3)
+
+
+@pytest.mark.parametrize("stride", [1, 3, 7])
+@pytest.mark.parametrize("length", [5, 8, 9, 23])
+def test_sliding_windows_are_one_window_at_a_time(length, stride):
+    model, tokens = make(), torch.randint(N, (length,))
+    found = measure(model, tokens, settings(7, carry=False), stride)["loss"]
+    total = 0.0
+    for place in range(length - 1):
+        # The first window that reaches a place: they begin every `stride` steps, the last where the text allows it.
+        first = -(-max(place - 6, 0) // stride) * stride
+        start = min(first, max(length - 1 - 7, 0))
+        logits, _ = model(tokens[None, start : place + 1])
+        total += cross_entropy(logits[0, -1:], tokens[place + 1 : place + 2]).item()
+    assert found == pytest.approx(total / (length - 1), rel=1e-10)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5, 6])
+@pytest.mark.parametrize("length", [2, 3, 7, 8, 40])
+def test_every_token_but_the_first_is_scored_once(length, stride):
+    tokens = torch.arange(length)
+    scored = torch.cat([targets[targets >= 0] for _, targets in sliding(tokens, 6, stride, 4)])
+    assert torch.equal(scored, tokens[1:])
+
+
+def test_carried_state_reads_one_stream_however_it_is_cut():
+    model, tokens = make(), torch.randint(N, (3000,))
+    logits, _ = model(tokens[None, :-1])
+    whole = cross_entropy(logits[0], tokens[1:]).item()
+    found = measure(model, tokens, settings(7, carry=True), 1)
+    assert found["loss"] == pytest.approx(whole, rel=1e-10)
+    assert found["perplexity"] == pytest.approx(math.exp(whole), rel=1e-10)
+
+
+def archive(**files):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in files.items():
+            file.writestr(name.replace("__", "/").replace("_tokens", ".tokens").replace("wiki_", "wiki."), text)
+    return content.getvalue()
+
+
+def test_archive_or_its_files_are_the_same_text(tmp_path, monkeypatch):
+    texts = {"train": "a b a\n\nc <unk>\n", "valid": "a c\n", "test": "b d\n"}
+    folder = tmp_path / "wikitext-2"
+    folder.mkdir()
+    monkeypatch.setenv("FASTWEIGHTS_DATA", str(tmp_path))
+    (folder / "wikitext-2-v1.zip").write_bytes(
+        archive(**{f"wikitext-2__wiki_{name}_tokens": text for name, text in texts.items()})
+    )
+    packed = Wikitext2()
+    assert packed.learnt.facts() == ["<eos>", "a", "b", "c", "<unk>"]
+    assert packed.training.tolist() == [1, 2, 1, 0, 0, 3, 4, 0]
+    assert packed.test.tolist() == [2, 4, 0]
+    for name, text in texts.items():
+        (folder / f"wiki.{name}.tokens").write_text(text)
+    assert Wikitext2().facts() == packed.facts()
+    assert Wikitext2(lines=1).training.tolist() == [1, 2, 1, 0]
+
+
+class Bad(Corpus):
+    content = b""
+
+    def read(self, part):
+        return self.content
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "the empty one"), (b" \n", "the empty one"), (b"\xff\xfe\x00", "bad byte"), (b"a\0", "zero byte")],
+)
+def test_empty_or_binary_text_is_refused_in_a_line(content, said):
+    task = Bad()
+    object.__setattr__(task, "content", content)
+    with pytest.raises(InputError, match=said) as refusal:
+        _ = task.training
+    assert "\n" not in str(refusal.value)
+
+
+def test_damaged_archive_is_refused_in_a_line():
+    whole = archive(a="x" * 1000)
+    random = torch.Generator().manual_seed(0)
+    with pytest.raises(InputError, match="must have b in it"):
+        member(whole, "b", "the archive")
+    for _ in range(200):
+        place, value = (int(torch.randint(n, (1,), generator=random)) for n in (len(whole), 256))
+        damaged = bytes([*whole[:place], value, *whole[place + 1 :]])
+        with suppress(InputError):
+            assert member(damaged, "a", "the archive") == b"x" * 1000
+
+
+@pytest.mark.parametrize(
+    ("layer", "numbers"), [("delta-net", 2 * 2 * 4 * 4), ("lstm", 2 * 2 * 8), ("delta-rnn", 2 * 2 * (4 * 4 * 2 + 4))]
+)
+def test_a_result_tells_the_size_of_a_state(layer, numbers):
+    """Schlag et al. 2021, Table 4: H d d numbers a block and fast weight matrix, whatever was read."""
+    assert state_size(LanguageModel(5, layer, d_model=8, depth=2, heads=2)) == numbers
+
+
+def test_a_model_without_a_state_has_none():
+    assert state_size(torch.nn.Linear(2, 2)) == 0

@@ -1,0 +1,145 @@
+"""Training in less memory: a batch in parts, and activations computed again, learn what is learnt without."""
+
+import pytest
+import torch
+
+from fastweights import cli
+from fastweights.models import LanguageModel, RecurrentModel
+from fastweights.models.translator import Translator
+from fastweights.tasks import IGNORE, AssociativeRecall, Batch
+from fastweights.tasks.kinds.pairs import PairBatch
+from fastweights.tasks.kinds.stream import Windows
+from fastweights.testing.tolerance import TOLERANCES, error
+from fastweights.training.blocks import compile_blocks, recompute
+from fastweights.training.hardware import make_fabric
+from fastweights.training.loops import streamed, supervised, translation
+from fastweights.training.run import Run
+from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.supervised import Supervised
+from fastweights.training.settings.translation import Translation
+
+SMALL = ["--preset", "smoke", "--device", "cpu", "--dropout", "0"]
+LAYERS = ["delta-net", "delta-rnn", "softmax-attention", "lstm"]
+STEP = {"steps": 1, "batch_size": 4, "learning_rate": 1.0, "evaluate_every": 1, "device": "cpu"}
+
+
+def model(layer, dropout=0.0):
+    torch.manual_seed(3)
+    return LanguageModel(30, layer, d_model=16, depth=3, heads=2, dropout=dropout).double()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_batch_in_parts_is_the_batch(layer):
+    """The state that is carried from window to window included."""
+    windows, found = Windows(torch.randint(30, (201,)), batch_size=4, window=7), {}
+    for accumulate in (1, 2, 4):
+        fabric = make_fabric(Streamed(**STEP, window=7, accumulate=accumulate))
+        net, optimiser = fabric.setup(net := model(layer), torch.optim.SGD(net.parameters(), 0.1))
+        state, losses = net.initial_state(4), []
+        for window in range(3):
+            loss, state = streamed.update(fabric, net, optimiser, windows[window], state, 1.0, accumulate)
+            losses.append(loss)
+        found[accumulate] = [torch.tensor(losses), *torch.utils._pytree.tree_leaves(state), *net.state_dict().values()]
+    for parts in (2, 4):
+        for got, want in zip(found[parts], found[1], strict=True):
+            assert error(got, want) < TOLERANCES[torch.float64].gradient
+
+
+def labelled(accumulate):
+    """The weights after a batch whose sequences have from one to eight answers each."""
+    torch.manual_seed(1)
+    task = AssociativeRecall(vocabulary=16, length=32, pairs=4, evaluation_size=1)
+    inputs, targets = next(task.train_batches(8, seed=0))
+    targets = torch.where(torch.arange(32) < 4 * torch.arange(1, 9)[:, None], targets.roll(-2, 1), IGNORE)
+    net = RecurrentModel("tokens", task.input_size, task.output_size, "lstm", 8).double()
+    fabric = make_fabric(Supervised(**STEP, accumulate=accumulate))
+    net, optimiser = fabric.setup(net, torch.optim.SGD(net.parameters(), 1.0))
+    loss = supervised.update(fabric, net, optimiser, task, Batch(inputs, targets), 1.0, accumulate)
+    return [torch.tensor(loss), *net.state_dict().values()]
+
+
+def translated(accumulate):
+    """The weights after a batch of five pairs, which is not divided evenly."""
+    torch.manual_seed(1)
+    lengths, words = torch.tensor([6, 2, 5, 1, 4]), torch.randint(11, (5, 6))
+    wanted = torch.where(torch.arange(6) < lengths[:, None], words, IGNORE)
+    net = Translator(11, d_model=16, depth=2, heads=2, d_ff=24, dropout=0.0).double()
+    settings = Translation(**STEP, accumulate=accumulate)
+    fabric = make_fabric(settings)
+    net, optimiser = fabric.setup(net, torch.optim.SGD(net.parameters(), 1.0))
+    loss = translation.update(fabric, net, optimiser, PairBatch(words, lengths, words, lengths, wanted), settings)
+    return [torch.tensor(loss), *net.state_dict().values()]
+
+
+@pytest.mark.parametrize("after", [labelled, translated])
+def test_every_loop_takes_a_batch_in_parts(after):
+    """However many answers or tokens a part has."""
+    whole = after(1)
+    for parts in (2, 4):
+        for got, want in zip(after(parts), whole, strict=True):
+            # The losses of translation are summed up in float32.
+            assert error(got, want) < TOLERANCES[torch.float32].gradient
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_what_is_computed_again_is_the_same_and_takes_less_memory(layer):
+    """With dropout, which is drawn again."""
+    gradients, kept = [], []
+    tokens, targets = torch.randint(30, (2, 3, 40)).unbind()
+    for again in (False, True):
+        net = model(layer, dropout=0.2)
+        state = net(tokens)[1]
+        if again:
+            recompute(net)
+        torch.manual_seed(5)
+        bytes_kept = {}
+
+        def keep(tensor, bytes_kept=bytes_kept):
+            bytes_kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes(), tensor
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            losses, after = net(tokens, state.detach(), targets=targets)
+        (losses.mean() + sum(leaf.sum() for leaf in torch.utils._pytree.tree_leaves(after))).backward()
+        gradients.append([p.grad for p in net.parameters()])
+        kept.append(sum(size for size, _ in bytes_kept.values()))
+    assert kept[1] < kept[0] / 2
+    for got, want in zip(*reversed(gradients), strict=True):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of what torch does within itself
+@pytest.mark.parametrize("again", [False, True], ids=["kept", "computed again"])
+def test_blocks_that_torch_compiles_learn_the_same(again):
+    """Also from a carried state."""
+    windows, found = torch.randint(30, (2, 3, 9)), []
+    for compiled in (False, True):
+        net = model("delta-net")
+        if compiled:
+            compile_blocks(net)
+        if again:
+            recompute(net)
+        state, losses = None, []
+        for tokens in windows:
+            loss, state = net(tokens[:, :-1], state, targets=tokens[:, 1:])
+            loss.mean().backward()
+            state = state.detach()
+            losses.append(loss)
+        found.append([*losses, *torch.utils._pytree.tree_leaves(state), *(p.grad for p in net.parameters())])
+    for got, want in zip(*reversed(found), strict=True):
+        assert error(got, want) < TOLERANCES[torch.float64].gradient
+
+
+def test_both_are_settings_that_change_no_run(tmp_path):
+    """And a run goes on with others."""
+    curves = []
+    for name, flags in {"whole": [], "less": ["--accumulate", "2", "--recompute", "true"]}.items():
+        assert cli.main(["train", "oz", *SMALL, *flags, "--sample", "0", "--run", str(tmp_path / name)]) == 0
+        curves.append(torch.tensor([line["validation_loss"] for line in Run(tmp_path / name).metrics()]))
+    torch.testing.assert_close(curves[1], curves[0], rtol=1e-4, atol=1e-5)
+    assert cli.main(["train", "oz", "--run", str(tmp_path / "less"), "--resume", "--accumulate", "4"]) == 0
+
+
+def test_parts_of_a_batch_are_equal(capsys):
+    assert cli.main(["train", "oz", *SMALL, "--devices", "2", "--accumulate", "3"]) == 2
+    assert "batch_size must be a multiple of 6, the number of devices times that of parts" in capsys.readouterr().err

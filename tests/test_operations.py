@@ -1,0 +1,140 @@
+"""Operations inside of cells: what compiles means what it means in PyTorch, and what does not is refused in a line."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from fastweights import Cell, InputError, explain, scan
+from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.operations import OPERATIONS
+from fastweights.compiler.tape import write_down
+from fastweights.signature import Key, Matrix, Slot, Value
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs
+from fastweights.testing.tolerance import error, tolerance
+from interpret import expected, interpreted
+from operations import COMPILED, REFUSED, folded, lines, operation
+
+SIZES = {"K": 4, "V": 3}
+SHAPE = Shape(2, 3, 1, 4, 3)
+
+
+class State(NamedTuple):
+    W: Matrix
+
+
+class Inputs(NamedTuple):
+    k: Key
+    v: Value
+
+
+def once(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
+    """Scales what is read by all the functions."""
+
+    def step(state: State, x: Inputs) -> tuple[State, Value]:
+        W = 0.5 * state.W + torch.outer(x.v, x.k)
+        return State(W), W @ x.k * sum(folded(f(x.v, W)) for f in functions)
+
+    return Cell.of(step)
+
+
+def twice(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
+    """Learns: a step down the gradient of all the functions."""
+
+    def loss(v: Tensor, W: Tensor) -> Tensor:
+        return sum(folded(f(v, W)) for f in functions)
+
+    def step(state: State, x: Inputs) -> tuple[State, Value]:
+        W = 0.5 * state.W + torch.outer(x.v, x.k)
+        d_v, d_W = torch.func.grad(loss, (0, 1))(x.v, W)
+        return State(W - 0.1 * d_W), W @ x.k * folded(d_v)
+
+    return Cell.of(step)
+
+
+def off(cell: Cell) -> float:
+    """How far the lowered step and its gradient are from autograd."""
+    write_down(cell, SIZES, torch.float64)
+    draw = torch.Generator().manual_seed(1)
+    W, k, v, *back = (torch.randn(s, generator=draw, dtype=torch.float64) for s in ((3, 4), 4, 3, (3, 4), 3))
+    records = [State(W), Inputs(k, v)]
+    pairs = zip(interpreted(cell, SIZES, records, back), expected(cell, records, back), strict=True)
+    return max(error(got, want) for got, want in pairs)
+
+
+@pytest.mark.parametrize("make", [once, twice], ids=["values and gradients", "gradients inside"])
+@pytest.mark.parametrize("family", COMPILED)
+def test_operations_mean_what_they_mean_in_pytorch(family, make):
+    functions = {line: operation(line) for line in lines(family)}
+    bound = tolerance(torch.float64).gradient
+    if off(make(list(functions.values()))) > bound:
+        wrong = [line for line, f in functions.items() if off(make([f])) > bound]
+        pytest.fail(f"not as in PyTorch: {wrong}")
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_does_not_compile_is_refused_and_runs_all_the_same(line):
+    cell = once([operation(line)])
+    inputs = sample_inputs(cell, SHAPE)
+    with pytest.raises(InputError, match=REFUSED[line]) as told:
+        scan(cell, inputs, backend="compiled")
+    assert "\n" not in str(told.value)
+    assert "instead" in str(told.value)
+    assert explain(cell, inputs).chosen == "reference"
+
+
+EDGES = (0.0, -0.0, 1e-30, -1e-4, 0.3, -0.4, 0.5, 1.0, -1.0, 1.5, -2.5, 30.0, -30.0, 1e10, -1e10)
+EXTREMES = (*EDGES, float("inf"), float("-inf"), float("nan"))
+
+
+class Two(NamedTuple):
+    x: Value
+    y: Value
+
+
+class Kept(NamedTuple):
+    h: Value
+
+
+def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """As many as a function takes, of the kind that it takes."""
+    if name == "where":
+        return x > 0, x, y
+    if name.startswith("logical_"):
+        x, y = x > 0, y > 0
+    return (x, y) if "{1}" in FUNCTIONS[name].code else (x,)
+
+
+def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, Slot(f"{len(FUNCTIONS)} V", "value")]]:
+    """The whole vocabulary."""
+    results = [f.meaning(*arguments_of(name, x.x, x.y)) for name, f in FUNCTIONS.items()]
+    return Kept(state.h), torch.stack([r.to(x.x.dtype) for r in results])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_every_function_of_the_vocabulary_at_the_edges(dtype):
+    cell = Cell.of(every_function)
+    pairs = torch.cartesian_prod(*[torch.tensor(EXTREMES, dtype=dtype)] * 2)
+    inputs = Two(*pairs.T.reshape(2, 1, 1, 1, -1))
+    got, want = (scan(cell, inputs, backend=backend)[0][0, 0, 0] for backend in ("compiled", "reference"))
+    for name, mine, theirs in zip(FUNCTIONS, got, want, strict=True):
+        where = f"{name} at x, y: got, not"
+        close = torch.isclose(mine, theirs, rtol=16 * torch.finfo(dtype).eps, atol=1e-44, equal_nan=True)
+        assert close.all(), f"{where} {torch.stack([*pairs.T, mine, theirs], 1)[~close][:5].tolist()}"
+
+
+def test_kernels_put_numbers_where_they_belong():
+    """Indices, diagonals and what is written into, of a matrix wider and one higher than a vector of the CPU."""
+    cell = once([operation(line) for line in (*lines("places"), "W.diag()", "W.cumsum(1)", "W.max(1).values")])
+    for shape in (SHAPE, Shape(1, 2, 1, 19, 3)):
+        given = scan_checks.arguments(cell, shape)
+        got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+        scan_checks.assert_close(got, want, torch.float64)
+
+
+def test_every_function_has_an_operation():
+    """A vocabulary without words that nobody can say."""
+    assert not {name for name in FUNCTIONS if name not in OPERATIONS} - {"identity"}

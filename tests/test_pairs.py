@@ -1,0 +1,144 @@
+"""Pairs of texts: batches within a budget, files in two languages, a translator that learns and goes on."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from fastweights.cli import main
+from fastweights.errors import InputError
+from fastweights.tasks._files import MissingFile
+from fastweights.tasks._parallel import Parallel
+from fastweights.tasks.kinds.labelled import IGNORE
+from fastweights.tasks.kinds.pairs import Sentences
+from fastweights.tasks.multi30k import Multi30k
+from fastweights.training.loops import translation
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("sacrebleu")
+
+
+class Few(Parallel):
+    """Words that are said backwards."""
+
+    def read(self, part, language):
+        rows = [f"ab{n} cd{n % 7}" + " ef" * (n % 5) for n in range(60 if part == "train" else 5)]
+        said = rows if language == "source" else [row[::-1] for row in rows]
+        return ("\n".join(said) + "\n").encode()
+
+
+TASK = Few(pieces=280)
+
+
+def test_sentences_are_kept_one_after_the_other():
+    rows = [torch.tensor(row) for row in ([3, 1], [], [5], [2, 2, 2])]
+    sentences = Sentences.of(rows)
+    assert [sentence.tolist() for sentence in sentences] == [row.tolist() for row in rows]
+    assert sentences.lengths.tolist() == [2, 0, 1, 3]
+    assert list(Sentences.of([])) == []
+
+
+@pytest.mark.parametrize("budget", [40, 64, 500, 100_000])
+def test_every_sentence_is_read_once_an_epoch_within_the_budget(budget):
+    seen = []
+    epoch = islice(TASK.train_batches(budget, seed=1), len(plan(budget)))
+    for batch in epoch:
+        assert batch.source.numel() <= budget
+        assert batch.target.numel() <= budget
+        for n, length in enumerate(batch.target_lengths.tolist()):
+            target, wanted = batch.target[n, :length], batch.wanted[n]
+            assert target[0] == TASK.begin
+            assert wanted[length - 1] == TASK.end
+            assert torch.equal(target[1:], wanted[: length - 1])
+            assert (wanted[length:] == IGNORE).all()
+            source = TASK.decode(batch.source[n, : batch.source_lengths[n]])
+            assert TASK.decode(target[1:]) == source[::-1]
+            seen.append(source)
+    assert sorted(seen) == sorted(TASK.read("train", "source").decode().splitlines())
+
+
+def plan(budget):
+    return TASK.plan(budget, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 17])
+def test_a_step_is_the_same_wherever_one_starts(start):
+    whole = islice(TASK.train_batches(100, seed=3), start, start + 8)
+    for one, other in zip(whole, TASK.train_batches(100, seed=3, start=start), strict=False):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_epochs_and_seeds_have_other_batches():
+    steps = len(plan(100))
+    first, second = (next(islice(TASK.train_batches(100, seed=1), start, None)).source for start in (0, steps))
+    other = next(TASK.train_batches(100, seed=2)).source
+    assert not (first.shape == second.shape and torch.equal(first, second))
+    assert not (first.shape == other.shape and torch.equal(first, other))
+
+
+def test_sentence_longer_than_the_budget_is_refused():
+    with pytest.raises(InputError, match="batch_size must be at least the tokens of every sentence, got 4 for"):
+        next(TASK.train_batches(4, seed=1))
+
+
+def of_files(train, validation=("a\n", "b\n")):
+    class Files(Parallel):
+        def read(self, part, language):
+            text = (train if part == "train" else validation)[language == "target"]
+            return text if isinstance(text, bytes) else text.encode()
+
+    return Files(pieces=256)
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (("a\nb\n", "a\n"), "of equally many lines, got 2 and 1"),
+        (("", "a\n"), "of sentences, got nothing"),
+        ((b"\xff\xfe", b"a\n"), "must be UTF-8"),
+        ((b"a\0\n", b"a\n"), "must be a text, got one with a zero byte"),
+    ],
+)
+def test_files_that_are_no_pairs_are_refused_in_a_line(train, said):
+    with pytest.raises(InputError, match=said) as refusal:
+        _ = of_files(train).training
+    assert "\n" not in str(refusal.value)
+
+
+def test_empty_lines_are_left_out_of_training_and_nowhere_else():
+    assert len(of_files(("a\n\nc\n", "d\ne\n\n")).training.sources) == 1
+    with pytest.raises(InputError, match="without empty lines, got line 2"):
+        _ = of_files(("a\n", "b\n"), ("a\n\n", "b\nc\n")).validation
+
+
+def test_facts_of_a_run_folder_are_enough_to_use_a_model():
+    known = Multi30k().known_by(TASK.facts())
+    assert known.decode(known.encode("ab1 cd1")) == "ab1 cd1"
+    assert (known.vocabulary, known.begin, known.end) == (TASK.vocabulary, TASK.begin, TASK.end)
+    with pytest.raises(InputError):
+        Multi30k().known_by({})
+
+
+def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch, real_data):
+    try:
+        _ = Multi30k().read("validation", "source")
+    except MissingFile as missing:
+        pytest.skip(str(missing))
+    flags = ["--preset", "smoke", "--sentences", "60", "--steps", "4", "--evaluate_every", "2"]
+    assert main(["train", "multi30k", *flags, "--run", str(tmp_path / "whole")]) == 0
+    real, calls = translation.update, []
+
+    def stopped(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(translation, "update", stopped)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        raise SystemExit(main(["train", "multi30k", *flags, "--run", str(tmp_path / "cut")]))
+    monkeypatch.setattr(translation, "update", real)
+    assert main(["train", "multi30k", "--run", str(tmp_path / "cut"), "--resume"]) == 0
+    for name in ("last.safetensors", "best.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

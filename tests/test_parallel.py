@@ -1,0 +1,87 @@
+"""A sequence that is cut over processes: what they compute together is what one computes."""
+
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.multiprocessing import spawn
+from torch.utils._pytree import tree_leaves
+
+from fastweights import Cell, scan
+from fastweights.parallel import scan_over_ranks
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+from fastweights.testing.tolerance import TOLERANCES, error
+
+CELLS = ["sum", "delta", "gated-delta", "gated", "linear-attention", "delta-rnn", "srwm"]
+SHAPE = Shape(2, 9, 2, 4, 3)
+CUTS = {2: [0, 4, 9], 3: [0, 1, 6, 9]}
+EXACT = TOLERANCES[torch.float64]
+
+
+def given(name):
+    """Inputs, a state, params, resets, and weights of all that comes out, for a loss."""
+    torch.manual_seed(1)
+    cell = Cell.of(name)
+    records = sample_inputs(cell, SHAPE, torch.float64), sample_state(cell, SHAPE, torch.float64)
+    params = sample_params(cell, SHAPE, torch.float64)
+    inputs, state, params = (r and type(r)(*(leaf.requires_grad_() for leaf in r)) for r in (*records, params))
+    reset = torch.zeros(SHAPE.B, SHAPE.T, dtype=torch.bool)
+    reset[0, 7] = True
+    return cell, inputs, state, params, reset
+
+
+def loss_of(y, state, start):
+    """Every number with a weight of its own, by its step."""
+    steps = torch.arange(start, start + y.shape[1], dtype=y.dtype).view(1, -1, 1, 1)
+    return (y * (steps + 1).sin()).sum() + sum(leaf.square().sum() for leaf in tree_leaves(state))
+
+
+def results(y, state, inputs, first, params):
+    """What came out, and every gradient."""
+    leaves = [*inputs, *tree_leaves(first), *(params or ())]
+    return [y, *tree_leaves(state)], [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves]
+
+
+def work(rank, size, folder):
+    """All cells, one after the other, in one process of several."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
+    found = {}
+    for name in CELLS:
+        cell, inputs, state, params, reset = given(name)
+        here = slice(*CUTS[size][rank : rank + 2])
+        mine = type(inputs)(*(x.detach()[:, here].requires_grad_() for x in inputs))
+        y, after = scan_over_ranks(cell, mine, state, params, reset[:, here])
+        loss_of(y, after if rank == size - 1 else (), here.start).backward()
+        found[name] = results(y, after, mine, state, params)
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module", params=CUTS)
+def together(request, tmp_path_factory):
+    """What the processes found, in their order."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        spawn(work, (request.param, str(folder)), nprocs=request.param)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(request.param)]
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_several_processes_are_one(name, together):
+    """Outputs, last state, and gradients to inputs, the first state and slow weights, through resets."""
+    cell, inputs, state, params, reset = given(name)
+    y, after = scan(cell, inputs, state, params, reset, backend="reference")
+    loss_of(y, after, 0).backward()
+    outputs, gradients = results(y, after, inputs, state, params)
+    parts = [found[name] for found in together]
+    assert error(torch.cat([out[0] for out, _ in parts], dim=1), outputs[0]) < EXACT.forward
+    for got, want in zip(parts[-1][0][1:], outputs[1:], strict=True):
+        assert error(got, want) < EXACT.forward
+    count = len(inputs)
+    for place, want in enumerate(gradients):
+        found = [gradient[place] for _, gradient in parts]
+        got = torch.cat(found, dim=1) if place < count else torch.stack(found).sum(0)
+        assert error(got, want, least=1e-6) < EXACT.gradient, place

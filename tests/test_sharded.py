@@ -1,0 +1,60 @@
+"""Processes that keep a part of the weights each learn what one does, and leave checkpoints that anybody can load."""
+
+import sys
+
+import pytest
+import torch
+
+import fastweights
+from fastweights import cli
+from fastweights.training.checkpoint import read_checkpoint
+from fastweights.training.progress import Interrupted
+from fastweights.training.run import Run
+from fastweights.training.session import Session
+
+SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
+SHARDED = ["--devices", "2", "--sharded", "true"]
+
+
+@pytest.fixture(autouse=True)
+def on_this_machine(monkeypatch):
+    """Processes meet here."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def curve(run):
+    return torch.tensor([line["validation_loss"] for line in Run(run).metrics()])
+
+
+def stop_after_ten(session, *told, rest=Session.rest):
+    rest(session, *told)
+    if session.place.step == 10:
+        raise Interrupted("Stopped.")
+
+
+def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeypatch):
+    """Also with a batch in parts and activations computed again; what they leave, one can load."""
+    one, sharded, mixed = (tmp_path / name for name in ("one", "sharded", "mixed"))
+    assert cli.main(["train", "oz", *SMALL, "--run", str(one)]) == 0
+    less = ["--accumulate", "2", "--recompute", "true"]
+    assert cli.main(["train", "oz", *SMALL, *SHARDED, *less, "--run", str(sharded)]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "rest", stop_after_ten)
+        assert cli.main(["train", "oz", *SMALL, "--run", str(mixed)]) == 130
+    assert cli.main(["train", "oz", "--run", str(mixed), "--resume", *SHARDED]) == 0
+    want = read_checkpoint(one / "last.safetensors").tensors
+    for run in (sharded, mixed):
+        torch.testing.assert_close(curve(run), curve(one), rtol=1e-4, atol=1e-5)
+        got = read_checkpoint(run / "last.safetensors").tensors
+        assert {name: t.shape for name, t in got.items() if "random" not in name} == {
+            name: t.shape for name, t in want.items() if "random" not in name
+        }
+        assert cli.main(["train", "oz", "--run", str(run), "--resume", "--devices", "1", "--sharded", "false"]) == 0
+    model, text = fastweights.load(sharded)
+    assert model.generate(text.encode("The")[None], 5, seed=1).shape == (1, 5)
+
+
+def test_translators_are_not_cut(capsys):
+    assert cli.main(["train", "multi30k", *SHARDED, "--device", "cpu"]) == 2
+    assert "sharded must be false for translators" in capsys.readouterr().err

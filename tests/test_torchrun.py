@@ -1,0 +1,158 @@
+"""Processes that torchrun started train one model: they learn what one does, and are stopped and resumed like it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from fastweights import cli
+from fastweights.training.checkpoint import read_checkpoint
+from fastweights.training.progress import Interrupted
+from fastweights.training.run import Run
+from fastweights.training.session import Session
+
+SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
+FILES = ("last.safetensors", "best.safetensors")
+LONG = [*SMALL[:-2], "--steps", "60", "--evaluate-every", "5"]
+
+
+def start(*arguments):
+    """`torchrun --nproc-per-node 2 -m -- fastweights ...` in a group of processes of its own."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*command, "fastweights", *map(str, arguments)], text=True, start_new_session=True, **pipes)
+
+
+def torchrun(*arguments):
+    """What it printed, once it has come to its end."""
+    process = start(*arguments)
+    output, error = process.communicate(timeout=300)
+    assert process.returncode == 0, output + error
+    return output
+
+
+def curve(run):
+    return torch.tensor([line["validation_loss"] for line in Run(run).metrics()])
+
+
+def wait_for(process, file):
+    deadline = time.monotonic() + 200
+    while not file.exists():
+        assert time.monotonic() < deadline, process.communicate(timeout=9)
+        time.sleep(0.02)
+
+
+def same(one, other):
+    return all((one / file).read_bytes() == (other / file).read_bytes() for file in FILES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_this_machine():
+    """Processes meet here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one process learns."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    assert cli.main(["train", "oz", *SMALL, "--run", str(run)]) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What two processes learn that nothing disturbs, with dropout, of which each has its own."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    assert cli.main(["train", "oz", *LONG, "--devices", "2", "--run", str(run)]) == 0
+    return run
+
+
+def test_they_learn_what_one_does_and_one_of_them_speaks(alone, tmp_path):
+    said = torchrun("train", "oz", *SMALL, "--run", tmp_path / "run")
+    torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
+    assert said.count("Kneser-Ney, order 5") == said.count("step    10") == 1
+    two, one = (read_checkpoint(run / "last.safetensors").tensors for run in (tmp_path / "run", alone))
+    for name in one:
+        if name.startswith("state."):
+            torch.testing.assert_close(two[name], one[name], rtol=1e-2, atol=1e-3, msg="carried by the whole batch")
+
+
+def test_the_runs_of_an_experiment_are_shared_one_after_the_other(tmp_path):
+    flags = ["--preset", "smoke", "--device", "cpu", "--models", "delta-net", "lstm"]
+    torchrun("reproduce", "zoology/recall", *flags, "--folder", tmp_path / "two")
+    assert cli.main(["reproduce", "zoology/recall", *flags, "--folder", str(tmp_path / "one")]) == 0
+    one, two = (sorted((tmp_path / name).rglob("config.json")) for name in ("one", "two"))
+    assert len(one) == len(two) >= 2
+    for a, b in zip(one, two, strict=True):
+        torch.testing.assert_close(curve(b.parent), curve(a.parent), rtol=1e-4, atol=1e-5)
+
+
+def test_they_stop_together_and_go_on_to_the_same_bits(whole, tmp_path):
+    run = tmp_path / "stopped"
+    process = start("train", "oz", *LONG, "--run", run)
+    wait_for(process, run / "last.safetensors")
+    os.kill(process.pid, signal.SIGTERM)
+    output, error = process.communicate(timeout=120)
+    assert process.returncode != 0, output + error
+    assert f"fastweights train oz --run {run} --resume" in error
+    assert 0 < len(Run(run).metrics()) < 12
+    torchrun("train", "oz", "--run", run, "--resume")
+    assert same(run, whole)
+
+
+def test_a_run_goes_on_in_another_number_of_processes(alone, tmp_path, monkeypatch):
+    """Nothing but random numbers depends on it."""
+    run, rest = str(tmp_path / "run"), Session.rest
+
+    def stop(session, *told):
+        rest(session, *told)
+        if session.place.step == 10:
+            raise Interrupted("Stopped.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "rest", stop)
+        assert cli.main(["train", "oz", *SMALL, "--run", run]) == 130
+    assert cli.main(["train", "oz", "--run", run, "--resume", "--devices", "2"]) == 0
+    torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("how", "which"), [("torchrun", 0), ("torchrun", -1), ("devices", -1)])
+def test_if_one_dies_the_others_stop_with_a_line_and_the_run_goes_on(how, which, whole, tmp_path):
+    run = tmp_path / "run"
+    process = start("train", "oz", *LONG, "--run", run) if how == "torchrun" else spawn(*LONG, "--run", run)
+    wait_for(process, run / "last.safetensors")
+    os.kill(trainers(process)[which], signal.SIGKILL)
+    output, error = process.communicate(timeout=120)
+    assert process.returncode == 1, output + error
+    lines = [line for line in error.splitlines() if line.startswith("fastweights: ")]
+    assert len(lines) == 1, error
+    assert "A process that shared the training died" in lines[0]
+    if how == "devices":
+        assert len(error.splitlines()) == 1, error
+        assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0
+        assert same(run, whole)
+
+
+def spawn(*flags):
+    """The command that starts two processes itself."""
+    command = [sys.executable, "-m", "fastweights.cli", "train", "oz", *map(str, flags), "--devices", "2"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+
+
+def trainers(process):
+    """The processes that train, in their order; not the one that keeps track of what they share."""
+    columns = ["ps", "-e", "-ww", "-o", "pid=,ppid=,args="]
+    found = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in found.splitlines()]
+    mine = [int(pid) for pid, parent, args in rows if int(parent) == process.pid and "resource_tracker" not in args]
+    assert len(mine) == 2, found
+    return sorted(mine)

@@ -1,0 +1,178 @@
+"""Encoder and decoder: padding, streaming, reordering, and the search over what they say."""
+
+import itertools
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.catalogue import FEATURE_MAPS
+from fastweights.models.cross_attention import make_cross_attention
+from fastweights.models.translator import Translator
+from fastweights.testing.tolerance import error, tolerance
+
+N = 11
+EXACT = tolerance(torch.float64).forward
+KINDS = {
+    "softmax": {"layer": "softmax-attention"},
+    "linear": {"layer": "linear-attention", "encoder": "elu", "cross": "elu"},
+    "dpfp": {"layer": "linear-attention", "encoder": "dpfp-2", "cross": "dpfp-2", "options": {"feature_map": "dpfp-2"}},
+    "favor": {"layer": "performer", "encoder": "favor-32", "cross": "favor-32", "options": {"feature_map": "favor-32"}},
+    "delta": {"layer": "delta-net", "cross": "elu"},
+}
+
+
+def make(kind, norm="post"):
+    torch.manual_seed(0)
+    return Translator(N, d_model=16, depth=2, heads=2, d_ff=24, norm=norm, **KINDS[kind]).double().eval()
+
+
+def sentences(batch=3, S=7, T=5, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    source, target = (torch.randint(N, (batch, steps), generator=generator) for steps in (S, T))
+    return source, torch.tensor([S, 1, S - 3][:batch]), target, torch.tensor([T, T - 2, 1][:batch])
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_streamed_is_whole_and_padding_is_nothing(kind, norm):
+    model = make(kind, norm)
+    source, source_lengths, target, _ = sentences()
+    whole = model(source, source_lengths, target, None)
+    state, logits = model.encode(source, source_lengths), []
+    for t in range(target.shape[1]):
+        step, state = model.decode(target[:, t : t + 1], state)
+        logits.append(step)
+    assert error(torch.cat(logits, dim=1), whole) <= EXACT
+    for member, length in enumerate(source_lengths.tolist()):
+        alone = model(source[member : member + 1, :length], None, target[member : member + 1], None)
+        assert error(alone[0], whole[member]) <= EXACT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_of_either_side_has_no_gradient_and_may_be_any_number(kind):
+    model = make(kind)
+    source, source_lengths, target, target_lengths = sentences()
+    inside = torch.arange(target.shape[1]) < target_lengths[:, None]
+
+    def gradients(fill):
+        padded = source.masked_fill(torch.arange(source.shape[1]) >= source_lengths[:, None], fill)
+        model.zero_grad()
+        model(padded, source_lengths, target.masked_fill(~inside, fill), target_lengths)[
+            inside
+        ].square().sum().backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    for one, other in zip(gradients(0), gradients(-1), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [torch.zeros(2, 3), torch.zeros(3, dtype=torch.long), torch.full((2, 3), N), torch.zeros(2, 0).long(), [[1, 2]]],
+)
+def test_what_are_no_tokens_is_refused_in_one_line(source):
+    with pytest.raises(InputError, match="tokens must be") as refusal:
+        make("linear").encode(source)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("feature_map", FEATURE_MAPS.names())
+def test_linear_attention_is_its_definition(feature_map):
+    attention = make_cross_attention(8, 2, feature_map).double().eval()
+    x, source = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 4, 8, dtype=torch.float64)
+    y = attention(x, attention.remember(source, torch.tensor([4, 2])))
+    phi = attention.keys
+    for member, length in enumerate([4, 2]):
+        k, v = attention.key_and_value(source[member, :length]).view(length, 2, 2, 4).unbind(1)
+        q = attention.query(x[member]).view(3, 2, 4)
+        weights = torch.einsum("thk,shk->hts", phi(q), phi(k))
+        read = torch.einsum("hts,shv->thv", weights, v) / (weights.sum(-1).T.unsqueeze(-1) + 1e-5)
+        assert error(y[member], attention.output(read.flatten(1))) <= EXACT
+
+
+def test_keys_and_queries_have_the_same_random_features_in_training():
+    attention = make_cross_attention(8, 2, "favor-8").train()
+    memory = attention.remember(torch.randn(1, 4, 8))
+    drawn = attention.keys.feature_map.directions.clone()
+    attention(torch.randn(1, 3, 8), memory)
+    assert torch.equal(drawn, attention.keys.feature_map.directions)
+    attention.remember(torch.randn(1, 4, 8))
+    assert not torch.equal(drawn, attention.keys.feature_map.directions)
+
+
+BEGIN, END = 0, 1
+
+
+def search(model, source, lengths, **options):
+    return model.translate(source, lengths, BEGIN, END, **options)
+
+
+def log_p(model, source, sequences):
+    """Of whole sequences of one length, by one call."""
+    target = torch.tensor([[BEGIN, *tokens] for tokens in sequences])
+    wanted = torch.tensor([[*tokens, END] for tokens in sequences])
+    scores = model(source.expand(len(target), -1), None, target, None).float().log_softmax(-1)
+    return scores.gather(-1, wanted.unsqueeze(-1)).sum((1, 2)).tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
+def test_wide_beam_finds_the_best_of_all_sequences(kind, penalty):
+    model = make(kind)
+    source, *_ = sentences(batch=1)
+    words = [token for token in range(N) if token != END]
+    scores = {}
+    for n in range(3):
+        some = list(itertools.product(words, repeat=n))
+        sums = log_p(model, source, some)
+        scores |= {tokens: total / (n + 1) ** penalty for tokens, total in zip(some, sums, strict=True)}
+    found = search(model, source, None, longest=3, beam=N**3, penalty=penalty)[0]
+    assert {tuple(one.tokens) for one in found} >= set(scores)
+    best = max(scores, key=scores.__getitem__)
+    assert tuple(found[0].tokens) == best
+    assert found[0].score == pytest.approx(scores[best], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_narrowest_beam_is_greedy(kind):
+    model = make(kind)
+    source, lengths, *_ = sentences()
+    found = search(model, source, lengths, longest=6, beam=1)
+    state, tokens, said = model.encode(source, lengths), torch.full((3, 1), BEGIN), []
+    for _ in range(6):
+        logits, state = model.decode(tokens, state)
+        tokens = logits[:, -1].argmax(-1, keepdim=True)
+        said.append(tokens)
+    for member, row in enumerate(torch.cat(said, dim=1).tolist()):
+        assert found[member][0].tokens == row[: row.index(END) if END in row else None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_of_a_batch_do_not_know_each_other(kind):
+    model = make(kind)
+    source, lengths, *_ = sentences()
+    together = search(model, source, lengths, longest=6, beam=3)
+    for member, length in enumerate(lengths.tolist()):
+        alone = search(model, source[member : member + 1, :length], None, longest=6, beam=3)[0]
+        assert [one.tokens for one in alone] == [one.tokens for one in together[member]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_learns_to_copy(kind):
+    """Trained on random sequences, it repeats new ones word by word."""
+    torch.manual_seed(0)
+    model = Translator(N, d_model=32, depth=1, heads=2, d_ff=64, dropout=0.0, **KINDS[kind])
+    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(300):
+        words = torch.randint(2, N, (32, 3))
+        target = torch.cat([torch.full((32, 1), BEGIN), words], dim=1)
+        logits = model(words, None, target, None)
+        wanted = torch.cat([words, torch.full((32, 1), END)], dim=1)
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten()).backward()
+        optimiser.step()
+    words = torch.randint(2, N, (20, 3))
+    found = search(model.eval(), words, None, longest=6, beam=3)
+    right = sum(one[0].tokens == row for one, row in zip(found, words.tolist(), strict=True))
+    assert right >= 18
