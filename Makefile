@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/fastweights train oz
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -31,12 +31,13 @@ generate: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
 	$(BIN)/python benchmarks/tasks.py --json benchmarks/tasks.json
+	$(BIN)/python benchmarks/episodes.py --json benchmarks/episodes.json
 
 # torch comes first and alone: what follows must find it installed, and not choose another build of it.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,nlp,dev]"
 	touch $(READY)
 
 clean:

@@ -1,79 +1,225 @@
 """Times the training of language models end to end: what is left of a faster scan once everything else is paid for.
 
-    python benchmarks/language_model.py
+    python benchmarks/language_model.py                                     # the demo and another character model
+    python benchmarks/language_model.py --paper                             # the small word models of the papers
+    python benchmarks/language_model.py --long                              # over T, and a million tokens streamed
+    python benchmarks/language_model.py --all --into docs/performance.md    # all tables, between the page's marks
 
-One update, from tokens to new weights, of the model that `fastweights train oz` trains and of a larger one without
-dropout: with DeltaNet on the backends that can run it, and with other layers in its place. Medians of interleaved runs.
+One update, from tokens to new weights, on random tokens. Models take turns, each in a process of its own, whose largest
+resident memory is told beside the time; medians over turns.
 """
 
 import argparse
+import multiprocessing
+import resource
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import cross_entropy
+from torch import nn
 
 from fastweights.models.language_model import LanguageModel
+from fastweights.recipes.irie2021 import table_1
 from fastweights.recipes.oz import Oz
 from fastweights.training.run import environment
+from page import put
 
-VOCABULARY = 90
 DEMO = Oz()
-SIZES: dict[str, dict[str, Any]] = {
-    "the demo": {"d_model": DEMO.d_model, "depth": DEMO.depth, "heads": DEMO.heads, "dropout": DEMO.dropout},
-    "4 blocks of 128": {"d_model": 128, "depth": 4, "heads": 8},
+VOCABULARY = 90
+WORDS = 267_735
+"""Of WikiText-103."""
+BLOCKS: dict[str, Any] = {"d_model": 128, "depth": 4, "heads": 8, "convolution": DEMO.convolution}
+PUBLISHED = {
+    **{"transformer": 1.0, "linear": 2.0, "delta-net": 1.9, "delta-rnn": 1.24, "recurrent-delta-net": 1.06},
+    "delta-lstm": 0.42,
 }
-WAYS: dict[str, tuple[str, dict[str, Any]]] = {
-    "DeltaNet, compiled": ("delta-net", {"normaliser": "l2", "backend": "compiled"}),
-    "DeltaNet, chunkwise": ("delta-net", {"normaliser": "l2", "backend": "chunkwise"}),
-    "softmax attention": ("softmax-attention", {}),
-    "LSTM": ("lstm", {}),
-}
+"""Words a second beside the Transformer's, on one V100 with the authors' kernels: Irie et al. 2021, Sec. 4.1."""
+LENGTHS = (256, 1024, 4096, 16_384, 65_536)
+MILLION = 1_000_000
 
 
-def make_update(layer: str, options: dict[str, Any], size: dict[str, Any], tokens: torch.Tensor) -> Callable[[], None]:
+class Candidate(NamedTuple):
+    """A model, and what it is trained on: tokens `[batch, window]` out of `vocabulary`."""
+
+    vocabulary: int
+    options: dict[str, Any]
+    batch: int
+    window: int
+
+
+def demo(layer: str, **more: Any) -> Candidate:
+    """What `fastweights train oz` trains."""
+    options = {**Oz(layer=layer).trial().model_options}
+    return Candidate(VOCABULARY, {**options, "options": {**options["options"], **more}}, DEMO.batch_size, DEMO.window)
+
+
+def blocks(layer: str, window: int = 256, batch: int = 4, **more: Any) -> Candidate:
+    """A character model of 4 blocks of 128."""
+    return Candidate(VOCABULARY, {"layer": layer, **BLOCKS, "options": more}, batch, window)
+
+
+def paper(model: str) -> Candidate:
+    """The small model of the papers, 44 million parameters, with 4 of the 96 windows of an update."""
+    return Candidate(WORDS, table_1.trial(model, "truncated", "paper").model_options, 4, 256)
+
+
+def make_update(candidate: Candidate) -> Callable[[], None]:
     """What trains a freshly initialised model by one step."""
     torch.manual_seed(1)
-    model = LanguageModel(VOCABULARY, layer, convolution=DEMO.convolution, options=options, **size)
-    optimiser = torch.optim.AdamW(model.parameters(), DEMO.learning_rate, fused=True)
+    model = LanguageModel(candidate.vocabulary, **candidate.options)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    tokens = zipf(candidate.vocabulary, (candidate.batch, candidate.window + 1))
 
     def update() -> None:
-        logits, _ = model(tokens)
+        losses, _ = model(tokens[:, :-1], targets=tokens[:, 1:])
         optimiser.zero_grad()
-        cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), DEMO.clip)
+        losses.mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.25)
         optimiser.step()
 
     return update
 
 
-def seconds(update: Callable[[], None]) -> float:
-    """Of one call."""
-    start = time.perf_counter()
-    update()
-    return time.perf_counter() - start
+def zipf(vocabulary: int, shape: tuple[int, ...]) -> torch.Tensor:
+    """Tokens of which the n-th is drawn with a probability of about 1 / n, as words of a text are."""
+    return ((torch.rand(shape, dtype=torch.float64) * torch.tensor(vocabulary).double().log()).exp() - 1).long()
+
+
+def serve(pipe: Any, candidate: Candidate, threads: int) -> None:
+    """In a process of its own: an update whenever one is asked for, and then how large the process became."""
+    torch.set_num_threads(threads)
+    update = make_update(candidate)
+    while pipe.recv():
+        start = time.perf_counter()
+        update()
+        pipe.send(time.perf_counter() - start)
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def measure(candidates: dict[str, Candidate], threads: int, turns: int) -> dict[str, tuple[float, float]]:
+    """Median seconds of an update, and bytes of the process, by name."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes, times = {}, [], {name: [] for name in candidates}
+    for name, candidate in candidates.items():
+        pipes[name], theirs = context.Pipe()
+        processes.append(context.Process(target=serve, args=(theirs, candidate, threads)))
+        processes[-1].start()
+    for turn in range(turns + 2):
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            seconds = pipe.recv()
+            if turn >= 2:
+                times[name].append(seconds)
+    found = {}
+    for name, pipe in pipes.items():
+        pipe.send(False)
+        found[name] = statistics.median(times[name]), float(pipe.recv())
+    for process in processes:
+        process.join()
+    return found
+
+
+def table(title: str, candidates: dict[str, Candidate], first: str, threads: int, turns: int) -> str:
+    """Times and memory of some models, and how many times as fast as the first they are."""
+    found = measure(candidates, threads, turns)
+    published = "" if title != "the papers' small word models" else " the paper's |"
+    lines = [f"| {title} | ms an update | tokens a second | times as fast as {first} |{published} memory, MB |"]
+    lines.append("|---|---:|---:|---:|" + ("---:|" if published else "") + "---:|")
+    for name, (seconds, memory) in found.items():
+        one = candidates[name]
+        theirs = f" {PUBLISHED.get(name, '')} |" if published else ""
+        rate, ratio = one.batch * one.window / seconds, found[first][0] / seconds
+        lines.append(f"| {name} | {1e3 * seconds:.1f} | {rate:,.0f} | {ratio:.2f} |{theirs} {memory / 1e6:,.0f} |")
+    return "\n".join(lines)
+
+
+def characters(threads: int) -> str:
+    """The demo and the larger character model."""
+    layers: dict[str, Any] = {"delta-net": {}, "softmax-attention": {}, "lstm": {}}
+    tables = [
+        table("the demo", {name: demo(name) for name in layers}, "softmax-attention", threads, 15),
+        table("4 blocks of 128", {name: blocks(name) for name in layers}, "softmax-attention", threads, 15),
+    ]
+    return "\n\n".join(tables)
+
+
+def words(threads: int) -> str:
+    """The small models of the papers."""
+    return table("the papers' small word models", {m: paper(m) for m in table_1.MODELS}, "transformer", threads, 5)
+
+
+def long(threads: int) -> str:
+    """Training over T, and a stream of a million tokens."""
+    torch.set_num_threads(threads)
+    lines = ["| DeltaNet, 4 blocks of 128, one sequence of T | ms an update | tokens a second | memory, MB |"]
+    lines.append("|---|---:|---:|---:|")
+    for window in LENGTHS:
+        ((seconds, memory),) = measure({"": blocks("delta-net", window, 1)}, threads, 3).values()
+        lines.append(f"| {window:,} | {1e3 * seconds:.0f} | {window / seconds:,.0f} | {memory / 1e6:,.0f} |")
+    return "\n".join([*lines, "", streamed(), one_token()])
+
+
+@torch.inference_mode()
+def streamed(piece: int = 1000) -> str:
+    """A million tokens, a thousand at a time, from carried state."""
+    model = LanguageModel(VOCABULARY, "delta-net", **BLOCKS).eval()
+    state, times, sizes = None, [], []
+    for _ in range(MILLION // piece):
+        start = time.perf_counter()
+        _, state = model(zipf(VOCABULARY, (1, piece)), state)
+        times.append(time.perf_counter() - start)
+        sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
+    first, last = (statistics.median(part) for part in (times[10:30], times[-20:]))
+    return (
+        f"A million tokens streamed through the same model: {piece / first:,.0f} tokens a second at the beginning, "
+        f"{piece / last:,.0f} at the end; {sizes[20]:,.0f} MB of the process after {20 * piece:,}, {sizes[-1]:,.0f} at "
+        "the end."
+    )
+
+
+@torch.inference_mode()
+def one_token() -> str:
+    """The small word model of the papers, without a batch."""
+    options = table_1.trial("delta-net", "full", "paper").model_options
+    model = LanguageModel(WORDS, **options).eval()
+    token, times = torch.tensor([[5]]), []
+    _, state = model(token)
+    for _ in range(300):
+        start = time.perf_counter()
+        _, state = model(token, state, targets=token)
+        times.append(time.perf_counter() - start)
+    told = (
+        "One word of the papers' small DeltaNet, 16 blocks, batch 1, from carried state to the next word's probability"
+    )
+    return f"{told}: {1e3 * statistics.median(times):.2f} ms."
 
 
 def main() -> None:
-    """Prints a table."""
+    """Prints the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into this page, between its marks")
+    parts = {"characters": characters, "paper": words, "long": long}
+    for name in [*parts][1:]:
+        parser.add_argument(f"--{name}", action="store_true", help=inspect_first(parts[name]))
+    parser.add_argument("--all", action="store_true", help="all tables")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    tokens = torch.randint(0, VOCABULARY, (DEMO.batch_size, DEMO.window))
-    print(f"{options.threads} threads of {environment()['processor']}, torch {torch.__version__}\n")
-    print("| model | layer | ms an update | tokens a second | times as fast as chunkwise |\n|---|---|---:|---:|---:|")
-    for name, size in SIZES.items():
-        updates = {way: make_update(*layer, size, tokens) for way, layer in WAYS.items()}
-        rounds = [{way: seconds(update) for way, update in updates.items()} for _ in range(33)][3:]
-        medians = {way: statistics.median(times[way] for times in rounds) for way in updates}
-        for way, median in medians.items():
-            faster = medians["DeltaNet, chunkwise"] / median
-            print(
-                f"| {name} | {way} | {1e3 * median:.1f} | {tokens.numel() / median:,.0f} | {faster:.2f} |", flush=True
-            )
+    chosen = [name for name in [*parts][1:] if getattr(options, name)] or ["characters"]
+    said = [f"{options.threads} threads of {environment()['processor']}, torch {torch.__version__}."]
+    print(said[0])
+    for name in parts if options.all else chosen:
+        said.append(parts[name](options.threads))
+        print(f"\n{said[-1]}", flush=True)
+    if options.into:
+        put(options.into, "language_model", "\n\n".join(said))
+
+
+def inspect_first(part: Callable[[int], str]) -> str:
+    """What a part is, in a line."""
+    return (part.__doc__ or "").split(".")[0].lower()
 
 
 if __name__ == "__main__":

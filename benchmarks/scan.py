@@ -31,6 +31,7 @@ from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.training.run import environment
+from page import put
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),
@@ -52,7 +53,6 @@ Run = Callable[..., Tensor]
 
 
 LINES: list[str] = []
-BEGIN, END = "<!-- benchmarks/scan.py writes from here -->\n", "<!-- to here -->\n"
 
 
 def say(line: str) -> None:
@@ -313,8 +313,7 @@ def main() -> None:
     say(f"\nA 1024 x 1024 matrix product runs at {gemm:.0f} GFLOP/s. The compiled forward pass of the delta rule")
     say(f"reaches this share of it, counting 6 K V operations a step and head: {shares}.")
     if options.into:
-        before, rest = options.into.read_text().split(BEGIN)
-        options.into.write_text(f"{before}{BEGIN}\n{chr(10).join(LINES)}\n\n{END}{rest.split(END)[1]}")
+        put(options.into, "scan", "\n".join(LINES))
     if options.json:
         content = {"environment": machine, "gemm_gflops": gemm, "rows": rows, "cells": every_cell, "step_us": steps}
         options.json.write_text(json.dumps(content, indent=2))

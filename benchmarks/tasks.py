@@ -18,11 +18,12 @@ from typing import Any
 import torch
 
 from fastweights.catalogue import EXPERIMENTS, TASKS
-from fastweights.recipes._trial import build
-from fastweights.tasks import Batch, MissingFile, Task
-from fastweights.training.loop import make_fabric
+from fastweights.experiments.trial import build
+from fastweights.tasks import Batch, Labelled, MissingFile
+from fastweights.training.hardware import make_fabric
+from fastweights.training.loops.supervised import adam, update
 from fastweights.training.run import environment
-from fastweights.training.supervised import adam, update
+from fastweights.training.settings.supervised import Supervised
 
 RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
     "retrieval, S = 20": ("retrieval", {}, 32),
@@ -43,7 +44,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
 """Task, options and batch size: the papers' where they state one."""
 
 
-def seconds_to_make(task: Task) -> float:
+def seconds_to_make(task: Labelled) -> float:
     """Until all fixed sets are there."""
     start = time.perf_counter()
     next(task.validation(1))
@@ -63,7 +64,7 @@ def sequences_a_second(batches: Iterator[Batch], budget: float = 1.0) -> float:
 def measure(name: str) -> dict[str, Any]:
     """One row of the table."""
     kind, options, batch_size = RUNS[name]
-    task: Task = TASKS.load(kind)(**options)
+    task: Labelled = TASKS.load(kind)(**options)
     made = seconds_to_make(task)
     rate = sequences_a_second(task.train_batches(batch_size, seed=0))
     return {"task": name, "batch": batch_size, "seconds_to_make": made, "sequences_a_second": rate}
@@ -90,6 +91,12 @@ def measure_training(name: str, model: str, column: str, warm: int = 5, budget: 
     return {**names, "seconds": data + step, "data": share, "sequences_a_second": rate}
 
 
+def is_supervised(name: str) -> bool:
+    """Whether an experiment is about labelled sequences."""
+    experiment = EXPERIMENTS.load(name)
+    return isinstance(experiment.trial(*experiment.preset("cpu").places[0], "cpu").training, Supervised)
+
+
 def print_data() -> list[dict[str, Any]]:
     """The first table."""
     rows = []
@@ -114,7 +121,7 @@ def print_training() -> list[dict[str, Any]]:
     rows = []
     header = ["experiment", "column", "model", "a step, ms", "of it data, %", "sequences/s"]
     print(f"\n| {' | '.join(header)} |\n|---|---|---|---:|---:|---:|")
-    presets = {name: EXPERIMENTS.load(name).preset("cpu") for name in EXPERIMENTS.names()}
+    presets = {name: EXPERIMENTS.load(name).preset("cpu") for name in EXPERIMENTS.names() if is_supervised(name)}
     ends = [(name, column, p) for name, p in presets.items() for column in dict.fromkeys((p.columns[0], p.columns[-1]))]
     for name, column, preset in ends:
         for model in (m for m, c in preset.places if c == column):

@@ -1,8 +1,8 @@
 """Writes what the packages export: every part of a folder, in the folder's `__init__.py`.
 
 Run `python docs/exports.py` after a file was added, renamed or removed, or `make generate`, which writes the pages as
-well. The docstring of a package and what it takes from files that begin with an underscore are kept; the rest follows
-from the files that are there. The tests hold the packages to it.
+well. The docstring of a package and what it takes from files that begin with an underscore, or from `kinds`, are kept;
+the rest follows from the files that are there. The tests hold the packages to it.
 """
 
 import ast
@@ -17,11 +17,12 @@ from fastweights.catalogue import (
     RULES,
     SQUASHINGS,
     TASKS,
+    TOKENIZERS,
     Folder,
     matches,
 )
 
-FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, SQUASHINGS, LAYERS, MODELS, TASKS)
+FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, SQUASHINGS, LAYERS, MODELS, TASKS, TOKENIZERS)
 
 
 def exports(folder: Folder) -> dict[str, list[str]]:
@@ -30,7 +31,7 @@ def exports(folder: Folder) -> dict[str, list[str]]:
     chosen = {
         str(node.module): [alias.name for alias in node.names]
         for node in parse(folder.path / "__init__.py").body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{package}._")
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith((f"{package}._", f"{package}.kinds."))
     }
     return chosen | {f"{package}.{file.stem}": parts(file) for file in sorted(folder.path.glob("[a-z]*.py"))}
 

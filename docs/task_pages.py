@@ -20,20 +20,57 @@ def task_page(name: str) -> str:
     kind: type[Task] = TASKS.load(name)
     docstring = inspect.getdoc(kind) or ""
     formula, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
-    facts = _facts_of_files(kind, docstring) if marked(docstring, "Files:") else _facts(kind())
-    best = "lowest" if kind.main_metric == "loss" else "highest"
+    facts = FACTS[kind.kind()](kind, docstring) if kind.kind() in FACTS else []
+    best = "lowest" if kind.main_metric.low_is_good else "highest"
     parts = [
         f"# {name}",
         formula,
         *text,
         f"**Source.** {marked(docstring, 'Source:')}",
         *facts,
-        f"**Metric.** `{kind.main_metric}`: weights are chosen where it is {best} on the validation set.",
-        *_options(kind, docstring),
+        f"**Metric.** `{kind.main_metric.name}`: weights are chosen where it is {best} on the validation set.",
+        *_options(kind),
         *_experiments(name),
         f'```python\n>>> from fastweights.catalogue import TASKS\n>>> task = TASKS.load("{name}")()\n\n```',
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _facts_of_labelled(kind: Any, docstring: str) -> list[str]:
+    return _facts_of_files(kind, docstring) if marked(docstring, "Files:") else _facts(kind())
+
+
+def _facts_of_stream(kind: Any, docstring: str) -> list[str]:
+    files = [f"**Files.** {marked(docstring, 'Files:')}"]
+    if not marked(docstring, "Files:").startswith("none"):
+        return files
+    task = kind()
+    sizes = "{:,} tokens for training, {:,} for validation, {:,} for the test".format(
+        *map(len, (task.training, task.validation, task.test))
+    )
+    (size,) = task.arguments
+    return [*files, f"**Stream.** {sizes}, each one of {size:,}."]
+
+
+def _facts_of_pairs(kind: Any, docstring: str) -> list[str]:
+    return [f"**Files.** {marked(docstring, 'Files:')}"]
+
+
+def _facts_of_episodes(kind: Any, docstring: str) -> list[str]:
+    return [
+        f"**Files.** {marked(docstring, 'Files:')}",
+        "**Inputs.** Pictures `[B, T, channels, side, side]` of bytes, what is told with each, and where each is from.",
+        f"**Chance.** {inspect.getdoc(kind.chance)}",
+    ]
+
+
+FACTS = {
+    "episodes": _facts_of_episodes,
+    "labelled": _facts_of_labelled,
+    "pairs": _facts_of_pairs,
+    "stream": _facts_of_stream,
+}
+"""By kind."""
 
 
 def _facts_of_files(kind: Any, docstring: str) -> list[str]:
@@ -58,9 +95,9 @@ def _facts(task: Any) -> list[str]:
     ]
 
 
-def _options(kind: Any, docstring: str) -> list[str]:
+def _options(kind: Any) -> list[str]:
     """A table of name, default and meaning; nothing if there are no options."""
-    words = arguments(docstring)
+    words = {name: text for base in reversed(kind.__mro__) for name, text in arguments(base.__doc__ or "").items()}
     rows = [f"| `{f.name}` | `{f.default!r}` | {words[f.name]} |" for f in fields(kind)]
     # Inside a table even code needs its bars escaped.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]

@@ -1,0 +1,138 @@
+"""How the model of `fastweights train oz` was chosen: candidates that train equally long, compared on validation text.
+
+    python benchmarks/demo.py --folder runs/demo             # times, trains what is missing, prints the table
+    python benchmarks/demo.py --into docs/results/oz.md      # and puts it into a page
+
+An update of every candidate is timed beside the others, on all cores; then each makes as many as take the time of 1,500
+updates of the first. They are ranked by the 5 % of the book for validation, mean over seeds; the held-out tenth is
+looked at for the best memory and the best of the others. What is finished is not run again.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fastweights.experiments.trial import build, carry_out, make_task
+from fastweights.recipes.oz import Oz
+from fastweights.training.hardware import make_fabric
+from fastweights.training.loops.streamed import adam_w, update
+from fastweights.training.result import Result
+from fastweights.training.run import Run
+from page import put
+
+UPDATES = 1500
+"""Of the first candidate."""
+WIDE = {"d_model": 160, "depth": 2, "heads": 5, "d_ff": 640}
+WIDER = {"d_model": 192, "depth": 2, "heads": 6, "d_ff": 576}
+WIDEST = {"d_model": 256, "depth": 1, "heads": 8, "d_ff": 512}
+MEMORIES: dict[str, dict[str, Any]] = {
+    "DeltaNet, 3 blocks of 96, 6 heads": {"layer": "delta-net"},
+    "gated DeltaNet, 3 blocks of 96, 3 heads": {"layer": "gated-delta", "heads": 3},
+    "gated DeltaNet, 2 blocks of 160": {"layer": "gated-delta", **WIDE},
+    "gated DeltaNet, 2 blocks of 192": {"layer": "gated-delta", **WIDER},
+    "gated DeltaNet, 1 block of 256": {"layer": "gated-delta", **WIDEST},
+    "LSTM and gated DeltaNet in turns, 2 blocks of 160": {"layer": "lstm,gated-delta", **WIDE},
+    "LSTM and gated DeltaNet in turns, 2 blocks of 192": {"layer": "lstm,gated-delta", **WIDER},
+    "gated DeltaNet and LSTM in turns, 2 blocks of 160": {"layer": "gated-delta,lstm", **WIDE},
+    "gated DeltaNet and LSTM in turns, 2 blocks of 192": {"layer": "gated-delta,lstm", **WIDER},
+    "LSTM and gated DeltaNet in turns, 2 blocks of 192, rate 2e-3": {
+        **{"layer": "lstm,gated-delta", "learning_rate": 2e-3, **WIDER}
+    },
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "LSTM, 3 blocks of 96": {"layer": "lstm"},
+    "LSTM, 2 blocks of 160": {"layer": "lstm", **WIDE},
+    "LSTM, 2 blocks of 192": {"layer": "lstm", **WIDER},
+    "LSTM, 1 block of 256": {"layer": "lstm", **WIDEST},
+    "LSTM, 1 block of 256, rate 2e-3": {"layer": "lstm", "learning_rate": 2e-3, **WIDEST},
+    "LSTM, 1 block of 256, rate 8e-3": {"layer": "lstm", "learning_rate": 8e-3, **WIDEST},
+    "LSTM, 1 block of 320": {"layer": "lstm", **WIDEST, "d_model": 320},
+    "softmax attention, 3 blocks of 96": {"layer": "softmax-attention"},
+}
+CANDIDATES = [
+    (kind, label, flags) for kind, of in {"memory": MEMORIES, "other": OTHERS}.items() for label, flags in of.items()
+]
+
+
+def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
+    """One update of a candidate, on the first batch."""
+    trial = Oz(**flags).trial()
+    task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
+    batch = task.windows(trial.training.batch_size, trial.training.window)[0]
+    bare = build(trial, task)
+    model, optimiser = fabric.setup(bare, adam_w(bare, trial.training))
+    before = bare.initial_state(trial.training.batch_size)
+    return lambda: update(fabric, model, optimiser, batch, before, trial.training.clip)
+
+
+def time_updates(rounds: int = 12) -> list[float]:
+    """Seconds an update of every candidate: the least of several rounds through all of them."""
+    updates = [make_update(flags) for _, _, flags in CANDIDATES]
+    least = [float("inf")] * len(updates)
+    for _ in range(rounds):
+        for n, one in enumerate(updates):
+            start = time.perf_counter()
+            one()
+            least[n] = min(least[n], time.perf_counter() - start)
+    return least
+
+
+def steps_of(folder: Path) -> list[int]:
+    """Updates of every candidate, from times that are measured once."""
+    file = folder / "steps.json"
+    if not file.exists():
+        times = time_updates()
+        folder.mkdir(parents=True, exist_ok=True)
+        steps = {label: round(UPDATES * times[0] / t, -1) for (_, label, _), t in zip(CANDIDATES, times, strict=True)}
+        file.write_text(json.dumps(steps, indent=1))
+    known = json.loads(file.read_text())
+    return [int(known[label]) for _, label, _ in CANDIDATES]
+
+
+def train(folder: Path, n: int, steps: int, seed: int) -> Result:
+    """What a candidate came to."""
+    _, label, flags = CANDIDATES[n]
+    run, flags = Run(folder / f"{label}, seed {seed}"), {**flags, "steps": steps, "seed": seed, "sample": 0}
+    if not run.exists() or run.result() is None:
+        trial = Oz(**flags).trial()
+        carry_out(run, trial, "oz", flags, resume=run.exists())
+    result = run.result()
+    assert result is not None
+    return result
+
+
+def table(folder: Path, steps: list[int], seeds: int) -> str:
+    """Candidates, best first."""
+    found = []
+    for n, (kind, label, _) in enumerate(CANDIDATES):
+        results = [train(folder, n, steps[n], seed) for seed in range(1, seeds + 1)]
+        validation, test = (fmean(getattr(r, part)["bits"] for r in results) for part in ("validation", "test"))
+        found.append((validation, kind, label, steps[n], results[0].parameters, test))
+        print(f"{label}: validation {validation:.3f}", flush=True)
+    lines = ["| candidate | parameters | updates | validation bits | held-out bits |", "|---|---:|---:|---:|---:|"]
+    shown: set[str] = set()
+    for validation, kind, label, updates, parameters, test in sorted(found):
+        held_out = "" if kind in shown else f"{test:.3f}"
+        shown.add(kind)
+        lines.append(f"| {label} | {parameters:,} | {updates:,} | {validation:.3f} | {held_out} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("runs/demo"), help="default: %(default)s")
+    parser.add_argument("--seeds", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this page, between its marks")
+    options = parser.parse_args()
+    text = table(options.folder, steps_of(options.folder), options.seeds)
+    print(text)
+    if options.into:
+        put(options.into, "demo", text)
+
+
+if __name__ == "__main__":
+    main()

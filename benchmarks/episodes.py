@@ -1,0 +1,141 @@
+"""Times episodes of pictures: how many a second are drawn, and where the time of a training step goes.
+
+    python benchmarks/episodes.py --json episodes.json
+
+The first table is the data alone. The second splits a step of the few-shot networks of preset cpu, 5 ways and 1 shot of
+Omniglot: drawing the batch, the vision net (forward and backward on the same pictures), and the rest, which is the
+memory, its blocks and the optimiser. All models take turns in every round, beside the same network with torch's LSTM
+in place of its blocks; numbers are medians. One thread, and a batch drawn where it is used: with `workers` it is drawn
+beside the step.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from fastweights.catalogue import EXPERIMENTS, TASKS
+from fastweights.experiments.trial import build
+from fastweights.tasks import MissingFile
+from fastweights.training.hardware import make_fabric
+from fastweights.training.loops.supervised import adam, update
+from fastweights.training.run import environment
+
+DATA: dict[str, tuple[str, dict[str, Any], int]] = {
+    "omniglot, 1 shot": ("omniglot", {}, 32),
+    "omniglot, 1 shot, 20 pixels": ("omniglot", {"side": 20}, 32),
+    "omniglot, 5 shots, delayed": ("omniglot", {"shots": 5, "labels": "delayed"}, 32),
+    "mini-imagenet, 5 shots, 84 pixels": ("mini-imagenet", {"shots": 5}, 16),
+    "sequential-adaptation, 20 pixels": ("sequential-adaptation", {"side": 20}, 16),
+}
+"""Task, options and batch size."""
+
+NAME, COLUMN = "irie2022/table-1", "omniglot-1"
+BASELINE = "lstm"
+MODELS = (BASELINE, "delta-net", "srwm", "fake-srwm", "snail")
+
+
+def pictures_a_second(task: Any, batch_size: int, budget: float = 2.0) -> float:
+    """Of a training stream, after its first batch."""
+    batches = task.train_batches(batch_size, seed=0)
+    next(batches)
+    n, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < budget:
+        n += next(batches).inputs.labels.numel()
+    return n / passed
+
+
+def print_data() -> list[dict[str, Any]]:
+    """The first table."""
+    print(
+        "| data | batch | pictures/s, drawn where they are used | by one thread | by two |\n|---|---:|---:|---:|---:|"
+    )
+    rows = []
+    for name, (kind, options, batch_size) in DATA.items():
+        try:
+            rates = [pictures_a_second(TASKS.load(kind)(**options, workers=n), batch_size) for n in range(3)]
+        except MissingFile as missing:
+            print(f"| {name}: {missing} |")
+            continue
+        rows.append({"data": name, "batch": batch_size, "pictures_a_second": rates})
+        print(f"| {name} | {batch_size} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |", flush=True)
+    return rows
+
+
+class Lap:
+    """A model and its parts, each to be timed once a round."""
+
+    def __init__(self, model: str) -> None:
+        trial = EXPERIMENTS.load(NAME).trial(model, COLUMN, "cpu")
+        self.task = TASKS.load(trial.task)(**{**trial.task_options, "workers": 0})
+        self.settings = trial.training
+        self.fabric = make_fabric(self.settings)
+        network = build(trial, self.task)
+        self.network, self.optimiser = self.fabric.setup(network, adam(network, self.settings))
+        self.vision = network.vision
+        self.batches = self.task.train_batches(self.settings.batch_size, seed=0)
+        self.times: list[tuple[float, float, float]] = []
+
+    def round(self) -> None:
+        """Seconds for the data, the vision net, and the whole update."""
+        drawn = timed(lambda: setattr(self, "batch", next(self.batches)))
+        seen = timed(self._see)
+        step = (self.fabric, self.network, self.optimiser, self.task, self.batch, self.settings.clip)
+        self.times.append((drawn, seen, timed(lambda: update(*step))))
+
+    def _see(self) -> None:
+        images = self.batch.inputs.images.flatten(0, 1).float().contiguous(memory_format=torch.channels_last)
+        self.vision(images).sum().backward()
+
+    def row(self, model: str) -> dict[str, Any]:
+        """Medians, in milliseconds, and pictures a second."""
+        data, vision, step = (1e3 * median(column) for column in zip(*islice(self.times, 3, None), strict=True))
+        rate = 1e3 * self.batch.inputs.labels.numel() / (data + step)
+        return {"model": model, "data": data, "vision": vision, "memory": step - vision, "pictures_a_second": rate}
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds of a call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def print_training(rounds: int) -> list[dict[str, Any]]:
+    """The second table."""
+    laps = {model: Lap(model) for model in MODELS}
+    for _ in range(rounds):
+        for lap in laps.values():
+            lap.round()
+    rows = [lap.row(model) for model, lap in laps.items()]
+    base = rows[0]["pictures_a_second"]
+    header = ["model", "a step, ms", "data, %", "vision net, %", "memory, %", "pictures/s", f"beside {BASELINE}"]
+    print(f"\n| {' | '.join(header)} |\n|---|{'---:|' * (len(header) - 1)}")
+    for row in rows:
+        whole = row["data"] + row["vision"] + row["memory"]
+        shares = " | ".join(f"{100 * row[part] / whole:.1f}" for part in ("data", "vision", "memory"))
+        rate = row["pictures_a_second"]
+        print(f"| {row['model']} | {whole:.1f} | {shares} | {rate:,.0f} | {rate / base:.2f} |")
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--rounds", type=int, default=30, help="steps of every model, default: %(default)s")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    data, training = print_data(), print_training(options.rounds)
+    if options.json:
+        content = {"environment": environment(), "data": data, "training": training}
+        options.json.write_text(json.dumps(content, indent=2))
+
+
+if __name__ == "__main__":
+    main()
