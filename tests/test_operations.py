@@ -105,7 +105,7 @@ def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return x > 0, x, y
     if name.startswith("logical_"):
         x, y = x > 0, y > 0
-    return (x, y) if "{1}" in FUNCTIONS[name].code else (x,)
+    return (x, y)[: FUNCTIONS[name].arity]
 
 
 def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, Slot(f"{len(FUNCTIONS)} V", "value")]]:

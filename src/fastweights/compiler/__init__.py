@@ -1,4 +1,25 @@
-"""Compiles a cell for CPU: trace the step and its gradient, lower them to loops, emit C++, build it, run it.
+"""Compiles cells: from a step in plain PyTorch to kernels, in passes that stand here one a line.
 
-`trace` -> `lower` (with `ir` and `algebra`) -> `schedule` -> `emit` -> `build` -> `kernel`, and `op` for PyTorch.
+What a pass makes is a record that no later one changes: `verify.py` says what is well formed, `interpret.py` what it
+means, and `show.py` how it is written. `docs/compiler.md` follows one small cell through all of them.
 """
+
+from collections.abc import Mapping
+
+import torch
+
+from fastweights.cell import Cell
+from fastweights.compiler.lower import lower
+from fastweights.compiler.phases import Phases, phases
+from fastweights.compiler.trace import trace
+
+
+def lowered(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Phases:
+    """What the kernels of a cell compute, on every target.
+
+    Raises:
+        Unsupported: the cell leaves the subset that compiles.
+    """
+    traced = trace(cell, sizes, dtype)  # the step and its gradient, as a graph of PyTorch's core operations
+    step = lower(traced)  # the same in the compiler's own language, sums of products taken apart (algebra.py)
+    return phases(step)  # three ways over time, and what is kept between them

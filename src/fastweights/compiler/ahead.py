@@ -6,8 +6,23 @@ those of step t + 1 where it has every element of the new W in a register.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from fastweights.compiler.ir import Apply, Definition, Expression, Load, Region, identity, loads
-from fastweights.compiler.operations.value import Value
+from fastweights.compiler.ir import (
+    COMPUTED,
+    Apply,
+    Assemble,
+    Definition,
+    Expression,
+    Load,
+    Map,
+    Reduce,
+    Region,
+    Reshape,
+    Value,
+    behind,
+    identity,
+    upstream,
+    whole,
+)
 
 SMALL = 4
 """A sum is read ahead if it is this many times smaller than the matrix that it is read off."""
@@ -20,7 +35,7 @@ def first_reads(
     matrices: Collection[Definition],
 ) -> list[Definition]:
     """The small sums over a matrix of `state` that wait for no other sum over one of the `matrices`."""
-    found = [d for d in upstream((d for v in values for d in loads(v.expression)), given) if d.reduction == "sum"]
+    found = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
     return sorted((d for d in found if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
 
 
@@ -36,32 +51,16 @@ def _is_first(
     return small and not read.isdisjoint(state) and upstream(operands - read, given).isdisjoint(matrices)
 
 
-def is_matrix(definition: Definition) -> bool:
-    """Whether a definition has two axes or more."""
-    return sum(n > 1 for n in definition.shape) > 1
-
-
-def upstream(definitions: Iterable[Definition], given: Collection[Definition]) -> set[Definition]:
-    """Everything that `definitions` are computed from, and they themselves, as far as what is `given`."""
-    seen, queue = set[Definition](), list(definitions)
-    while queue:
-        definition = queue.pop()
-        if definition not in seen:
-            seen.add(definition)
-            queue.extend(() if definition in given else definition.operands())
-    return seen
-
-
 def settled(values: Sequence[Value]) -> list[Value]:
     """Every value as a definition of its own, so that others can read what was stored."""
     taken, result = set[Definition](), list[Value]()
     for shape, expression in values:
         own = expression.definition if isinstance(expression, Load) else None
-        whole = own is not None and own.shape == shape and expression == Load(own, identity(shape))
-        if own is None or not whole or own in taken or own.kind not in ("map", "reduce", "assemble"):
-            own = Definition("map", shape, expression)
+        is_whole = own is not None and own.shape == shape and expression == Load(own, identity(shape))
+        if own is None or not is_whole or own in taken or not isinstance(own, COMPUTED):
+            own = Map(shape, expression)
         taken.add(own)
-        result.append(Value(shape, Load(own, identity(shape))))
+        result.append(whole(own))
     return result
 
 
@@ -81,21 +80,17 @@ class Later:
         return not upstream([old], self.known).isdisjoint(self.known)
 
     def _moved(self, old: Definition) -> Definition:
-        regions = tuple(Region(r.start, r.shape, self._expression(r.expression)) for r in old.regions)
-        expression = None if old.expression is None else self._expression(old.expression)
-        base = None if old.base is None else self.definition(old.base)
-        return Definition(
-            old.kind,
-            old.shape,
-            expression,
-            old.reduction,
-            old.extent,
-            regions,
-            base,
-            line=old.line,
-            contiguous=old.contiguous,
-            once=old.once,
-        )
+        match old:
+            case Map(shape, expression):
+                return Map(shape, self._expression(expression), line=old.line)
+            case Reduce(shape, reduction, extent, expression):
+                return Reduce(shape, reduction, extent, self._expression(expression), line=old.line)
+            case Assemble(shape, regions):
+                moved = tuple(Region(r.start, r.shape, self._expression(r.expression)) for r in regions)
+                return Assemble(shape, moved, line=old.line)
+            case Reshape(shape, base):
+                return Reshape(shape, self.definition(base), line=old.line)
+        raise AssertionError("what is given has no operands that change")
 
     def _expression(self, old: Expression) -> Expression:
         if isinstance(old, Load):

@@ -14,6 +14,9 @@ from fastweights.compiler.ir import (
     Expression,
     Index,
     Load,
+    Map,
+    Reduce,
+    Reduction,
     Shape,
     axes,
     identity,
@@ -35,10 +38,10 @@ class Graph:
         """An expression, kept under a name so that it is computed once; a load or a constant stays as it is."""
         if isinstance(expression, Load | Constant):
             return expression
-        kept = self._intern(("map", shape, expression), Definition("map", shape, expression, line=self.line))
+        kept = self._intern(("map", shape, expression), Map(shape, expression, line=self.line))
         return Load(kept, identity(shape))
 
-    def reduce(self, kind: str, shape: Shape, expression: Expression, axis: int) -> Expression:
+    def reduce(self, kind: Reduction, shape: Shape, expression: Expression, axis: int) -> Expression:
         """`expression` over `shape` reduced over `axis`, an expression over the same shape."""
         reduced = self._summed if kind == "sum" else lambda s, e, a: self._reduced(kind, s, e, a)
         return reduced(shape, expression, axis)
@@ -100,14 +103,14 @@ class Graph:
             total = Apply(sign, (self.on_axes(shape, total), self.on_axes(shape, part)))
         return self.on_axes(shape, total)
 
-    def _reduced(self, kind: str, shape: Shape, expression: Expression, axis: int) -> Expression:
+    def _reduced(self, kind: Reduction, shape: Shape, expression: Expression, axis: int) -> Expression:
         if kind == "sum":
             expression = self.product(shape, _factors(expression))
         used = sorted(axes(expression) - {axis})
         place = {**{a: n for n, a in enumerate(used)}, axis: len(used)}
         mapping = [Index(place[a]) if a in place else Index(-1, 0, 0) for a in range(len(shape))]
         out, body = tuple(shape[a] for a in used), substitute(expression, mapping)
-        fresh = Definition("reduce", out, body, kind, shape[axis], line=self.line)
+        fresh = Reduce(out, kind, shape[axis], body, line=self.line)
         kept = self._intern((kind, out, shape[axis], body), fresh)
         return Load(kept, tuple(Index(a) for a in used))
 
@@ -117,8 +120,7 @@ class Graph:
 
 def expose(expression: Expression) -> Expression:
     """The expression of a loaded map in place of the load."""
-    if isinstance(expression, Load) and expression.definition.kind == "map":
-        assert expression.definition.expression is not None
+    if isinstance(expression, Load) and isinstance(expression.definition, Map):
         return substitute(expression.definition.expression, expression.index)
     return expression
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from fastweights.compiler.ir import Definition, volume
+from fastweights.compiler.ir import Table, volume
 from fastweights.compiler.loops import Writer, _number, emit_nest
-from fastweights.compiler.plan import Phase, Plan
+from fastweights.compiler.plan import Plan, Way
 from fastweights.compiler.schedule import Buffer, Program
 
 RUNTIME = Path(__file__).with_name("runtime.h")
@@ -30,8 +30,8 @@ class Source:
     def text(self) -> str:
         """All of it."""
         plan = self.plan
-        phases = {"forward": plan.forward, "again": plan.again, "backward": plan.backward}
-        steps = [function for name, phase in phases.items() for function in self._functions(name, phase)]
+        ways = {"forward": plan.forward, "again": plan.again, "backward": plan.backward}
+        steps = [function for name, way in ways.items() for function in self._functions(name, way)]
         head = f"// {self.title}\n#define FASTWEIGHTS_DOUBLE {int(self.dtype == torch.float64)}\n"
         parts = [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;", *self._tables(), *steps]
         return "\n".join([*parts, *self._layouts(), self._forward(), self._backward(), ""])
@@ -40,18 +40,18 @@ class Source:
         programs = (self.plan.forward.step, self.plan.again.step, self.plan.backward.step)
         return [_table(b.name, d) for d, b in _tables_of(programs).items()]
 
-    def _functions(self, name: str, phase: Phase) -> list[str]:
-        step = self._function(f"{name}_step", phase.step, *self._of_step(phase))
-        return [self._function(f"{name}_begin", phase.begin, *self._of_begin(phase)), step] if phase.ahead else [step]
+    def _functions(self, name: str, way: Way) -> list[str]:
+        step = self._function(f"{name}_step", way.step, *self._of_step(way))
+        return [self._function(f"{name}_begin", way.begin, *self._of_begin(way)), step] if way.ahead else [step]
 
-    def _of_step(self, phase: Phase) -> tuple[list[Buffer], list[Buffer]]:
+    def _of_step(self, way: Way) -> tuple[list[Buffer], list[Buffer]]:
         """What a step is given, and what it makes."""
-        ahead = [*phase.ahead, *_named("next", phase.moving)] if phase.ahead else []
-        given = [*phase.state, *phase.moving, *self.plan.params, *ahead]
-        return given, [*_named("new", phase.state), *phase.made, *_named("next", phase.ahead)]
+        ahead = [*way.ahead, *_named("next", way.moving)] if way.ahead else []
+        given = [*way.state, *way.moving, *self.plan.params, *ahead]
+        return given, [*_named("new", way.state), *way.made, *_named("next", way.ahead)]
 
-    def _of_begin(self, phase: Phase) -> tuple[list[Buffer], list[Buffer]]:
-        return [*phase.state, *phase.moving, *self.plan.params], phase.ahead
+    def _of_begin(self, way: Way) -> tuple[list[Buffer], list[Buffer]]:
+        return [*way.state, *way.moving, *self.plan.params], way.ahead
 
     def _function(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
         out = Writer()
@@ -191,29 +191,29 @@ class Source:
             out.add(f"std::memset({b.name}, 0, sizeof(real) * {size});")
         out.close(2)
 
-    def _run(self, out: Writer, name: str, phase: Phase, way: int) -> None:
+    def _run(self, out: Writer, name: str, way: Way, sign: int) -> None:
         """A step, with all that moves with the steps; before the first, and after a reset, what it is given ahead."""
         places, far = self._places(), [b.name for b in [*self.plan.inputs, self.plan.d_y]]
-        for b in phase.moving:
+        for b in way.moving:
             out.add(f"const real* const {b.name} = {places[b.name].format(t='t')};")
             if b.name in far:
-                out.add(f"fw::prefetch<{volume(b.shape)}>({places[b.name].format(t=f'(t + {way * AHEAD})')});")
-        if phase.ahead:
-            out.add(f"const std::int64_t then = {'t + 1 < stop ? t + 1 : t' if way > 0 else 't > start ? t - 1 : t'};")
-            for b in phase.moving:
+                out.add(f"fw::prefetch<{volume(b.shape)}>({places[b.name].format(t=f'(t + {sign * AHEAD})')});")
+        if way.ahead:
+            out.add(f"const std::int64_t then = {'t + 1 < stop ? t + 1 : t' if sign > 0 else 't > start ? t - 1 : t'};")
+            for b in way.moving:
                 out.add(f"const real* const next_{b.name} = {places[b.name].format(t='then')};")
-            first, before = ("start", "t") if way > 0 else ("stop - 1", "t + 1")
+            first, before = ("start", "t") if sign > 0 else ("stop - 1", "t + 1")
             out.open(f"if (t == {first} || (reset && reset[b * T + {before}]))")
-            self._call(out, f"{name}_begin", phase.begin, *self._of_begin(phase))
+            self._call(out, f"{name}_begin", way.begin, *self._of_begin(way))
             out.close()
-        self._call(out, f"{name}_step", phase.step, *self._of_step(phase))
+        self._call(out, f"{name}_step", way.step, *self._of_step(way))
 
-    def _swap(self, out: Writer, phase: Phase) -> None:
+    def _swap(self, out: Writer, way: Way) -> None:
         """What was made by this step is given to the next one."""
-        for b in phase.ahead:
+        for b in way.ahead:
             out.add(f"fw::swap({b.name}, next_{b.name});")
-        for b in phase.state if phase is not self.plan.again else []:
-            if b.name not in phase.step.in_place:
+        for b in way.state if way is not self.plan.again else []:
+            if b.name not in way.step.in_place:
                 out.add(f"fw::swap({b.name}, new_{b.name});")
 
     def _places(self) -> dict[str, str]:
@@ -332,11 +332,11 @@ def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]
     return constant, in_place + [b.name for b in made if b.name.removeprefix("new_") not in program.in_place]
 
 
-def _tables_of(programs: Sequence[Program]) -> dict[Definition, Buffer]:
-    return {d: b for p in programs for d, b in p.buffers.items() if d.kind == "table"}
+def _tables_of(programs: Sequence[Program]) -> dict[Table, Buffer]:
+    return {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, Table)}
 
 
-def _table(name: str, definition: Definition) -> str:
+def _table(name: str, definition: Table) -> str:
     numbers = ", ".join(_number(x) for x in definition.numbers)
     return f"alignas(64) static const real {name}[{definition.size}] = {{{numbers}}};"
 

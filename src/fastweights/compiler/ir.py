@@ -1,12 +1,18 @@
-"""Tensor expressions: every tensor of a step is a `Definition`, an expression in the indices of its own axes."""
+"""Tensor expressions: every tensor of a step is a `Definition`, an expression in the indices of its own axes.
 
-from collections.abc import Iterator, Sequence
+The language is closed: six kinds of definitions, three of expressions, three reductions, the functions of
+`functions.py`. Nothing changes once it is made. `verify.py` says what is well formed, `interpret.py` what it means, and
+`show.py` how it is written.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
+from typing import Literal, NamedTuple, final
 
 Shape = tuple[int, ...]
 Key = tuple[object, ...]
+Reduction = Literal["sum", "max", "min"]
 
 
 class Index(NamedTuple):
@@ -26,7 +32,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Load:
-    """An element of another definition, one `Index` an axis of it."""
+    """An element of a definition, one `Index` an axis of it."""
 
     definition: "Definition"
     index: tuple[Index, ...]
@@ -34,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Apply:
-    """A function of the runtime header, elementwise."""
+    """A function of `functions.FUNCTIONS`, elementwise."""
 
     function: str
     arguments: tuple["Expression", ...]
@@ -51,28 +57,16 @@ class Region(NamedTuple):
     expression: Expression
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Definition:
-    """A tensor of one step.
+    """A tensor of one step: an `Input`, `Table`, `Map`, `Reduce`, `Assemble` or `Reshape`. Each equals itself alone.
 
-    kind: "input" (given), "table" (constant numbers), "map" (an expression of its axes), "reduce" (one reduced over one
-    axis more, the last), "assemble" (regions written one after the other) or "alias" (`base` under another shape).
+    `line` is where the cell says so; `serial` counts all that are made, operands before what reads them.
     """
 
-    kind: str
     shape: Shape
-    expression: Expression | None = None
-    reduction: str = ""
-    extent: int = 1
-    regions: tuple[Region, ...] = ()
-    base: "Definition | None" = None
-    numbers: tuple[float, ...] = ()
-    line: str = ""
-    contiguous: bool = False
-    """Whether an alias needs its numbers in the order of its axes."""
-    once: bool = False
-    """Whether its numbers are compared with each other: computing them twice might round them differently."""
-    serial: int = field(default_factory=count().__next__)
+    line: str = field(default="", kw_only=True)
+    serial: int = field(default_factory=count().__next__, kw_only=True)
 
     @property
     def size(self) -> int:
@@ -80,18 +74,125 @@ class Definition:
         return volume(self.shape)
 
     @property
-    def domain(self) -> Shape:
-        """The axes that its loop runs over."""
-        return (*self.shape, self.extent) if self.kind == "reduce" else self.shape
+    def is_matrix(self) -> bool:
+        """Whether it has two axes or more."""
+        return sum(n > 1 for n in self.shape) > 1
+
+    @property
+    def bodies(self) -> tuple[Region, ...]:
+        """What is computed of it in loops, and where: the shape is that of the loops."""
+        return ()
 
     def operands(self) -> Iterator["Definition"]:
-        """What it is computed from."""
-        if self.base is not None:
-            yield self.base
-        for region in self.regions:
-            yield from loads(region.expression)
-        if self.expression is not None:
-            yield from loads(self.expression)
+        """What it is computed from, with repetitions."""
+        for body in self.bodies:
+            yield from loads(body.expression)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Input(Definition):
+    """Given."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table(Definition):
+    """Constant numbers, in the order of its axes."""
+
+    numbers: tuple[float, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Map(Definition):
+    """An expression of its axes."""
+
+    expression: Expression
+
+    @property
+    def bodies(self) -> tuple[Region, ...]:
+        """One loop an axis."""
+        return (Region((0,) * len(self.shape), self.shape, self.expression),)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reduce(Definition):
+    """An expression of its axes and one more, the last, of `extent` elements, reduced over that one."""
+
+    reduction: Reduction
+    extent: int
+    expression: Expression
+
+    @property
+    def bodies(self) -> tuple[Region, ...]:
+        """One loop an axis, and one for what is reduced."""
+        return (Region((0,) * len(self.shape), (*self.shape, self.extent), self.expression),)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Assemble(Definition):
+    """Regions, written one after the other."""
+
+    regions: tuple[Region, ...]
+
+    @property
+    def bodies(self) -> tuple[Region, ...]:
+        """The regions."""
+        return self.regions
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reshape(Definition):
+    """The numbers of `base` in the same order, under another shape."""
+
+    base: Definition
+
+    def operands(self) -> Iterator[Definition]:
+        """The base."""
+        yield self.base
+
+
+KINDS = (Input, Table, Map, Reduce, Assemble, Reshape)
+COMPUTED = (Map, Reduce, Assemble)
+"""What loops compute."""
+
+
+class Value(NamedTuple):
+    """A tensor without a definition of its own: its shape, and what it is at every index."""
+
+    shape: Shape
+    expression: Expression
+
+    def at(self, shape: Shape) -> Expression:
+        """Broadcast to `shape`."""
+        offset = len(shape) - len(self.shape)
+        mapping = [Index(-1, 0, 0) if n == 1 else Index(a + offset) for a, n in enumerate(self.shape)]
+        return substitute(self.expression, mapping)
+
+
+def whole(definition: Definition) -> Value:
+    """All of a definition."""
+    return Value(definition.shape, Load(definition, identity(definition.shape)))
+
+
+def upstream(definitions: Iterable[Definition], given: Collection[Definition] = ()) -> set[Definition]:
+    """Everything that `definitions` are computed from, and they themselves, as far as what is `given`."""
+    seen, queue = set[Definition](), list(definitions)
+    while queue:
+        definition = queue.pop()
+        if definition not in seen:
+            seen.add(definition)
+            queue.extend(() if definition in given else definition.operands())
+    return seen
+
+
+def behind(values: Iterable[Value], given: Collection[Definition] = ()) -> set[Definition]:
+    """Everything that values are computed from, as far as what is `given`."""
+    return upstream((d for v in values for d in loads(v.expression)), given)
 
 
 def volume(shape: Sequence[int]) -> int:

@@ -15,6 +15,7 @@ from fastweights.compiler import build
 from fastweights.compiler.alone import alone
 from fastweights.compiler.emit import Source
 from fastweights.compiler.lower import lower
+from fastweights.compiler.phases import phases
 from fastweights.compiler.plan import plan
 from fastweights.compiler.trace import trace
 
@@ -160,7 +161,7 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
 
 def _source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     width = build.lanes(dtype)
-    step = plan(lower(trace(cell, sizes, dtype)), width)
+    step = plan(phases(lower(trace(cell, sizes, dtype))), width)
     axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
     return Source(step, f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}", dtype, width).text()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
+from fastweights.compiler.code import CODE
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import Apply, Constant, Expression, Index, Load, loads
 from fastweights.compiler.layout import stride_along, vector_axis
@@ -361,15 +362,15 @@ class Block:
         if key not in self.known:
             arguments = [self.value(a, r, v) for a in expression.arguments]
             result = self._call(expression.function, arguments)
-            shared = len(list(loads(expression))) and not FUNCTIONS[expression.function].is_mixed
+            shared = len(list(loads(expression))) and not CODE[expression.function].is_mixed
             self.known[key] = self._named(result) if shared else result
         return self.known[key]
 
     def _call(self, function: str, arguments: list[Result]) -> Result:
-        found = FUNCTIONS[function]
+        found = CODE[function]
         is_vector = any(a.is_vector for a in arguments)
         codes = [self._splat(a) if is_vector and not found.is_mixed else a.code for a in arguments]
-        return Result(found.code.format(*codes), is_vector, found.is_mask)
+        return Result(found.text.format(*codes), is_vector, FUNCTIONS[function].is_mask)
 
     def _splat(self, value: Result) -> str:
         if value.is_vector or self.width == 1:

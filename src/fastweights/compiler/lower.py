@@ -3,36 +3,20 @@
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fastweights.compiler.algebra import Graph
-from fastweights.compiler.ir import Apply, Constant, Definition, Load, identity
+from fastweights.compiler.ir import Apply, Constant, Input, Load, Table, Value, identity
 from fastweights.compiler.operations import INSTEAD, OPERATIONS, OTHERS, PLACES
-from fastweights.compiler.operations.value import Value
+from fastweights.compiler.step import Step
 from fastweights.compiler.trace import Trace
 from fastweights.compiler.unsupported import Unsupported
 
 TABLE = 1 << 16
 """The most numbers that a constant tensor of a cell may have: they stand in the source of the kernel."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step and its gradient: what goes in, and the value of what comes out, each by role."""
-
-    state: dict[str, Definition]
-    inputs: dict[str, Definition]
-    params: dict[str, Definition]
-    d_state: dict[str, Definition]
-    d_y: Definition
-    new_state: dict[str, Value]
-    y: Value
-    gradients: dict[str, dict[str, Value]]
-    graph: Graph
 
 
 def lower(trace: Trace) -> Step:
@@ -48,7 +32,7 @@ def lower(trace: Trace) -> Step:
     y = next(rest)
     kinds = {"state": trace.state, "inputs": trace.inputs, "params": trace.params}
     gradients = {kind: {name: next(rest) for name in names} for kind, names in kinds.items()}
-    return Step(state, inputs, params, d_state, next(given), new_state, y, gradients, lowering.graph)
+    return Step(state, inputs, params, d_state, next(given), new_state, y, gradients)
 
 
 class Lowering:
@@ -58,7 +42,7 @@ class Lowering:
         self.trace = trace
         self.graph = Graph()
         self.values: dict[torch.fx.Node, Any] = {}
-        self.given: list[Definition] = []
+        self.given: list[Input] = []
 
     def run(self) -> list[Value]:
         """The results of the graph."""
@@ -72,7 +56,7 @@ class Lowering:
     def _node(self, node: torch.fx.Node) -> Any:
         if node.op == "placeholder":
             shape = tuple(node.meta["val"].shape)
-            self.given.append(Definition("input", shape, line=str(node.target)))
+            self.given.append(Input(shape))
             return Value(shape, Load(self.given[-1], identity(shape)))
         if node.op == "get_attr":
             return getattr(self.trace.graph, str(node.target))
@@ -132,7 +116,7 @@ class Lowering:
             return Value(shape, Apply("ne", (constant, Constant(0.0))) if value.dtype == torch.bool else constant)
         if len(numbers) > TABLE:
             raise Unsupported(f"a constant tensor of {len(numbers)} numbers", self.graph.line, "a field of the params")
-        table = Load(Definition("table", shape, numbers=tuple(numbers)), identity(shape))
+        table = Load(Table(shape, tuple(numbers)), identity(shape))
         return Value(shape, Apply("ne", (table, Constant(0.0))) if value.dtype == torch.bool else table)
 
 

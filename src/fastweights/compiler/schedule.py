@@ -5,21 +5,26 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
 
+from fastweights.compiler.demands import Demands
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import (
+    COMPUTED,
     Apply,
     Definition,
     Expression,
     Index,
     Load,
+    Map,
+    Reduce,
+    Reshape,
     Shape,
+    Value,
     identity,
     load_nodes,
     loads,
     substitute,
     volume,
 )
-from fastweights.compiler.operations.value import Value
 
 CHEAP = 3
 """Operations that are rather done twice than a matrix written and read."""
@@ -108,8 +113,7 @@ class Program:
 
     def buffer(self, definition: Definition) -> Buffer:
         """Where a definition lies; an alias lies where its base does, under its own shape."""
-        if definition.kind == "alias":
-            assert definition.base is not None
+        if isinstance(definition, Reshape):
             return Buffer(self.buffer(definition.base).name, definition.shape)
         return self.buffers[definition]
 
@@ -118,18 +122,26 @@ def schedule(
     given: dict[Definition, Buffer],
     targets: Sequence[Target],
     pairs: Iterable[tuple[str, str]],
+    asked: Demands,
     first: Iterable[Definition] = (),
 ) -> Program:
     """Orders the computation of `targets` from `given`, with what is in `first` before the rest; `pairs` names the
     buffers (old, new) of every state."""
-    return Scheduler(given, targets, first).run(dict(pairs))
+    return Scheduler(given, targets, asked, first).run(dict(pairs))
 
 
 class Scheduler:
     """Makes one `Program`."""
 
-    def __init__(self, given: dict[Definition, Buffer], targets: Sequence[Target], first: Iterable[Definition]) -> None:
+    def __init__(
+        self,
+        given: dict[Definition, Buffer],
+        targets: Sequence[Target],
+        asked: Demands,
+        first: Iterable[Definition],
+    ) -> None:
         self.given = given
+        self.asked = asked
         self.targets = targets
         self.buffers = dict(given)
         self.add: set[Definition] = set()
@@ -145,10 +157,10 @@ class Scheduler:
         if isinstance(expression, Load) and not target.add:
             found = expression.definition
             whole = expression.index == identity(found.shape) and found.shape == target.value.shape
-            if whole and found.kind in ("map", "reduce", "assemble") and found not in self.buffers:
+            if whole and isinstance(found, COMPUTED) and found not in self.buffers:
                 self.buffers[found] = target.buffer
                 return found
-        copy = Definition("map", target.value.shape, expression)
+        copy = Map(target.value.shape, expression)
         self.buffers[copy] = target.buffer
         if target.add:
             self.add.add(copy)
@@ -157,7 +169,7 @@ class Scheduler:
     def run(self, pairs: dict[str, str]) -> Program:
         """Decides what is kept, then groups the statements."""
         self._choose_inlined()
-        kept = [d for d in self.order if d not in self.inlined and d.kind in ("map", "reduce", "assemble")]
+        kept = [d for d in self.order if d not in self.inlined and isinstance(d, COMPUTED)]
         local = self._allocate(kept)
         for definition in kept:
             for statement in self._statements(definition):
@@ -171,16 +183,13 @@ class Scheduler:
         readers: dict[Definition, set[tuple[Definition, object]]] = {}
         sizes: dict[Definition, list[int]] = {}
         for reader in self.order:
-            for domain, expression in _bodies(reader):
+            for _, domain, expression in reader.bodies:
                 for load in set(load_nodes(expression)):
                     readers.setdefault(load.definition, set()).add((reader, load.index))
                     sizes.setdefault(load.definition, []).append(volume(domain))
-            if reader.base is not None:
-                reader.base.contiguous = True
         for definition in self.order:
-            free = not (definition in self.buffers or definition.contiguous or definition.once)
-            if definition.kind == "map" and free:
-                assert definition.expression is not None
+            is_free = not (definition in self.buffers or definition in self.asked.in_order | self.asked.once)
+            if isinstance(definition, Map) and is_free:
                 resolved = self._resolve(definition.expression)
                 if _inlines(definition, resolved, len(readers[definition]), max(sizes[definition])):
                     self.inlined[definition] = resolved
@@ -193,23 +202,20 @@ class Scheduler:
             return Apply(expression.function, tuple(self._resolve(a) for a in expression.arguments))
         return expression
 
-    def _allocate(self, kept: list[Definition]) -> list[Buffer]:
+    def _allocate(self, kept: Sequence[Definition]) -> list[Buffer]:
         local: list[Buffer] = []
         for definition in kept:
             if definition not in self.buffers:
-                layout = Layout(tuple(range(len(definition.shape))), definition.contiguous)
+                layout = Layout(tuple(range(len(definition.shape))), definition in self.asked.in_order)
                 self.buffers[definition] = Buffer(f"t{len(local)}", definition.shape, layout, local=True)
                 local.append(self.buffers[definition])
-            elif definition.contiguous:
+            elif definition in self.asked.in_order:
                 self.buffers[definition].layout.fixed = True
         return local
 
     def _statements(self, definition: Definition) -> Iterator[Statement]:
-        for region in definition.regions:
-            yield _statement(definition, region.shape, self._resolve(region.expression), region.start)
-        if definition.expression is not None:
-            body, start = self._resolve(definition.expression), (0,) * len(definition.shape)
-            yield _statement(definition, definition.domain, body, start, definition in self.add)
+        for start, domain, expression in definition.bodies:
+            yield _statement(definition, domain, self._resolve(expression), start, definition in self.add)
 
     def _insert(self, statement: Statement) -> None:
         """Into the loop nest that reads most of the same, else into a new one at the end."""
@@ -263,7 +269,7 @@ class Scheduler:
                 for load in load_nodes(statement.expression):
                     if self._name(load.definition) != old or not stores or n < min(stores):
                         continue
-                    same = len(stores) == 1 and n == stores[0] and load.definition.kind != "alias"
+                    same = len(stores) == 1 and n == stores[0] and not isinstance(load.definition, Reshape)
                     if not same or load.index != writers[0].place or writers[0].reduction:
                         return False
         return True
@@ -288,13 +294,6 @@ def _topological(roots: Iterable[Definition], given: Iterable[Definition]) -> It
         yield from visit(root)
 
 
-def _bodies(definition: Definition) -> Iterator[tuple[Shape, Expression]]:
-    if definition.expression is not None:
-        yield definition.domain, definition.expression
-    for region in definition.regions:
-        yield region.shape, region.expression
-
-
 def _inlines(definition: Definition, resolved: Expression, readers: int, size: int) -> bool:
     """Whether to compute it where it is read: there is one reader of the same size, or it is cheaper than memory."""
     if not list(loads(resolved)):
@@ -313,7 +312,7 @@ def _work(expression: Expression) -> int:
 
 
 def _base(definition: Definition) -> Definition:
-    return definition if definition.base is None else _base(definition.base)
+    return _base(definition.base) if isinstance(definition, Reshape) else definition
 
 
 def _statement(
@@ -324,8 +323,9 @@ def _statement(
     axes = [Index(kept.index(a)) if a in kept else Index(-1, 0, 0) for a in range(len(domain))]
     place = tuple(Index(axes[a].axis, 1, s) if axes[a].axis >= 0 else Index(-1, 0, s) for a, s in enumerate(start))
     shape = tuple(domain[a] for a in kept)
-    axis = len(kept) - 1 if definition.reduction else -1
-    return Statement(definition, shape, substitute(expression, axes), place, definition.reduction, axis, add)
+    reduction = definition.reduction if isinstance(definition, Reduce) else ""
+    axis = len(kept) - 1 if reduction else -1
+    return Statement(definition, shape, substitute(expression, axes), place, reduction, axis, add)
 
 
 def _fits(statement: Statement, nest: Nest) -> Iterator[Statement]:
@@ -338,5 +338,5 @@ def _fits(statement: Statement, nest: Nest) -> Iterator[Statement]:
 
 def _forwards(load: Load, writer: Statement) -> bool:
     """Whether a nest may read what it has just stored: the same element, not reduced, not under another shape."""
-    whole = load.definition is writer.definition and writer.definition.kind == "map"
+    whole = load.definition is writer.definition and isinstance(writer.definition, Map)
     return whole and not writer.reduction and not writer.add and load.index == writer.place

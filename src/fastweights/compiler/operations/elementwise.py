@@ -7,8 +7,8 @@ import torch
 
 from fastweights.compiler.algebra import Graph
 from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.ir import Apply, Constant
-from fastweights.compiler.operations.value import Value, as_mask, as_value, is_mask, made, shape_of
+from fastweights.compiler.ir import Apply, Constant, Value
+from fastweights.compiler.operations.value import as_mask, as_value, is_mask, made, shape_of
 from fastweights.compiler.unsupported import Unsupported
 
 
@@ -138,7 +138,7 @@ def _is_infinite(graph: Graph, x: Value) -> Value:
 def _shrunk_backward(graph: Graph, gradient: Value, x: Value, threshold: float) -> Value:
     """0 where a number was within the threshold."""
     outside = _comparison("gt")(graph, elementwise("abs")(graph, x), threshold)
-    return where(graph, _comparison("logical_or")(graph, outside, _is_nan(graph, x)), gradient, 0.0)
+    return where(graph, _comparison("logical_or", as_mask)(graph, outside, _is_nan(graph, x)), gradient, 0.0)
 
 
 _SPECIAL = {"add", "sub", "mul", "div", "pow", "where", "identity"}

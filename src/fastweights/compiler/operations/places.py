@@ -14,11 +14,13 @@ from fastweights.compiler.algebra import Graph
 from fastweights.compiler.ir import (
     Apply,
     Constant,
-    Definition,
     Index,
     Load,
+    Map,
     Region,
     Shape,
+    Table,
+    Value,
     identity,
     substitute,
     volume,
@@ -26,7 +28,7 @@ from fastweights.compiler.ir import (
 from fastweights.compiler.operations.elementwise import OPERATIONS as ELEMENTWISE
 from fastweights.compiler.operations.elementwise import sum_of, where
 from fastweights.compiler.operations.sums import highest, lowest, summed
-from fastweights.compiler.operations.value import Value, as_value, made
+from fastweights.compiler.operations.value import as_value, made
 from fastweights.compiler.operations.views import assembled, joined, sliced, unsqueezed, viewed
 from fastweights.compiler.unsupported import Unsupported
 
@@ -46,7 +48,7 @@ def _counting(size: int) -> Value:
     """0, 1, 2, ..."""
     if size == 1:
         return Value((1,), Constant(0.0))
-    return Value((size,), Load(Definition("table", (size,), numbers=tuple(map(float, range(size)))), identity((size,))))
+    return Value((size,), Load(Table((size,), tuple(map(float, range(size)))), identity((size,))))
 
 
 def _counting_along(rank: int, dim: int, size: int) -> Value:
@@ -155,7 +157,7 @@ def _put_last(graph: Graph, into: Value, places: Tensor, x: Value) -> Value:
 def _bound(graph: Graph, index: Value) -> float:
     """What a computed index is below: PyTorch would say if it lay outside, and a kernel cannot."""
     found = index.expression.definition if isinstance(index.expression, Load) else None
-    inside = found.expression if found is not None else None
+    inside = found.expression if isinstance(found, Map) else None
     if isinstance(inside, Apply) and inside.function == "remainder" and isinstance(inside.arguments[1], Constant):
         return max(inside.arguments[1].value, 0) or float("inf")
     return graph.positions.get(found, float("inf")) if found is not None else float("inf")

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from fastweights.compiler.algebra import Graph
-from fastweights.compiler.ir import Constant, Index, Shape, loads, substitute, volume
+from fastweights.compiler.ir import Constant, Index, Reduction, Shape, Value, substitute, volume
 from fastweights.compiler.operations.elementwise import elementwise, multiplied, scaled, sum_of
-from fastweights.compiler.operations.value import Value, as_mask, as_value, made
+from fastweights.compiler.operations.value import as_mask, as_value, made
 
 
-def _reduction(kind: str) -> Callable[..., Value]:
+def _reduction(kind: Reduction) -> Callable[..., Value]:
     def rule(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
         x, rank = as_value(x), len(x.shape)
         if not volume(x.shape) and kind == "sum":
@@ -17,8 +17,6 @@ def _reduction(kind: str) -> Callable[..., Value]:
         chosen = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         reduced = {d % rank for d in chosen} if rank else set()
         expression = x.expression
-        for definition in loads(expression):
-            definition.once |= kind != "sum"
         for axis in sorted(reduced, reverse=True):
             if x.shape[axis] > 1:
                 expression = graph.reduce(kind, x.shape, expression, axis)

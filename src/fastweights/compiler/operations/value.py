@@ -1,26 +1,13 @@
-"""What a traced tensor becomes: a shape, and an expression in the indices of its axes."""
+"""Numbers and masks: what operations are given, as values."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from fastweights.compiler.algebra import Graph
 from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.ir import Apply, Constant, Expression, Index, Shape, substitute
-
-
-class Value(NamedTuple):
-    """A traced tensor: its shape, and what it is at every index."""
-
-    shape: Shape
-    expression: Expression
-
-    def at(self, shape: Shape) -> Expression:
-        """Broadcast to `shape`."""
-        offset = len(shape) - len(self.shape)
-        mapping = [Index(-1, 0, 0) if n == 1 else Index(a + offset) for a, n in enumerate(self.shape)]
-        return substitute(self.expression, mapping)
+from fastweights.compiler.ir import Apply, Constant, Expression, Shape, Value
 
 
 def is_mask(value: Value) -> bool:

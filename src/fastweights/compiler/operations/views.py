@@ -4,8 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastweights.compiler.algebra import Graph
-from fastweights.compiler.ir import Constant, Definition, Index, Load, Region, Shape, identity, substitute, volume
-from fastweights.compiler.operations.value import Value, as_value
+from fastweights.compiler.ir import (
+    Assemble,
+    Constant,
+    Definition,
+    Index,
+    Load,
+    Map,
+    Region,
+    Reshape,
+    Shape,
+    Value,
+    identity,
+    substitute,
+    volume,
+    whole,
+)
+from fastweights.compiler.operations.value import as_value
 
 
 def viewed(graph: Graph, x: Value, shape: Sequence[int]) -> Value:
@@ -20,7 +35,7 @@ def viewed(graph: Graph, x: Value, shape: Sequence[int]) -> Value:
     if isinstance(x.expression, Constant):
         return Value(new, x.expression)
     base = _stored(as_value(x))
-    return Value(new, Load(Definition("alias", new, base=base), identity(new)))
+    return Value(new, Load(Reshape(new, base), identity(new)))
 
 
 def _full_shape(shape: Sequence[int], total: int) -> Shape:
@@ -29,14 +44,10 @@ def _full_shape(shape: Sequence[int], total: int) -> Shape:
 
 
 def _stored(x: Value) -> Definition:
-    """A definition that lies in memory in the order of its axes."""
-    expression = x.expression
-    if isinstance(expression, Load) and expression.definition.shape == x.shape:
-        definition = expression.definition
-        if expression.index == identity(x.shape):
-            definition.contiguous = True
-            return definition
-    return Definition("map", x.shape, expression, contiguous=True)
+    """A definition of all its numbers."""
+    if isinstance(x.expression, Load) and x == whole(x.expression.definition):
+        return x.expression.definition
+    return Map(x.shape, x.expression)
 
 
 def _permute(graph: Graph, x: Value, order: Sequence[int]) -> Value:
@@ -110,7 +121,7 @@ def _split(graph: Graph, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...
 
 def assembled(graph: Graph, shape: Shape, regions: Sequence[Region]) -> Value:
     """What is written region by region."""
-    kept = Definition("assemble", shape, regions=tuple(regions), line=graph.line)
+    kept = Assemble(shape, tuple(regions), line=graph.line)
     return Value(shape, Load(kept, identity(shape)))
 
 

@@ -1,0 +1,49 @@
+"""How every function of the vocabulary is written in C++."""
+
+from typing import NamedTuple
+
+
+class Code(NamedTuple):
+    """C++ with a place for every argument: `fw::` is runtime.h, where a function takes vectors. A function that is
+    `mixed` may take some as vectors and some as numbers."""
+
+    text: str
+    is_mixed: bool = False
+
+
+def _runtime(name: str, arity: int = 1) -> Code:
+    return Code(f"fw::{name}({', '.join(f'{{{n}}}' for n in range(arity))})")
+
+
+def _library(name: str) -> Code:
+    """One that C has for single numbers."""
+    return Code(f"fw::each({{0}}, [](real x) {{{{ return FW_MATH({name})(x); }}}})")
+
+
+def _library_of_two(name: str) -> Code:
+    return Code(f"fw::each({{0}}, {{1}}, [](real x, real y) {{{{ return FW_MATH({name})(x, y); }}}})")
+
+
+ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+LOGIC = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+VECTORS = ("abs", "sign", "exp", "tanh", "sigmoid", "reciprocal", "sqrt", "rsqrt")
+"""What runtime.h computes for whole vectors."""
+VECTORS_OF_TWO = ("maximum", "minimum", "remainder", "floor_divide")
+TRIGONOMETRIC = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+OF_ONE = ("log", "log2", "log10", "log1p", "exp2", "expm1", "erf", "erfc", "floor", "ceil", "trunc", *TRIGONOMETRIC)
+OF_TWO = ("pow", "fmod", "fmax", "fmin", "atan2", "hypot", "copysign")
+
+CODE: dict[str, Code] = {
+    "identity": Code("{0}", is_mixed=True),
+    "neg": Code("(-{0})", is_mixed=True),
+    "where": Code("({0} ? {1} : {2})"),
+    "logical_not": Code("({0} == 0)"),
+    **{name: Code(f"({{0}} {sign} {{1}})", is_mixed=True) for name, sign in ARITHMETIC.items()},
+    **{name: Code(f"({{0}} {sign} {{1}})") for name, sign in {**COMPARISONS, **LOGIC}.items()},
+    **{name: _runtime(name) for name in VECTORS},
+    **{name: _runtime(name, arity=2) for name in VECTORS_OF_TWO},
+    **{name: _library(name) for name in OF_ONE},
+    "round": _library("nearbyint"),
+    **{name: _library_of_two(name) for name in OF_TWO},
+}

@@ -1,0 +1,227 @@
+"""The passes of the compiler one by one: what each makes is well formed, and means what the cell means."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from fastweights import Cell
+from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.interpret import Interpreter, interpret
+from fastweights.compiler.ir import (
+    Apply,
+    Assemble,
+    Constant,
+    Definition,
+    Index,
+    Input,
+    Load,
+    Map,
+    Reduce,
+    Region,
+    Reshape,
+    Table,
+    Value,
+    behind,
+    identity,
+    whole,
+)
+from fastweights.compiler.lower import lower
+from fastweights.compiler.op import sizes_of
+from fastweights.compiler.phases import phases
+from fastweights.compiler.show import show, show_step
+from fastweights.compiler.step import Step
+from fastweights.compiler.trace import Trace, trace
+from fastweights.compiler.verify import verify, verify_phases, verify_step
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
+from fastweights.testing.tolerance import tolerance
+from interpret import expected
+
+SHAPE = Shape(B=1, T=3, H=1, K=5, V=4)
+CELLS = Cell.names()
+
+
+@cache
+def traced(name: str) -> Trace:
+    return trace(Cell.named(name), sizes(name), torch.float64)
+
+
+@cache
+def lowered(name: str) -> Step:
+    return lower(traced(name))
+
+
+def sizes(name: str) -> dict[str, int]:
+    given = scan_checks.arguments(Cell.named(name), SHAPE)
+    return sizes_of(Cell.named(name), [*given.inputs, *given.state, *(given.params or ())])
+
+
+def one_step(name: str) -> tuple[list[Tensor], list[Tensor]]:
+    """What goes into a step of one head: state, inputs, params and gradients; and by autograd what comes out."""
+    a = scan_checks.arguments(Cell.named(name), SHAPE)
+    parts = [(a.state, (0, 0)), (a.inputs, (0, 0, 0)), (a.params or (), (0,))]
+    records = [type(r)(*(x[place] for x in r)) for r, place in parts if r]
+    back = [
+        torch.randn_like(d) for d in (*records[0], torch.zeros(Cell.named(name).output.shape(sizes(name))).double())
+    ]
+    return [*(x for r in records for x in r), *back], expected(Cell.named(name), records, back)
+
+
+def assert_equal(got: list[Tensor], want: list[Tensor]) -> None:
+    for n, (mine, theirs) in enumerate(zip(got, want, strict=True)):
+        off = (mine - theirs).norm() / theirs.norm().clamp(min=1e-3)
+        assert off <= tolerance(torch.float64).gradient, f"result {n} is off by {off:.1e}"
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_traced_graph_computes_the_step_and_its_gradient(name):
+    given, want = one_step(name)
+    assert_equal(traced(name).graph(*given), want)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_lowered_step_is_well_formed_and_means_the_same(name):
+    given, want = one_step(name)
+    step = lowered(name)
+    verify_step(step)
+    interpreter = Interpreter(dict(zip(step.given, given, strict=True)))
+    assert_equal([interpreter.value(v) for v in step.results], want)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(name):
+    cell, ways = Cell.named(name), phases(lowered(name))
+    verify_phases(ways)
+    a = scan_checks.with_gradients(scan_checks.arguments(cell, SHAPE)._replace(reset=None))
+    y, state = scan_checks.run(cell, "reference", a)
+    back = [torch.randn_like(x) for x in (y, *state)]
+    leaves = [*a.inputs, *a.state, *(a.params or ())]
+    gradients = torch.autograd.grad([y, *state], leaves, back, materialize_grads=True)
+    names = [f"in_{n}" for n in cell.slots["Inputs"]] + [f"state_{n}" for n in cell.slots["State"]]
+    names += [f"param_{n}" for n in cell.slots.get("Params", {})]
+    places = [(0, slice(None), 0) if n.startswith("in_") else (0, 0) if n.startswith("state_") else 0 for n in names]
+    given = {n: x.detach()[place] for n, x, place in zip(names, leaves, places, strict=True)}
+    given |= {
+        "d_y": back[0][0, :, 0],
+        **{f"d_state_{n}": x[0, 0] for n, x in zip(state._fields, back[1:], strict=True)},
+    }
+    got = interpret(ways, given, SHAPE.T)
+    want = {f"state_{n}": x[0, 0] for n, x in zip(state._fields, state, strict=True)} | {"y": y[0, :, 0]}
+    want |= {f"d_{n}": d[place] for n, d, place in zip(names, gradients, places, strict=True)}
+    assert_equal([got[n] for n in want], [want[n].detach() for n in want])
+    assert got.keys() == want.keys()
+
+
+def test_what_does_not_change_over_a_sum_leaves_it():
+    """The gradient of the delta rule reads W and its gradient, and makes no matrix beside the new gradient."""
+    step = lowered("delta")
+    sums = [d for d in behind(step.results) if isinstance(d, Reduce)]
+    matrices = [d for d in sums for read in d.operands() if read.is_matrix]
+    assert {read for d in sums for read in d.operands() if read.is_matrix} == {
+        *step.state.values(),
+        *step.d_state.values(),
+    }
+    assert len(matrices) == 6, "W k, W q, W' d_y, dW k, dW' u, W' dW k"
+
+
+def test_equal_expressions_are_one_definition():
+    for name in CELLS:
+        made = [d for d in behind(lowered(name).results) if isinstance(d, Map)]
+        assert len({(d.shape, d.expression) for d in made}) == len(made), name
+
+
+def test_small_tensors_are_kept_for_the_way_back():
+    kept = phases(lowered("delta-rnn")).again.made
+    assert kept
+    state = sum(d.size for d in lowered("delta-rnn").state.values())
+    assert sum(v.expression.definition.size for v in kept.values()) < state
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_printed_form_names_everything_that_is_computed(name):
+    step = lowered(name)
+    text = show_step(step)
+    assert len(text.splitlines()) >= len(behind(step.results) - set(step.given))
+    ways = show(phases(step))
+    for result in ("new state_", "y", "kept_", "d_in_"):
+        assert f"\n  {result}" in ways or result == "kept_"
+
+
+def test_printed_form_can_be_read():
+    text = show_step(lowered("delta"))
+    assert "t0[i < 4] = sum(j < 5) (in_k[j] * state_W[i, j])" in text
+    assert "# delta.py" in text
+
+
+W = Input((3, 4))
+k = Input((4,))
+
+
+def product(*factors: Load) -> Apply:
+    return Apply("mul", factors)
+
+
+def load(definition: Definition, *index: Index) -> Load:
+    return Load(definition, index)
+
+
+MALFORMED = {
+    "an input that is not given": whole(Input((3,))),
+    "one index an axis": Value((3,), load(W, Index(0))),
+    "an index outside": Value((3,), load(k, Index(0, 1, 2))),
+    "an axis that is not there": Value((3,), load(k, Index(1))),
+    "an axis of one element": Value((1,), load(k, Index(0))),
+    "a function that nobody knows": Value((4,), Apply("softmax", (load(k, Index(0)),))),
+    "add of 1": Value((4,), Apply("add", (load(k, Index(0)),))),
+    "argument 0 of where": Value((4,), Apply("where", (load(k, Index(0)),) * 3)),
+    "argument 1 of add": Value((), Apply("add", (Constant(1.0), Apply("eq", (Constant(1.0),) * 2)))),
+    "a mask in the place of numbers": Value((), Apply("eq", (Constant(1.0), Constant(1.0)))),
+    "as many numbers as elements": whole(Table((3,), (1.0, 2.0))),
+    "a reduction of one element": whole(Reduce((4,), "sum", 1, load(k, Index(0)))),
+    "a reshape to another number": whole(Reshape((5,), k)),
+    "an element that no region writes": whole(Assemble((4,), (Region((1,), (3,), load(k, Index(0))),))),
+}
+
+
+@pytest.mark.parametrize("complaint", MALFORMED)
+def test_what_is_malformed_is_told(complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        verify([MALFORMED[complaint]], [W, k])
+
+
+def test_gradients_have_the_shape_of_what_they_are_of():
+    step = lowered("delta")
+    wrong = {**step.gradients, "inputs": {**step.gradients["inputs"], "k": step.y}}
+    with pytest.raises(AssertionError, match="the gradient of k"):
+        verify_step(replace(step, gradients=wrong))
+
+
+def test_definitions_cannot_be_changed():
+    for definition in (W, Map((4,), load(k, Index(0))), Reshape((12,), W)):
+        with pytest.raises(AttributeError):
+            definition.shape = (1,)
+
+
+def test_interpreter_knows_every_kind_and_every_function():
+    x = torch.randn(3, 4, dtype=torch.float64)
+    given = {W: x, k: x[0]}
+    rows = Reduce((3,), "sum", 4, product(load(W, Index(0), Index(1)), load(k, Index(1))))
+    joined = Assemble((6,), (Region((0,), (3,), load(rows, Index(0))), Region((3,), (3,), load(k, Index(0, -1, 3)))))
+    pairs = Reshape((2, 3), joined)
+    table = Table((2, 3), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    total = Map((2, 3), Apply("add", (whole(pairs).expression, whole(table).expression)))
+    verify([whole(total)], given)
+    want = torch.cat([x @ x[0], x[0].flip(0)[:3]]).reshape(2, 3) + torch.arange(1.0, 7.0).reshape(2, 3)
+    torch.testing.assert_close(Interpreter(given).tensor(total), want)
+    for name, function in FUNCTIONS.items():
+        numbers = [Apply("gt", (load(k, Index(0)), Constant(0.0)))] * function.masks
+        numbers += [Apply("abs", (load(k, Index(0)),))] * (function.arity - function.masks)
+        assert Interpreter(given).evaluate(Apply(name, tuple(numbers)), identity_shape(k)).shape == (4,)
+
+
+def identity_shape(definition: Definition) -> tuple[int, ...]:
+    assert len(identity(definition.shape)) == len(definition.shape)
+    return definition.shape
