@@ -17,7 +17,7 @@ from task_pages import task_page
 
 from fastweights.catalogue import ABILITIES, TASKS, describe
 from fastweights.cell import Cell
-from fastweights.compiler.kernel import source
+from fastweights.compiler.cpp.kernel import source
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.signature import Slot, size

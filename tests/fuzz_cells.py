@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastweights import Cell, InputError, scan
-from fastweights.compiler import build
+from fastweights.compiler.cpp import build
 from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape

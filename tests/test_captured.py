@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from fastweights import Cell, InputError, explain, scan
 from fastweights.cell import examples
-from fastweights.compiler import build, forms
+from fastweights.compiler import forms
 from fastweights.compiler.calls import calls_of
+from fastweights.compiler.cpp import build
 from fastweights.compiler.tape import write_down
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import scan_checks

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, dispatch, explain, problem, scan
-from fastweights.compiler import build, forms, kernel, op
+from fastweights.compiler import forms, op
+from fastweights.compiler.cpp import build, kernel
 from fastweights.compiler.watch import Watch
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks

@@ -6,7 +6,7 @@ import torch
 from fastweights import InputError
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
 from fastweights.cell import Cell, examples
-from fastweights.compiler.kernel import source
+from fastweights.compiler.cpp.kernel import source
 from fastweights.compiler.watch import Watch
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._slow_net import Keys, feature_map, normaliser

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastweights.compiler import build, cache
+from fastweights.compiler import cache
+from fastweights.compiler.cpp import build
 from fastweights.compiler.unsupported import Unbuilt
 
 SOURCE = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'

@@ -226,7 +226,7 @@ def _source(cell: Any, shape: Any, dtype: Any) -> str:
     """The kernels of a cell in C++."""
     import torch
 
-    from fastweights.compiler.kernel import source
+    from fastweights.compiler.cpp.kernel import source
     from fastweights.compiler.op import sizes_of
     from fastweights.compiler.unsupported import Unsupported
     from fastweights.testing.samples import sample_inputs, sample_params, sample_state

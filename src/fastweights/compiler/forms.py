@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, examples, keep
-from fastweights.compiler import build
 from fastweights.compiler.alone import alone
 from fastweights.compiler.calls import Calls, calls_of
-from fastweights.compiler.kernel import Kernel, kernel, source
+from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp.kernel import Kernel, kernel, source
 from fastweights.compiler.lift import lift
 from fastweights.compiler.tape import Tape, write_down
 from fastweights.compiler.unsupported import Unbuilt, Unsupported

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
+from fastweights.compiler.cpp.kernel import Kernel, chunk
 from fastweights.compiler.forms import BY_KEY, Forms, forms
-from fastweights.compiler.kernel import Kernel, chunk
 from fastweights.errors import require
 from fastweights.remember import remember
 from fastweights.signature import learn_sizes

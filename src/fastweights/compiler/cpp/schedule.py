@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
 
-from fastweights.compiler.demands import Demands
+from fastweights.compiler.cpp.demands import Demands
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import (
     COMPUTED,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from fastweights.compiler.cpp.schedule import Buffer, Layout, Nest, Program, Statement
 from fastweights.compiler.ir import Definition, Index, load_nodes, volume
-from fastweights.compiler.schedule import Buffer, Layout, Nest, Program, Statement
 
 HORIZONTAL = 3.0
 """The cost of adding up the lanes of a vector, in loads of one."""

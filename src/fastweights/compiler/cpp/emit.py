@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
+from fastweights.compiler.cpp.loops import Writer, _number, emit_nest
+from fastweights.compiler.cpp.plan import Plan, Way
+from fastweights.compiler.cpp.schedule import Buffer, Program
 from fastweights.compiler.ir import Table, volume
-from fastweights.compiler.loops import Writer, _number, emit_nest
-from fastweights.compiler.plan import Plan, Way
-from fastweights.compiler.schedule import Buffer, Program
 
 RUNTIME = Path(__file__).with_name("runtime.h")
 AHEAD = 4

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.compiler import build
 from fastweights.compiler.alone import alone
-from fastweights.compiler.emit import Source
+from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp.emit import Source
+from fastweights.compiler.cpp.plan import plan
 from fastweights.compiler.lower import lower
 from fastweights.compiler.phases import phases
-from fastweights.compiler.plan import plan
 from fastweights.compiler.trace import trace
 
 CHUNK = 1 << 20
@@ -182,6 +182,6 @@ def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) 
 def _compiler() -> str:
     """The digest of this compiler: another one builds other kernels of the same step."""
     digest = sha256()
-    for file in sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".h")):
+    for file in sorted(path for path in Path(__file__).parents[1].rglob("*") if path.suffix in (".py", ".h")):
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
-from fastweights.compiler.code import CODE
+from fastweights.compiler.cpp.functions import CODE
+from fastweights.compiler.cpp.layout import stride_along, vector_axis
+from fastweights.compiler.cpp.schedule import Nest, Program, Statement
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import Apply, Constant, Expression, Index, Load, loads
-from fastweights.compiler.layout import stride_along, vector_axis
-from fastweights.compiler.schedule import Nest, Program, Statement
 
 START = {"sum": "0", "max": "-std::numeric_limits<real>::infinity()", "min": "std::numeric_limits<real>::infinity()"}
 COMBINE = {"sum": "{0} + {1}", "max": "fw::maximum({0}, {1})", "min": "fw::minimum({0}, {1})"}

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from fastweights.compiler.ahead import Later, first_reads, settled
-from fastweights.compiler.demands import demands
+from fastweights.compiler.cpp.ahead import Later, first_reads, settled
+from fastweights.compiler.cpp.demands import demands
+from fastweights.compiler.cpp.layout import choose_layouts
+from fastweights.compiler.cpp.schedule import Buffer, Layout, Program, Target, schedule
 from fastweights.compiler.ir import Definition, Input, Load, Table, Value, behind, whole
-from fastweights.compiler.layout import choose_layouts
 from fastweights.compiler.phases import Phase, Phases
-from fastweights.compiler.schedule import Buffer, Layout, Program, Target, schedule
 
 
 @dataclass(frozen=True)
