@@ -64,7 +64,15 @@ def _facts_of_episodes(kind: Any, docstring: str) -> list[str]:
     ]
 
 
+def _facts_of_environment(kind: Any, docstring: str) -> list[str]:
+    if needed := marked(docstring, "Needs:"):
+        return [f"**Needs.** {needed}"]
+    task = kind()
+    return [f"**Observations.** `{list(task.shape)}` numbers. **Actions.** {task.actions}."]
+
+
 FACTS = {
+    "environment": _facts_of_environment,
     "episodes": _facts_of_episodes,
     "labelled": _facts_of_labelled,
     "pairs": _facts_of_pairs,

@@ -57,6 +57,9 @@ PERPLEXITY = Metric("perplexity", low_is_good=True)
 BITS = Metric("bits", low_is_good=True)
 """Of the loss: the mean over what is predicted, a token say."""
 
+RETURN = Metric("return", low_is_good=False)
+"""The sum of the rewards of an episode, in the mean over episodes."""
+
 
 def still_improving(costs: Sequence[float]) -> bool:
     """Whether the first of the smallest costs is among the last fifth, or the last: it was not yet flat.

@@ -1,6 +1,7 @@
 """Models: stacks of blocks over any layer."""
 
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.agent import Agent
 from fastweights.models.beam_search import beam_search
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
@@ -17,6 +18,7 @@ from fastweights.models.translator import Translator
 
 __all__ = [
     "AdaptiveSoftmax",
+    "Agent",
     "Block",
     "BlockModel",
     "CrossAttention",

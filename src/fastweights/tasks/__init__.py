@@ -6,6 +6,7 @@ Files with a leading underscore are no tasks of their own but what tasks share.
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
+from fastweights.tasks.catch import Catch
 from fastweights.tasks.cifar_fs import CifarFS
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.face_glimpses import FaceGlimpses
@@ -22,6 +23,7 @@ from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.state_tracking import StateTracking
+from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.tasks.wikitext_103 import Wikitext103
@@ -33,6 +35,7 @@ __all__ = [
     "AssociativeRecall",
     "AssociativeRetrieval",
     "Batch",
+    "Catch",
     "CifarFS",
     "CodeExecution",
     "FaceGlimpses",
@@ -50,6 +53,7 @@ __all__ = [
     "SequentialAdaptation",
     "StateTracking",
     "Stream",
+    "TMaze",
     "Task",
     "Text",
     "Wikitext2",

@@ -1,0 +1,48 @@
+"""The convolutional network of IMPALA."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+WIDTHS = (16, 32, 32)
+"""Channels of the stages."""
+
+
+class Impala(nn.Sequential):
+    """x <- R(R(maxpool(conv(x)))) three times, R(x) = x + conv(relu(conv(relu(x)))), then relu(W relu(x) + b).
+
+    Source: Espeholt et al. 2018 (IMPALA), Fig. 3 on the right; Irie et al. 2021, Sec. 4.3.
+
+    Args:
+        channels: Of the pictures.
+        side: Pixels of a side.
+        features: How many numbers a picture becomes.
+        widths: Channels of the stages.
+    """
+
+    def __init__(self, channels: int, side: int, features: int = 256, widths: Sequence[int] = WIDTHS) -> None:
+        stages = [_stage(before, after) for before, after in zip([channels, *widths], widths, strict=False)]
+        for _ in widths:
+            side = (side + 1) // 2
+        size = widths[-1] * side**2
+        super().__init__(*stages, nn.ReLU(), nn.Flatten(), nn.Linear(size, features), nn.ReLU())
+        self.features = features
+
+
+class Residual(nn.Module):
+    """x + conv(relu(conv(relu(x))))"""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        convolutions = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        self.path = nn.Sequential(*(part for convolution in convolutions for part in (nn.ReLU(), convolution)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `[n, width, side, side]` -> the same shape"""
+        y: Tensor = x + self.path(x)
+        return y
+
+
+def _stage(channels: int, width: int) -> nn.Sequential:
+    pool = nn.MaxPool2d(3, stride=2, padding=1)
+    return nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), pool, Residual(width), Residual(width))

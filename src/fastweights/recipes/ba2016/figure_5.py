@@ -1,0 +1,58 @@
+"""Catch with a screen that goes blank: agents with a recurrent network, an LSTM, and fast weights."""
+
+from typing import Any
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import RETURN
+from fastweights.training.settings.actor_critic import ActorCritic
+
+MODELS = {"irnn": "ReLU RNN", "lstm": "LSTM", "fast-weight-rnn": "Fast weights"}
+COLUMNS = {"16-3": "N = 16, M = 3", "24-5": "N = 24, M = 5"}
+TRAINING: dict[str, dict[str, Any]] = {
+    "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "episodes": 8},
+    "cpu": {"steps": 1_500, "evaluate_every": 100, "batch_size": 128},
+    "paper": {"steps": 20_000, "evaluate_every": 500, "batch_size": 128},
+}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """64 units behind 64 rectified linear ones, and an unroll of one episode."""
+    size, seen = (int(number) for number in column.split("-"))
+    network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
+    training = ActorCritic(unroll=size - 1, learning_rate=1e-3, greedy=False, **TRAINING[preset])
+    return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
+
+
+EXPERIMENT = Experiment(
+    title="Catch, of which only the first M of N frames are seen",
+    source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.4, Figure 5",
+    metric=RETURN.told("plain", "return"),
+    models=MODELS,
+    columns=COLUMNS,
+    published={},
+    presets={
+        "smoke": Preset(("16-3",), tuple(MODELS)),
+        "cpu": Preset(("16-3",), tuple(MODELS), seeds=3),
+        "paper": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
+    },
+    trial=trial,
+    claims=(
+        Claim("Fast weights catch: a return above 0.9.", lambda mean: mean("fast-weight-rnn", "16-3") > 0.9),
+        Claim(
+            "Fast weights catch more than the ReLU RNN.",
+            lambda mean: mean("fast-weight-rnn", "16-3") > mean("irnn", "16-3"),
+        ),
+        Claim(
+            "Fast weights catch at least as much as the LSTM.",
+            lambda mean: mean("fast-weight-rnn", "16-3") >= mean("lstm", "16-3"),
+        ),
+    ),
+    notes=(
+        "The paper has curves and no numbers. Its agents are trained by A3C; units, learning rate, discount, unroll "
+        "and the number of threads are not stated, nor is the unit of its axes. Ours learn synchronously, by the same "
+        "actor-critic with V-trace; 64 units, and that the last action is told, are ours.",
+        "Where the paddle begins is not stated: in the middle, as in bsuite. An action that is forgotten cannot be "
+        "seen once the screen is blank: agents are told their last one.",
+        "A return is 1 for a ball that is caught and -1 for one that is not; actions are drawn from the policy.",
+    ),
+)

@@ -1,0 +1,94 @@
+"""Catch: a ball falls, and after a while the screen goes blank."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.tasks.kinds._random import TRAINING, random_stream
+from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+
+
+@dataclass(frozen=True)
+class Catch(Environment):
+    """frames of a falling ball, of which the first M are seen -> reward 1 if the paddle is under it at last, else -1.
+
+    The screen has N x N pixels, 1 where there is something. The ball, a pixel, begins in a random column of the first
+    row and falls a row a frame; the paddle lies in the middle of the last row. Actions: 0 moves it to the left, 1 not,
+    2 to the right. An episode has N frames and N - 1 actions; the last one is rewarded when the ball has arrived. After
+    M frames nothing is seen any more, neither ball nor paddle.
+
+    With 10 rows, 5 columns, a paddle of 1 and all frames seen it is Catch of bsuite and of envpool.
+
+    Args:
+        size: N, the number of rows, and of columns if that is 0.
+        seen: M; 0 for all.
+        columns: Pixels of a row; 0 for N.
+        paddle: Its width.
+
+    Source: Ba et al. 2016, Sec. 4.4; Osband et al. 2020 (bsuite), whose paddle begins in the middle.
+    """
+
+    size: int = 16
+    seen: int = 3
+    columns: int = 0
+    paddle: int = 2
+
+    def __post_init__(self) -> None:
+        require(self.size >= 2, "size", "at least 2", self.size)
+        require(0 <= self.seen <= self.size, "seen", f"from 0 to size={self.size}", self.seen)
+        require(self.columns >= 0, "columns", "at least 0", self.columns)
+        require(1 <= self.paddle <= self.width, "paddle", f"from 1 to {self.width}", self.paddle)
+
+    @property
+    def width(self) -> int:
+        """Pixels of a row."""
+        return self.columns or self.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.size, self.width
+
+    @property
+    def actions(self) -> int:
+        return 3
+
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+        return CatchWorlds(self, number, random_stream(seed, split))
+
+
+class CatchWorlds(Worlds):
+    """Many at once; their balls fall side by side."""
+
+    def __init__(self, task: Catch, number: int, random: np.random.Generator) -> None:
+        self.task, self.number, self.random = task, number, random
+
+    def begin(self) -> Observed:
+        """Balls in the first row, paddles in the middle."""
+        task = self.task
+        self.row = 0
+        self.ball = self.random.integers(0, task.width, self.number)
+        self.paddle = np.full(self.number, (task.width - task.paddle + 1) // 2)
+        return self._observed(np.zeros(self.number, np.float32))
+
+    def step(self, actions: Tensor) -> Observed:
+        """Paddles move, balls fall."""
+        task = self.task
+        self.paddle = np.clip(self.paddle + actions.numpy() - 1, 0, task.width - task.paddle)
+        self.row += 1
+        if self.row < task.size - 1:
+            return self._observed(np.zeros(self.number, np.float32))
+        caught = (self.paddle <= self.ball) & (self.ball < self.paddle + task.paddle)
+        return self.begin()._replace(reward=torch.from_numpy(np.where(caught, 1, -1).astype(np.float32)))
+
+    def _observed(self, reward: np.ndarray) -> Observed:
+        screen = np.zeros((self.number, *self.task.shape), np.float32)
+        if self.row < (self.task.seen or self.task.size):
+            members = np.arange(self.number)
+            screen[members, self.row, self.ball] = 1
+            for pixel in range(self.task.paddle):
+                screen[members, -1, self.paddle + pixel] = 1
+        first = torch.full((self.number,), self.row == 0)
+        return Observed(torch.from_numpy(screen), torch.from_numpy(reward), first)

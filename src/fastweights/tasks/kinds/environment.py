@@ -1,0 +1,62 @@
+"""Environments: what an agent sees, does and earns, in many of them side by side."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fastweights.metric import RETURN, Metric
+from fastweights.tasks.kinds._random import TRAINING
+from fastweights.tasks.kinds.task import Task
+
+
+class Observed(NamedTuple):
+    """What agents in B environments are told before they act."""
+
+    seen: Tensor  # [B, *shape]: uint8 for pictures, float32 for numbers
+    reward: Tensor  # float32 [B]: of the last action, also where that ended an episode; 0 at the beginning
+    first: Tensor  # bool [B]: whether an episode begins
+
+
+class Worlds(ABC):
+    """Environments side by side. One that has come to its end begins anew at once: its next observation is a first."""
+
+    @abstractmethod
+    def begin(self) -> Observed:
+        """What there is to see at first; called once."""
+
+    @abstractmethod
+    def step(self, actions: Tensor) -> Observed:
+        """What follows from actions, int64 `[B]`."""
+
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
+        """Lets go of what is held."""
+
+
+class Environment(Task):
+    """A game for one: numbered actions, and a return, the sum of the rewards of an episode."""
+
+    main_metric: ClassVar[Metric] = RETURN
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of an observation; `(channels, side, side)` of a picture."""
+
+    @property
+    @abstractmethod
+    def actions(self) -> int:
+        """How many there are."""
+
+    @property
+    def pictures(self) -> bool:
+        """Whether observations are pictures."""
+        return False
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return self.shape, self.actions, self.pictures
+
+    @abstractmethod
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+        """Environments for training (0), validation (1) or the test (2). The same seed gives the same ones."""

@@ -1,0 +1,79 @@
+"""The T-maze: a sign, a corridor, and a junction where the sign matters."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.tasks.kinds._random import TRAINING, random_stream
+from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+
+RIGHT, UP, LEFT, DOWN = range(4)
+
+
+@dataclass(frozen=True)
+class TMaze(Environment):
+    """sign at step 1, L steps of corridor -> reward 1 if the turn at the junction is as the sign said, else 0.
+
+    An episode has L + 1 actions: right, up, left or down. Up and down do something only at the junction, L places to
+    the right of the beginning. Whoever is not as far to the right as there have been actions loses 1 / L. Only the last
+    action is rewarded, if it is made at the junction. Seen are three numbers: the sign (1 for up, -1 for down) at the
+    first step, whether this is the corridor, and whether it is the junction. What to do in the corridor needs no
+    memory; what to do at its end needs one of L steps.
+
+    Args:
+        length: L.
+
+    Source: Ni et al. 2023 (When Do Transformers Shine in RL?), Sec. 5.1, the passive T-maze; Bakker 2002.
+    """
+
+    length: int = 10
+
+    def __post_init__(self) -> None:
+        require(self.length >= 1, "length", "at least 1", self.length)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3,)
+
+    @property
+    def actions(self) -> int:
+        return 4
+
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+        return TMazes(self, number, random_stream(seed, split))
+
+
+class TMazes(Worlds):
+    """Many at once, which begin and end together."""
+
+    def __init__(self, task: TMaze, number: int, random: np.random.Generator) -> None:
+        self.length, self.number, self.random = task.length, number, random
+
+    def begin(self) -> Observed:
+        """In front of the sign."""
+        self.time = 0
+        self.sign = 1 - 2 * self.random.integers(0, 2, self.number)
+        self.place = np.zeros(self.number, np.int64)
+        return self._observed(np.zeros(self.number, np.float32))
+
+    def step(self, actions: Tensor) -> Observed:
+        """Walks, or turns at the junction."""
+        moves = actions.numpy()
+        self.time += 1
+        if self.time > self.length:
+            turn = np.where(moves == UP, 1, np.where(moves == DOWN, -1, 0))
+            right = (self.place == self.length) & (turn == self.sign)
+            return self.begin()._replace(reward=torch.from_numpy(right.astype(np.float32)))
+        walked = (moves == RIGHT).astype(np.int64) - (moves == LEFT)
+        self.place = np.clip(self.place + walked, 0, self.length)
+        late = (self.place < self.time).astype(np.float32)
+        return self._observed(-late / np.float32(self.length))
+
+    def _observed(self, reward: np.ndarray) -> Observed:
+        junction = self.place == self.length
+        seen = np.stack([self.sign * (self.time == 0), ~junction, junction], axis=-1).astype(np.float32)
+        first = torch.full((self.number,), self.time == 0)
+        return Observed(torch.from_numpy(seen), torch.from_numpy(reward), first)

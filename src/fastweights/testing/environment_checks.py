@@ -1,0 +1,79 @@
+"""What every environment guarantees: a check a guarantee, each a function of `make`, which builds a task."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import torch
+
+from fastweights.tasks.kinds.environment import Environment, Observed
+from fastweights.testing.refusals import assert_bad_options_are_refused
+
+Make = Callable[..., Environment]
+B, STEPS = 3, 60
+SPLITS = range(3)
+
+
+def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) -> Iterator[Observed]:
+    """What there is to see, by random actions that are always the same."""
+    worlds, random = task.worlds(number, seed, split), torch.Generator().manual_seed(1)
+    yield worlds.begin()
+    for _ in range(STEPS):
+        yield worlds.step(torch.randint(task.actions, (number,), generator=random))
+    worlds.close()
+
+
+def fingerprint(task: Environment, seed: int = 0, split: int = 0) -> str:
+    """Of all that there is to see."""
+    digest = hashlib.sha256()
+    for observed in played(task, seed, split):
+        for part in observed:
+            digest.update(part.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def fingerprints(task: Environment) -> str:
+    """Of the three splits together."""
+    return hashlib.sha256("".join(fingerprint(task, split=split) for split in SPLITS).encode()).hexdigest()
+
+
+def check_seeds_reproduce(make: Make) -> None:
+    """The same seed and the same actions give the same episodes."""
+    assert fingerprint(make(), seed=3) == fingerprint(make(), seed=3), "the same seed gives other episodes"
+
+
+def check_seeds_and_splits_differ(make: Make) -> None:
+    """Another seed and another split give other episodes."""
+    task = make()
+    found = [fingerprint(task, seed, split) for seed, split in ((3, 0), (4, 0), (3, 1), (3, 2))]
+    assert len(set(found)) == len(found), "two of them are the same"
+
+
+def check_shapes_and_types(make: Make) -> None:
+    """Observations are as the task says, and as many as there are environments."""
+    task = make()
+    for number in (1, B):
+        for seen, reward, first in played(task, number=number):
+            assert seen.shape == (number, *task.shape), f"an observation has shape {list(seen.shape)}"
+            assert seen.dtype == (torch.uint8 if task.pictures else torch.float32), f"it is {seen.dtype}"
+            assert (reward.shape, reward.dtype) == ((number,), torch.float32), "rewards are no float32 [B]"
+            assert (first.shape, first.dtype) == ((number,), torch.bool), "firsts are no bool [B]"
+            assert bool(seen.isfinite().all() & reward.isfinite().all()), "something is no number"
+
+
+def check_it_begins_with_a_first_and_no_reward(make: Make) -> None:
+    """Nothing was done before."""
+    _, reward, first = next(played(make()))
+    assert bool(first.all()), "an episode does not begin"
+    assert not bool(reward.any()), "there is a reward for nothing"
+
+
+def check_what_is_given_is_kept(make: Make) -> None:
+    """An observation does not change when the next one is made."""
+    kept = [(observed, [part.clone() for part in observed]) for observed in played(make())]
+    for observed, copies in kept:
+        assert all(torch.equal(part, copy) for part, copy in zip(observed, copies, strict=True)), "it changes"
+
+
+def check_bad_options_are_refused(make: Make) -> None:
+    """Numbers below their range, unknown names."""
+    assert_bad_options_are_refused(make)

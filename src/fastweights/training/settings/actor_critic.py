@@ -1,0 +1,56 @@
+"""Settings of `loops/actor_critic.py`."""
+
+from dataclasses import dataclass
+
+from fastweights.errors import require
+from fastweights.training.settings._training import Training, require_numbers, require_positive
+
+MOST_ACTIONS = 256
+"""An action is a byte in a checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCritic(Training):
+    """How an agent learns in environments, by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
+
+    Args:
+        batch_size: Environments side by side.
+        unroll: Steps of every environment between two updates.
+        truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
+            the papers does for fast weights, and not what their text says.
+        learning_rate: RMSProp's.
+        anneal: Whether it falls linearly to 0 until the last update.
+        alpha: RMSProp's.
+        epsilon: RMSProp's.
+        clip: Largest norm of the gradient; 0 for no limit.
+        discount: Of rewards, a step.
+        value_cost: Of half the squared errors of values.
+        entropy_cost: What an agent gains by a nat of entropy of its policy.
+        clip_reward: Largest reward, to either side, that is learnt from; 0 for no limit. Returns are told as they are.
+        episodes: How many are played to validate; as many for the test.
+        greedy: Whether the likeliest action is taken there, in place of a random one.
+        longest: Steps after which such an episode is cut off.
+    """
+
+    unroll: int
+    truncate: int = 0
+    learning_rate: float
+    anneal: bool = True
+    alpha: float = 0.99
+    epsilon: float = 0.01
+    clip: float = 40.0
+    discount: float = 0.99
+    value_cost: float = 0.5
+    entropy_cost: float = 0.01
+    clip_reward: float = 1.0
+    episodes: int = 100
+    greedy: bool = True
+    longest: int = 27_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_numbers(self, ("unroll", "episodes", "longest"), 1)
+        require_numbers(self, ("truncate", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
+        require_positive(self, ("learning_rate", "epsilon"))
+        for name in ("alpha", "discount"):
+            require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))

@@ -1,0 +1,54 @@
+"""V-trace: what states were worth, learnt from actions that an older policy took."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class VTrace(NamedTuple):
+    """What a critic and an actor are to learn, `[B, T]`; no gradient flows into them."""
+
+    targets: Tensor
+    advantages: Tensor
+
+
+@torch.no_grad()
+def vtrace(
+    log_ratios: Tensor,
+    discounts: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    last_value: Tensor,
+    clip_delta: float = 1.0,
+    clip_trace: float = 1.0,
+    clip_advantage: float = 1.0,
+) -> VTrace:
+    """v_t = V_t + delta_t + gamma_t c_t (v_{t+1} - V_{t+1}), delta_t = rho_t (r_t + gamma_t V_{t+1} - V_t).
+
+    rho_t = min(clip_delta, pi / mu) and c_t = min(clip_trace, pi / mu), for the policy pi that learns and the policy mu
+    that acted. The advantage is min(clip_advantage, pi / mu) (r_t + gamma_t v_{t+1} - V_t). With pi = mu, v_t is the
+    return of the T - t steps that are left and what the last state is worth.
+
+    Source: Espeholt et al. 2018 (IMPALA), Sec. 4.1.
+
+    Args:
+        log_ratios: log pi(a_t) - log mu(a_t), `[B, T]`.
+        discounts: gamma_t, 0 where action t ended an episode, `[B, T]`.
+        rewards: r_t, what action t earned, `[B, T]`.
+        values: V_t, `[B, T]`.
+        last_value: V_{T+1}, of what follows the last action, `[B]`.
+        clip_delta: Largest rho.
+        clip_trace: Largest c.
+        clip_advantage: Largest ratio in the advantage.
+    """
+    ratios = log_ratios.exp()
+    following = torch.cat([values[:, 1:], last_value[:, None]], dim=1)
+    deltas = ratios.clamp(max=clip_delta) * (rewards + discounts * following - values)
+    traces = discounts * ratios.clamp(max=clip_trace)
+    errors = [torch.zeros_like(last_value)]
+    for delta, trace in zip(reversed(deltas.unbind(1)), reversed(traces.unbind(1)), strict=True):
+        errors.append(delta + trace * errors[-1])
+    targets = values + torch.stack(errors[:0:-1], dim=1)
+    learnt = torch.cat([targets[:, 1:], last_value[:, None]], dim=1)
+    return VTrace(targets, ratios.clamp(max=clip_advantage) * (rewards + discounts * learnt - values))

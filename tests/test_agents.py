@@ -1,0 +1,261 @@
+"""Agents: what they carry, how they learn, and how their runs end."""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.experiments.experiment import Trial
+from fastweights.experiments.trial import carry_out
+from fastweights.models.agent import Agent
+from fastweights.state import to
+from fastweights.tasks.catch import Catch
+from fastweights.tasks.t_maze import TMaze
+from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.hardware import make_fabric
+from fastweights.training.loops.actor_critic import first_fault, measure, objective, rms_prop, update
+from fastweights.training.processes import share
+from fastweights.training.progress import Interrupted
+from fastweights.training.run import Run
+from fastweights.training.settings.actor_critic import ActorCritic
+from fastweights.training.stage import Stage
+
+SMALL = {"d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
+B, T = 3, 7
+SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, unroll=5, learning_rate=1e-3, episodes=6)
+TRIAL = Trial("catch", {"size": 6, "seen": 2}, "agent", {"layer": "delta-net", **SMALL, "tell_action": True}, SETTINGS)
+
+
+def agent(layer="recurrent-delta-net", **changes):
+    torch.manual_seed(0)
+    return Agent((6, 6), 3, False, layer, **{**SMALL, "tell_action": True, **changes})
+
+
+def stage(model, number=B, steps=3 * T, seed=0):
+    task = Catch(size=6, seen=2)
+    history = torch.zeros(number, steps, dtype=torch.uint8)
+    return Stage(task.worlds(number, seed), model.initial_state(number), history, 0)
+
+
+@pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
+def test_learning_sees_what_acting_saw(layer):
+    """From the state of the beginning alone, over ends of episodes, one scan gives the policy of every step."""
+    model = agent(layer)
+    found = stage(model)
+    found.act(model, T)
+    unroll = found.act(model, T)
+    assert bool(unroll.first[:, 1:].any()), "no episode began in the middle"
+    logits, _, _ = model(unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
+    again = logits[:, :-1].log_softmax(-1).gather(-1, unroll.action[:, 1:, None])[..., 0]
+    assert error(again, unroll.log_probability) <= tolerance(torch.float32).forward
+
+
+@pytest.mark.parametrize("layer", ["delta-net", "srwm", "lstm"])
+def test_truncation_changes_gradients_and_nothing_else(layer):
+    model = agent(layer)
+    unroll = to(stage(model).act(model, T), torch.float64)
+    model = model.double()
+    inputs = (unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
+    found = {}
+    for span in (0, 1, 3, T + 1):
+        logits, values, _ = model(*inputs, truncate=span)
+        gradients = torch.autograd.grad(logits[:, -1].sum() + values[:, -1].sum(), list(model.parameters()))
+        found[span] = (logits, values), torch.cat([gradient.flatten() for gradient in gradients])
+    for span, (said, gradient) in found.items():
+        assert all(error(a, b) <= tolerance(torch.float64).forward for a, b in zip(said, found[0][0], strict=True))
+        same = error(gradient, found[0][1]) <= tolerance(torch.float64).gradient
+        assert same == (span in (0, T + 1))
+
+
+def test_with_truncation_to_a_step_most_of_an_srwm_learns_nothing():
+    """FACTS of the public code: only the part that makes y has a gradient; keys, queries and rates have none."""
+    model = agent("srwm")
+    unroll = stage(model).act(model, T)
+    blocks = dict(model.named_parameters())
+    slow = {name: p for name, p in blocks.items() if "memory" in name and "W_" in name}
+    assert slow, list(blocks)
+    for span, learns in ((1, {"W_y"}), (0, {"W_y", "W_q", "W_k", "W_beta"})):
+        model.zero_grad()
+        objective(model, unroll, replace(SETTINGS, truncate=span)).backward()
+        moved = {name.rpartition(".")[2] for name, p in slow.items() if p.grad is not None and bool(p.grad.any())}
+        assert moved == learns
+
+
+def learnt(task, model, settings, updates):
+    """The return of the likeliest actions after so many updates."""
+    fabric = make_fabric(settings)
+    bare = model
+    model, optimiser = fabric.setup(model, rms_prop(model, settings))
+    number = settings.batch_size
+    history = torch.zeros(number, updates * settings.unroll, dtype=torch.uint8)
+    found = Stage(task.worlds(number, 0), bare.initial_state(number), history, 0)
+    for _ in range(updates):
+        update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
+    return measure(bare, task, settings, 1)["return"]
+
+
+def test_a_memory_learns_the_t_maze_and_no_memory_does_not():
+    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, unroll=4, learning_rate=3e-3, episodes=64)
+    found = {}
+    for layer in ("delta-net", None):
+        torch.manual_seed(0)
+        model = Agent(*task.arguments, layer, d_model=16, heads=2, depth=1, d_ff=16)
+        found[layer] = learnt(task, model, settings, 80)
+    assert found["delta-net"] > 0.9 > 0.7 > found[None]
+
+
+def run_of(path):
+    return {name: (path / name).read_bytes() for name in ("last.safetensors", "best.safetensors")}
+
+
+@pytest.mark.parametrize("stopped_at", [2, 4])
+def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, stopped_at):
+    """In the middle between two evaluations: environments are where they were, though no checkpoint holds them."""
+    carry_out(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
+    act, calls = Stage.act, []
+
+    def stop(self, *arguments):
+        calls.append(0)
+        if len(calls) == stopped_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(self, *arguments)
+
+    monkeypatch.setattr(Stage, "act", stop)
+    with pytest.raises(Interrupted):
+        carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
+    monkeypatch.undo()
+    carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
+    assert run_of(tmp_path / "stopped") == run_of(tmp_path / "whole")
+
+
+def test_only_the_state_of_the_beginning_is_kept():
+    """A state of the memory for an unroll, whatever its length."""
+    model = agent("delta-net")
+    short, long = (stage(model).act(model, steps).start for steps in (1, T))
+    assert [leaf.shape for leaf in short.layers[0]] == [leaf.shape for leaf in long.layers[0]]
+    assert all(len(leaf) == B for leaf in long.layers[0])
+
+
+def test_a_number_that_is_none_is_told_by_part_and_step():
+    model = agent("delta-net")
+    unroll = stage(model).act(model, T)
+    unroll.seen[1, 3, 0, 0] = float("nan")
+    assert first_fault(model, unroll).startswith("eye.0 is not finite from step 4")
+    unroll = stage(model).act(model, T)
+    fabric = make_fabric(SETTINGS)
+    shared, optimiser = fabric.setup(model, rms_prop(model, SETTINGS))
+    model.memory[0].layer.output.register_forward_pre_hook(lambda module, given: (given[0] / 0,))
+    with pytest.raises(InputError, match=r"memory.0.layer.output is not finite from step 1 .* Take a smaller"):
+        update(fabric, shared, optimiser, unroll, SETTINGS)
+    assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
+
+
+def one_update(fabric, path):
+    """The weights after an update on what four agents did, of which every process has its part."""
+    model = agent("delta-net")
+    whole = stage(model, 4).act(model, T)
+    rows = slice(fabric.global_rank, None, fabric.world_size)
+    *tensors, start = whole
+    part = type(whole)(*(tensor[rows] for tensor in tensors), start.members(rows))
+    model, optimiser = fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3))
+    update(fabric, model, optimiser, part, replace(SETTINGS, clip=0.0))
+    if fabric.is_global_zero:
+        torch.save(model.state_dict(), path)
+
+
+def test_processes_learn_together_what_one_learns(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+    for devices in (1, 2):
+        share(replace(SETTINGS, devices=devices, device="cpu"), one_update, tmp_path / str(devices))
+    one, two = (torch.load(tmp_path / devices, weights_only=True) for devices in ("1", "2"))
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
+
+
+def test_parts_of_a_batch_make_the_same_update():
+    found = []
+    for parts in (1, 2):
+        model = agent("delta-net")
+        unroll = stage(model, 4).act(model, T)
+        settings = replace(SETTINGS, accumulate=parts, clip=0.0)
+        fabric = make_fabric(settings)
+        update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), unroll, settings)
+        found.append(torch.cat([p.flatten() for p in model.parameters()]))
+    assert error(*found) <= tolerance(torch.float32).gradient
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unroll": 0}, "unroll must be from 1"),
+        ({"truncate": -1}, "truncate must be from 0"),
+        ({"discount": 1.5}, "discount must be from 0 to 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        replace(SETTINGS, **changes)
+
+
+def count(shape, actions, layer, **options):
+    with torch.device("meta"):
+        return sum(p.numel() for p in Agent(shape, actions, len(shape) == 3, layer, **options).parameters())
+
+
+PROCGEN, ATARI = (3, 64, 64), (4, 84, 84)
+
+
+@pytest.mark.parametrize(
+    ("layer", "options", "parameters"),
+    [
+        (None, {}, 626_272),
+        ("lstm", {"depth": 0, "d_model": 256}, 1_153_616),
+        ("fake-srwm", {"heads": 8}, 958_544),
+        ("delta-net", {}, 1_053_776),
+        ("srwm", {"heads": 8}, 967_760),
+        ("no-carry-srwm", {"heads": 8}, 967_760),
+    ],
+)
+def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameters):
+    """Irie et al. 2022, Sec. 4.3: 626 K, 1.15 M, 959 K, 1.05 M, 968 K, by hand."""
+    assert count(PROCGEN, 15, layer, **options) == parameters
+
+
+@pytest.mark.parametrize(
+    ("layer", "options", "millions"),
+    [
+        (None, {}, 1.09),
+        ("lstm", {"depth": 0, "d_model": 256}, 1.62),
+        ("sum", {}, 1.52),
+        ("delta-net", {}, 1.52),
+        ("recurrent-delta-net", {}, 1.55),
+        ("delta-rnn", {}, 1.59),
+        ("recurrent-delta-net", {"depth": 4, "d_model": 256, "heads": 8}, 3.37),
+    ],
+)
+def test_agents_of_atari_have_the_paper_s_parameters(layer, options, millions):
+    """Irie et al. 2021, Sec. 4.3, with 18 actions."""
+    assert round(count(ATARI, 18, layer, **options) / 1e6, 2) == millions
+
+
+def test_pictures_are_read_by_the_network_of_impala():
+    model = Agent(PROCGEN, 15, True, "delta-net", d_model=16, heads=2, depth=1, d_ff=16)
+    seen = torch.randint(256, (2, 3, *PROCGEN), dtype=torch.uint8)
+    first = torch.zeros(2, 3, dtype=torch.bool)
+    logits, values, _ = model(seen, torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64), first)
+    assert (logits.shape, values.shape) == ((2, 3, 15), (2, 3))
+
+
+def test_nothing_of_an_episode_is_told_in_the_next():
+    """Not even what it ended with."""
+    model = agent()
+    seen, first = torch.rand(2, 1, 6, 6), torch.ones(2, 1, dtype=torch.bool)
+    nothing = torch.zeros(2, 1)
+    one = model(seen, nothing, nothing.long(), first)
+    other = model(seen, nothing + 1, nothing.long() + 2, first, one[2])
+    assert torch.equal(one[0], other[0])

@@ -1,0 +1,106 @@
+"""Environments by their published rules, told a second time in plain Python."""
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.tasks.catch import Catch
+from fastweights.tasks.t_maze import DOWN, LEFT, RIGHT, UP, TMaze
+
+
+def bsuite_catch(column, actions, rows=10, columns=5):
+    """One episode of bsuite's Catch (Osband et al. 2020): screens, and the reward at the end."""
+    ball_y, paddle = 0, columns // 2
+    screens, reward = [], 0.0
+
+    def screen():
+        board = [[0.0] * columns for _ in range(rows)]
+        board[ball_y][column] = 1.0
+        board[rows - 1][paddle] = 1.0
+        return board
+
+    for action in actions:
+        screens.append(screen())
+        paddle = min(max(paddle + action - 1, 0), columns - 1)
+        ball_y += 1
+        if ball_y == rows - 1:
+            reward = 1.0 if paddle == column else -1.0
+            break
+    return screens, reward
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_catch_is_that_of_bsuite(seed):
+    worlds = Catch(size=10, seen=0, columns=5, paddle=1).worlds(1, seed)
+    actions = torch.randint(3, (9,), generator=torch.Generator().manual_seed(seed)).tolist()
+    observed = worlds.begin()
+    column = int(observed.seen[0, 0].argmax())
+    screens, reward = bsuite_catch(column, actions)
+    for screen, action in zip(screens, actions, strict=True):
+        assert observed.seen[0].tolist() == screen
+        assert not observed.reward.any()
+        observed = worlds.step(torch.tensor([action]))
+    assert bool(observed.first)
+    assert float(observed.reward) == reward
+
+
+def test_catch_of_the_paper():
+    """Ba et al. 2016, Sec. 4.4: N x N, a paddle of two pixels, blank after M frames, +1 or -1 after N frames."""
+    task = Catch(size=16, seen=3)
+    worlds = task.worlds(200, 0)
+    observed = worlds.begin()
+    balls = observed.seen[:, 0].argmax(1)
+    assert set(balls.tolist()) == set(range(16)), "every column occurs"
+    for frame in range(1, 16):
+        seen = observed.seen
+        assert bool((seen.sum((1, 2)) == (3 if frame <= 3 else 0)).all())
+        if frame <= 3:
+            assert torch.equal(seen[:, frame - 1].argmax(1), balls)
+        observed = worlds.step(torch.ones(200, dtype=torch.int64))
+    # Paddles that never moved lie in the middle, under columns 7 and 8.
+    assert torch.equal(observed.reward, torch.where((balls == 7) | (balls == 8), 1.0, -1.0))
+    assert bool(observed.first.all())
+
+
+def test_a_paddle_stays_on_the_screen():
+    for action, column in ((0, 0), (2, 4)):
+        worlds = Catch(size=8, seen=0, columns=6).worlds(4, 0)
+        worlds.begin()
+        for _ in range(6):
+            observed = worlds.step(torch.full((4,), action))
+        assert bool((observed.seen[:, -1, column : column + 2] == 1).all())
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_whoever_remembers_the_sign_wins_the_t_maze(length):
+    worlds = TMaze(length).worlds(50, 0)
+    observed = worlds.begin()
+    sign = observed.seen[:, 0]
+    assert set(sign.tolist()) == {-1.0, 1.0}
+    for _ in range(length):
+        observed = worlds.step(torch.full((50,), RIGHT))
+        assert not observed.reward.any()
+        assert not observed.seen[:, 0].any()
+    assert bool((observed.seen[:, 2] == 1).all())
+    observed = worlds.step(torch.where(sign == 1, UP, DOWN))
+    assert bool((observed.reward == 1).all() & observed.first.all())
+
+
+def test_who_forgets_the_sign_wins_half_and_who_dawdles_loses():
+    worlds = TMaze(4).worlds(1000, 0)
+    worlds.begin()
+    earned = torch.zeros(1000)
+    for _ in range(4):
+        earned += worlds.step(torch.full((1000,), LEFT)).reward
+    assert earned.tolist() == [-1.0] * 1000
+    assert not worlds.step(torch.full((1000,), UP)).reward.any()
+    for _ in range(4):
+        worlds.step(torch.full((1000,), RIGHT))
+    assert 0.4 < float(worlds.step(torch.full((1000,), UP)).reward.mean()) < 0.6
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(InputError, match="seen must be from 0 to size=4, got 5"):
+        Catch(size=4, seen=5)
+    with pytest.raises(InputError, match="paddle must be from 1 to 4, got 5"):
+        Catch(size=4, seen=1, paddle=5)
