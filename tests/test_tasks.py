@@ -46,6 +46,8 @@ VARIANTS = {
 ALL = {name: (name, SMALL.get(name, {})) for name in TASKS.names()} | VARIANTS
 
 GOLDEN = {
+    "catch": "ac057464ce9e4ebba41af4a849426f5141c692e50891254c7aa05be4c5129340",
+    "t-maze": "62161d14d79979ddebef3ea39c5b153b6299665496fcf8225e3000b8765f463e",
     "delayed characters": "ba4d23c2ed435cf5cb35c199fcefb59bc65b11933e3fcc4a3b3e06f6927bf96f",
     "omniglot": "9ba93a5f594401d5524a42fe2d6ae1d612aa38948ea2bd80e0c96bd3ce540c70",
     "associative-recall": "694931e1e7701e50d7c076aecf4c98f3c536d6992f95b2ade5f2770f3bcde8da",

@@ -10,8 +10,8 @@ MODELS = {"irnn": "ReLU RNN", "lstm": "LSTM", "fast-weight-rnn": "Fast weights"}
 COLUMNS = {"16-3": "N = 16, M = 3", "24-5": "N = 24, M = 5"}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "episodes": 8},
-    "cpu": {"steps": 1_500, "evaluate_every": 100, "batch_size": 128},
-    "paper": {"steps": 20_000, "evaluate_every": 500, "batch_size": 128},
+    "cpu": {"steps": 800, "evaluate_every": 50, "batch_size": 256, "episodes": 192},
+    "paper": {"steps": 20_000, "evaluate_every": 500, "batch_size": 256, "episodes": 1_000},
 }
 
 
@@ -19,7 +19,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """64 units behind 64 rectified linear ones, and an unroll of one episode."""
     size, seen = (int(number) for number in column.split("-"))
     network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
-    training = ActorCritic(unroll=size - 1, learning_rate=1e-3, greedy=False, **TRAINING[preset])
+    training = ActorCritic(unroll=size - 1, learning_rate=2e-3, greedy=False, **TRAINING[preset])
     return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
 
 
@@ -32,7 +32,7 @@ EXPERIMENT = Experiment(
     published={},
     presets={
         "smoke": Preset(("16-3",), tuple(MODELS)),
-        "cpu": Preset(("16-3",), tuple(MODELS), seeds=3),
+        "cpu": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
         "paper": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
     },
     trial=trial,
