@@ -1,10 +1,14 @@
 """Environments by their published rules, told a second time in plain Python."""
 
+import sys
+
 import pytest
 import torch
 
 from fastweights import InputError
+from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
+from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.tasks.t_maze import DOWN, LEFT, RIGHT, UP, TMaze
 
 
@@ -104,3 +108,88 @@ def test_what_cannot_be_is_refused():
         Catch(size=4, seen=5)
     with pytest.raises(InputError, match="paddle must be from 1 to 4, got 5"):
         Catch(size=4, seen=1, paddle=5)
+
+
+@pytest.fixture
+def gymnasium():
+    return pytest.importorskip("gymnasium", reason="needs the extra rl")
+
+
+def test_an_environment_of_gymnasium_is_what_gymnasium_makes(gymnasium):
+    """The second of three, alone and by its own interface, over ends of episodes."""
+    worlds = GymnasiumEnvironment("CartPole-v1").worlds(3, 7)
+    alone = gymnasium.make("CartPole-v1")
+    observed, (seen, _) = worlds.begin(), alone.reset(seed=worlds.seed + 1)
+    random, ends = torch.Generator().manual_seed(0), 0
+    for _ in range(60):
+        torch.testing.assert_close(observed.seen[1], torch.from_numpy(seen))
+        actions = torch.randint(2, (3,), generator=random)
+        observed, (seen, reward, ended, cut, _) = worlds.step(actions), alone.step(int(actions[1]))
+        assert float(observed.reward[1]) == reward
+        assert bool(observed.first[1]) == (ended or cut)
+        if ended or cut:
+            seen, _ = alone.reset()
+            ends += 1
+    assert ends
+
+
+def test_things_are_numbers(gymnasium):
+    """FrozenLake shows one of 16 places."""
+    task = GymnasiumEnvironment("FrozenLake-v1", {"is_slippery": False})
+    assert (task.shape, task.actions, task.pictures) == ((16,), 4, False)
+    worlds = task.worlds(2, 0)
+    assert worlds.begin().seen.tolist() == [[1.0] + 15 * [0.0]] * 2
+    assert worlds.step(torch.tensor([2, 1])).seen.argmax(1).tolist() == [1, 4]
+
+
+def test_what_gymnasium_does_not_know_is_refused(gymnasium):
+    with pytest.raises(InputError, match=r"action space must be Discrete, got Box.* Put a wrapper around it"):
+        _ = GymnasiumEnvironment("Pendulum-v1").actions
+    with pytest.raises(InputError, match="id must be one that Gymnasium knows, got 'CartPoll-v1'"):
+        _ = GymnasiumEnvironment("CartPoll-v1").shape
+    with pytest.raises(InputError, match="id must be of a package that is installed, got 'nowhere:It-v0'"):
+        _ = GymnasiumEnvironment("nowhere:It-v0").shape
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(InputError, match=r"gymnasium must be installed, got: .* pip install 'fastweights\[rl\]'"):
+        _ = GymnasiumEnvironment().shape
+
+
+def test_popgym_by_its_id(gymnasium):
+    pytest.importorskip("popgym", reason="needs popgym")
+    task = GymnasiumEnvironment("popgym:popgym-RepeatPreviousEasy-v0")
+    assert (task.shape, task.actions) == ((4,), 4)
+    worlds = task.worlds(5, 0)
+    shown, earned = [worlds.begin().seen.argmax(1)], torch.zeros(5)
+    # An action is right where it is the suit that was shown three steps before the one that is seen.
+    for t in range(30):
+        observed = worlds.step(shown[max(t - 3, 0)])
+        assert bool((observed.reward > 0).all()) or t < 3
+        earned += observed.reward
+        shown.append(observed.seen.argmax(1))
+    assert bool((earned > 0.5).all())
+
+
+@pytest.fixture
+def pong(gymnasium):
+    pytest.importorskip("ale_py", reason="needs the extra rl")
+    return Atari("pong")
+
+
+def test_atari_is_seen_as_published(pong):
+    assert (pong.shape, pong.actions, pong.pictures) == ((4, 84, 84), 6, True)
+    with pytest.raises(InputError, match=r"game must be one of .* Did you mean 'pong'"):
+        _ = Atari("pongg").actions
+
+
+def test_an_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
+    """Breakout has five lives."""
+    firsts = {}
+    for episode in ("life", "game"):
+        worlds = Atari("breakout", episode=episode).worlds(1, 0)
+        worlds.begin()
+        firsts[episode] = sum(int(worlds.step(torch.tensor([1])).first) for _ in range(400))
+        worlds.close()
+    assert firsts["life"] >= 4 * max(firsts["game"], 1)

@@ -6,11 +6,13 @@ Files with a leading underscore are no tasks of their own but what tasks share.
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
+from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.cifar_fs import CifarFS
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.fc100 import FC100
+from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.tasks.kinds.task import Task
@@ -34,11 +36,13 @@ __all__ = [
     "IGNORE",
     "AssociativeRecall",
     "AssociativeRetrieval",
+    "Atari",
     "Batch",
     "Catch",
     "CifarFS",
     "CodeExecution",
     "FaceGlimpses",
+    "GymnasiumEnvironment",
     "Labelled",
     "ListOps",
     "Mean",

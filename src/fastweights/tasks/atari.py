@@ -1,0 +1,70 @@
+"""Atari games."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fastweights.errors import require_name
+from fastweights.tasks._vector import VectorWorlds, needed, number_of_actions
+from fastweights.tasks.kinds._random import TRAINING
+from fastweights.tasks.kinds.environment import Environment, Worlds
+
+Episode = Literal["life", "game"]
+
+
+@dataclass(frozen=True)
+class Atari(Environment):
+    """four grey frames of 84 x 84 -> the change of the score, over four frames with one action.
+
+    As by the papers' code: 1 to 30 actions that do nothing at the beginning, the larger of the last two frames, FIRE
+    where a game waits for it, no sticky actions, the actions that a game knows. Rewards are as the game gives them.
+    There an episode is a life, in training and for the score; by the rules of a game it ends with the last life.
+
+    Args:
+        game: As ALE calls it, such as "space_invaders".
+        episode: What an episode is in training: "life" or "game".
+        score: What it is for the score, on validation and test data.
+
+    Needs: the extra `rl`, which brings the games.
+
+    Source: Bellemare et al. 2013; Irie et al. 2021, Sec. 4.3.
+    """
+
+    game: str = "pong"
+    episode: Episode = "life"
+    score: Episode = "life"
+
+    def __post_init__(self) -> None:
+        for name in ("episode", "score"):
+            require_name(name, getattr(self, name), get_args(Episode))
+
+    @property
+    def pictures(self) -> bool:
+        return True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return 4, 84, 84
+
+    @cached_property
+    def actions(self) -> int:
+        made = self._made(1, self.episode)
+        actions = number_of_actions(made.single_action_space)
+        made.close()
+        return actions
+
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+        return VectorWorlds(self._made(number, self.episode if split == TRAINING else self.score), seed, split, _same)
+
+    def _made(self, number: int, episode: Episode) -> Any:
+        ale = needed("ale_py", "rl")
+        require_name("game", self.game, ale.roms.get_all_rom_ids())
+        mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
+        lives = episode == "life"
+        return ale.AtariVectorEnv(self.game, number, autoreset_mode=mode, episodic_life=lives, reward_clipping=False)
+
+
+def _same(seen: np.ndarray) -> np.ndarray:
+    return seen
