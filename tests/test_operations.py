@@ -135,6 +135,18 @@ def test_kernels_put_numbers_where_they_belong():
         scan_checks.assert_close(got, want, torch.float64)
 
 
+@pytest.mark.parametrize("number", [0.1, 0.3, 0.7])
+def test_what_is_equal_does_not_deviate(number):
+    """Not even by a rounding: the deviation of the least noise has a gradient as large as any."""
+    cell = once([operation(line) for line in ("W.std(1)", "W.std(unbiased=False)", "W.var(0)")])
+    for shape in (SHAPE, Shape(1, 1, 1, 7, 5)):
+        given = scan_checks.arguments(cell, shape)
+        equal = State(torch.full_like(given.state.W, number))
+        given = given._replace(state=equal, inputs=given.inputs._replace(k=0 * given.inputs.k))
+        got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+        scan_checks.assert_close(got, want, torch.float64)
+
+
 def test_every_function_has_an_operation():
     """A vocabulary without words that nobody can say."""
     assert not {name for name in FUNCTIONS if name not in OPERATIONS} - {"identity"}

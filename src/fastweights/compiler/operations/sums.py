@@ -37,10 +37,21 @@ def _mean(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False, **_: 
 
 
 def _var(graph: Graph, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
-    off = elementwise("sub")(graph, x, _mean(graph, x, dims, True))
+    # From one of them on, which the algebra must not see through: of equal numbers exactly 0, where the root has its
+    # kink.
+    shifted = elementwise("identity")(graph, elementwise("sub")(graph, x, _firsts(x, dims)))
+    off = elementwise("sub")(graph, shifted, _mean(graph, shifted, dims, True))
     total = summed(graph, multiplied(graph, off, off), dims, keepdim)
     freedom = volume(x.shape) // volume(total.shape) - (1 if correction is None else correction)
     return multiplied(graph, total, 1 / freedom if freedom > 0 else float("inf"))
+
+
+def _firsts(x: Value, dims: Any) -> Value:
+    """The first along each of the axes, which stay with one place."""
+    rank = len(x.shape)
+    over = {axis % rank for axis in dims} if dims else {*range(rank)}
+    place = [Index(-1, 0, 0) if axis in over or n == 1 else Index(axis) for axis, n in enumerate(x.shape)]
+    return Value(tuple(1 if axis in over else n for axis, n in enumerate(x.shape)), substitute(x.expression, place))
 
 
 def _var_mean(graph: Graph, x: Value, dims: Any = None, **keywords: Any) -> tuple[Value, Value]:
