@@ -26,6 +26,7 @@ KNOWS = {
     "training": BASE | {"tasks"},
     "experiments": BASE | {"address", "catalogue", "training", "tasks"},
     "report": BASE | {"training", "experiments", "catalogue"},
+    "inspect": BASE | {"dispatch", "problem", "report"},
     "recipes": BASE | {"experiments", "training", "layers"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
 }

@@ -1,4 +1,5 @@
-"""The command line: `fastweights list | explain | check | train | evaluate | generate | adapt | reproduce | report`.
+"""The command line: `fastweights list | explain | check | train | evaluate | generate | inspect | adapt | reproduce |
+report`.
 
 torch takes seconds to import, so everything here that needs it is imported when it runs.
 """
@@ -155,6 +156,7 @@ def _parser() -> Parser:
     train.add_argument("recipe", help=f"one of {', '.join(RECIPES.names())}")
     _add_evaluate(commands)
     _add_generate(commands)
+    _add_inspect(commands)
     _add_adapt(commands)
     _add_reproduce(commands)
     _add_report(commands)
@@ -405,6 +407,35 @@ def _token(text: Any, character: str) -> int:
     tokens = text.encode(character)
     require(len(tokens) == 1, "end", f"one {text.unit}", repr(character))
     return int(tokens)
+
+
+def _add_inspect(commands: Any) -> None:
+    words = "what the memories of a language model write, forget and read in a text, as a page"
+    command = commands.add_parser("inspect", help=words)
+    _add_run(command)
+    source = command.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", help="what the model reads")
+    source.add_argument("--file", type=Path, help="a UTF-8 text file that it reads")
+    most = "tokens, from the beginning; default: %(default)s"
+    command.add_argument("--most", type=int, default=300, metavar="N", help=most)
+    command.add_argument("--page", type=Path, default=Path("inspect.html"), metavar="FILE", help="default: %(default)s")
+    command.set_defaults(run=_inspect)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from fastweights.files import read_file, write_atomically
+    from fastweights.inspect import page, watch_text
+    from fastweights.trained import load
+
+    require(options.most >= 1, "most", "at least 1", options.most)
+    model, text = load(options.folder, options.layer)
+    require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder}, another model's")
+    words = options.text if options.file is None else read_file(options.file, "file").decode("utf-8", "replace")
+    require(bool(words), "text", "at least one character", "none")
+    found, tokens = watch_text(model, text, words, options.most)
+    write_atomically(options.page, page(found, tokens, f"What {options.folder} remembers").encode())
+    print(f"The page is {options.page}: {len(found)} memories, {len(tokens)} tokens.")
+    return 0
 
 
 def _add_adapt(commands: Any) -> None:

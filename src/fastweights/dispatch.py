@@ -26,6 +26,9 @@ leave the cache: of memories that only add up, and of others (measured)."""
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
 
+WATCHERS: list[Callable[[Problem], None]] = []
+"""Told of every call before it runs: see `fastweights.inspect`."""
+
 log = logging.getLogger("fastweights")
 
 
@@ -78,14 +81,17 @@ def scan(
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset, lengths, initial)
     device = problem.inputs[0].device
+    for note in WATCHERS:
+        note(problem)
     if not autocasts(device):
-        return _run(problem, backend)
+        return run_problem(problem, backend)
     # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
     with full_precision(device):
-        return _run(problem, backend)
+        return run_problem(problem, backend)
 
 
-def _run(problem: Problem, backend: str) -> tuple[Tensor, Any]:
+def run_problem(problem: Problem, backend: str) -> tuple[Tensor, Any]:
+    """What `scan` does with a call that has been checked."""
     result: tuple[Tensor, Any] = MODULES[_choose(problem, backend)].run(problem)
     return result
 

@@ -1,0 +1,80 @@
+"""What memories did with a sequence, as one page that needs no other file."""
+
+import base64
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.inspect.contents import Contents
+from fastweights.report.palette import DARK, LIGHT, variables
+
+FULL = 127
+"""What the largest number of an attention map is written as."""
+
+
+def page(found: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
+    """The page: courses over the tokens, and what each read stems from, for every memory and head.
+
+    Args:
+        found: What the memories did, `look_into` of each.
+        tokens: What the model read, a text a step.
+        title: Which model it is.
+    """
+    require(bool(found), "found", "of at least one memory", "none", "Does the model run a scan?")
+    for contents in found:
+        T = contents.attention.shape[1]
+        require(len(tokens) == T, "tokens", f"as many as {contents.name} has steps, {T}", len(tokens))
+    data = {"tokens": list(tokens), "memories": [_memory(contents) for contents in found]}
+    # A text must not end the script that it stands in.
+    script = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    folder = files("fastweights.inspect")
+    style, code, body = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js", "page.html"))
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{variables()} {_signs()}\n{style}</style>"
+    )
+    told = body.replace("{title}", escape(title))
+    data_script = f'<script type="application/json" id="data">{script}</script>'
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{told}{data_script}<script>{code}</script>'
+        "\n</body>\n</html>\n"
+    )
+
+
+def _memory(contents: Contents) -> dict[str, Any]:
+    scale = contents.attention.abs().amax(dim=(1, 2))
+    return {
+        "name": contents.name,
+        "cell": contents.cell,
+        "signed": contents.signed,
+        "courses": {name: _numbers(course.T) for name, course in contents.courses.items()},
+        "limits": contents.limits,
+        "scale": _numbers(scale),
+        "attention": [_packed(a, s) for a, s in zip(contents.attention, scale, strict=True)],
+    }
+
+
+def _numbers(x: Tensor) -> Any:
+    return [_numbers(row) for row in x] if x.ndim > 1 else [float(f"{value:.4g}") for value in x.tolist()]
+
+
+def _packed(attention: Tensor, scale: Tensor) -> str:
+    """Signed bytes, row after row."""
+    steps = (attention / scale.clamp(min=1e-30) * FULL).round().to(torch.int8)
+    return base64.b64encode(steps.numpy().tobytes()).decode()
+
+
+def _signs() -> str:
+    """The colours of what adds to a read and of what takes from it, as red, green and blue."""
+
+    def rules(series: tuple[str, ...]) -> str:
+        plus, minus = (", ".join(str(int(colour[n : n + 2], 16)) for n in (1, 3, 5)) for colour in series[:2])
+        return f":root {{ --plus: {plus}; --minus: {minus} }}"
+
+    return f"{rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"

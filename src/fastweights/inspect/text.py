@@ -1,0 +1,24 @@
+"""What the memories of a language model do while it reads a text."""
+
+from typing import Any
+
+import torch
+
+from fastweights.errors import require
+from fastweights.inspect.contents import Contents, look_into
+from fastweights.inspect.watch import watch
+
+
+def watch_text(model: Any, task: Any, text: str, most: int = 300) -> tuple[list[Contents], list[str]]:
+    """What every memory did with at most `most` tokens of the text, and the tokens; `fastweights.load` has both model
+    and task.
+
+    Raises:
+        InputError: no memory of the model is run by `scan`, or a character is none that the model has seen.
+    """
+    tokens = task.encode(text)[:most]
+    with watch(model) as scans, torch.no_grad():
+        model(tokens[None])
+    remedy = "LSTM and attention layers run on PyTorch's own kernels."
+    require(bool(scans), "model", "one with a memory that is a cell", "none", remedy)
+    return [look_into(scan) for scan in scans], [task.decode(token[None]) for token in tokens]

@@ -1,0 +1,163 @@
+"""What is shown of a memory is what it does: numbers of the state, and origins of reads held to formulas."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from fastweights import Cell, InputError, cli, scan
+from fastweights.inspect import look_into, page, watch, watch_text
+from fastweights.inspect.contents import effective_rank
+from fastweights.layers import make_layer
+from fastweights.models import LanguageModel
+from fastweights.signature import Key, Matrix, Rate, Value
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
+from fastweights.testing.tolerance import error, tolerance
+
+EXACT = tolerance(torch.float64).gradient
+
+
+class Scanning(torch.nn.Module):
+    """Runs a cell."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, given):
+        return scan(self.cell, *given)
+
+
+def contents(cell, given, member=0):
+    model = Scanning(cell)
+    with watch(model) as scans:
+        y, state = model(given)
+    (watched,) = scans
+    return look_into(watched, member), y[member], state
+
+
+def test_a_sum_attends_as_linear_attention_does():
+    cell = Cell.named("sum")
+    for shape in (Shape(2, 7, 2, 5, 3), Shape(1, 1, 1, 2, 4)):
+        given = scan_checks.arguments(cell, shape)._replace(reset=None)
+        found, _, _ = contents(cell, given)
+        q, k = given.inputs.q[0], given.inputs.k[0]
+        assert found.signed
+        assert error(found.attention, torch.einsum("thk,ihk->hti", q, k).tril()) < EXACT
+
+
+def test_delta_attends_through_what_was_erased_since():
+    cell = Cell.named("delta")
+    given = scan_checks.arguments(cell, Shape(1, 6, 2, 5, 3))._replace(reset=None)
+    found, _, _ = contents(cell, given)
+    q, k, _, beta = (x[0] for x in given.inputs)
+    for h in range(2):
+        for t in range(6):
+            right = q[t, h]
+            for i in range(t, -1, -1):
+                assert error(found.attention[h, t, i], beta[i, h] * (k[i, h] @ right)) < EXACT
+                right = right - beta[i, h] * k[i, h] * (k[i, h] @ right)
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_every_cell_can_be_looked_into(name):
+    """Reads stem from the past, after the last reset only; the state is held as long as the scan says."""
+    cell = Cell.named(name)
+    given = scan_checks.arguments(cell, Shape(2, 5, 2, 4, 4))
+    given = given._replace(reset=torch.tensor([[False] * 5, [False, False, False, True, False]]))
+    found, y, state = contents(cell, given, member=1)
+    assert not found.attention.triu(1).any()
+    assert not found.attention[:, 3:, :3].any()
+    assert found.attention.isfinite().all()
+    for course in found.courses.values():
+        assert course.shape == (5, 2)
+        assert course.isfinite().all()
+    held = sum(leaf[1].flatten(1).square().sum(1) for leaf in state).sqrt()
+    assert error(found.courses["held"][-1], held) < EXACT
+    assert error(found.courses["read"], y.flatten(2).norm(dim=2)) < EXACT
+    for course, most in found.limits.items():
+        assert (found.courses[course] <= most + 1e-9).all()
+
+
+def fading(W: Matrix, k: Key, v: Value, rate: Rate) -> Matrix:
+    """Loses what the rate does not keep."""
+    return rate * W + torch.outer(v, k)
+
+
+def test_what_changes_is_written_and_what_goes_is_forgotten():
+    cell = Cell.of(fading)
+    k, v = torch.eye(3, dtype=torch.float64)[None, :, None], torch.ones(1, 3, 1, 2, dtype=torch.float64)
+    rate = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)[None, :, None]
+    found, _, _ = contents(cell, (cell.Inputs(k, k, v, rate),))
+    assert found.courses["forgotten"][:, 0].tolist() == [0.0, 0.5, 1.0]
+    assert error(found.courses["written"][:, 0].square(), torch.tensor([2.0, 2.5, 4.5])) < EXACT
+    assert found.courses["rate"][:, 0].tolist() == [1.0, 0.5, 0.0]
+
+
+def test_rank_counts_what_is_kept_apart():
+    q = torch.linalg.qr(torch.randn(5, 3, dtype=torch.float64)).Q
+    assert error(effective_rank(q @ q.T), torch.tensor(3.0)) < 1e-6
+    assert effective_rank(torch.zeros(2, 4, 3)).tolist() == [0.0, 0.0]
+
+
+def test_watching_changes_nothing_and_ends():
+    model = LanguageModel(5, ["delta-net", "lstm", "srwm"], 8, depth=3, heads=2).eval()
+    tokens = torch.randint(5, (2, 6))
+    want, _ = model(tokens)
+    with watch(model) as scans:
+        got, _ = model(tokens)
+        scan("sum", Cell.named("sum").Inputs(*torch.randn(3, 1, 2, 1, 4).unbind()))
+    assert torch.equal(got, want)
+    assert [watched.name for watched in scans] == ["blocks.0.layer", "blocks.2.layer"]
+    model(tokens)
+    assert len(scans) == 2
+
+
+def test_an_error_ends_it_too():
+    layer = make_layer("delta-net", 8, heads=2)
+    with pytest.raises(InputError), watch(layer):
+        layer(torch.randn(1, 2, 7))
+    assert not any(module._forward_pre_hooks for module in layer.modules())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    run = tmp_path_factory.mktemp("inspect") / "run"
+    assert (
+        cli.main(["train", "oz", "--preset", "smoke", "--sample", "0", "--characters", "9000", "--run", str(run)]) == 0
+    )
+    return run
+
+
+def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
+    target = tmp_path / "page.html"
+    words = "Dorothy (Toto) said so:\n"
+    assert cli.main(["inspect", str(run), "--text", words, "--page", str(target)]) == 0
+    assert "2 memories, 24 tokens" in capsys.readouterr().out
+    text = target.read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)=", text)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert "".join(data["tokens"]) == words
+    assert {len(head) for memory in data["memories"] for head in memory["courses"]["read"]} == {len(words)}
+
+
+def test_texts_do_not_end_the_script_they_stand_in():
+    model = LanguageModel(3, "delta-net", 8, depth=1, heads=2).eval()
+    with watch(model) as scans:
+        model(torch.tensor([[0, 1]]))
+    text = page([look_into(scans[0])], ["</script>", "<!--"], "a <b>")
+    assert text.count("</script>") == 2
+    assert "a &lt;b&gt;" in text
+
+
+def test_what_holds_no_memory_is_told(run):
+    model = LanguageModel(99, "lstm", 8, depth=1, heads=2).eval()
+    from fastweights import load
+
+    with pytest.raises(InputError, match="model must be one with a memory that is a cell"):
+        watch_text(model, load(run).task, "a")
+    with pytest.raises(InputError, match="tokens must be as many"):
+        page(watch_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
+    assert cli.main(["inspect", str(run), "--text", ""]) == 2
