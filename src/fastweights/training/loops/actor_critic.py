@@ -77,9 +77,9 @@ def rms_prop(model: nn.Module, settings: ActorCritic) -> torch.optim.Optimizer:
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, settings: ActorCritic, step: int) -> None:
-    """Linear to 0 if it is annealed."""
+    """Linear."""
     for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * (1 - step / settings.steps if settings.anneal else 1)
+        group["lr"] = settings.learning_rate * (1 - settings.anneal * step / settings.steps)
 
 
 def update(

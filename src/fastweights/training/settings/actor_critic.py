@@ -19,7 +19,7 @@ class ActorCritic(Training):
         truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
             the papers does for fast weights, and not what their text says.
         learning_rate: RMSProp's.
-        anneal: Whether it falls linearly to 0 until the last update.
+        anneal: Part of it that is gone at the last update; it falls linearly.
         alpha: RMSProp's.
         epsilon: RMSProp's.
         clip: Largest norm of the gradient; 0 for no limit.
@@ -35,7 +35,7 @@ class ActorCritic(Training):
     unroll: int
     truncate: int = 0
     learning_rate: float
-    anneal: bool = True
+    anneal: float = 1.0
     alpha: float = 0.99
     epsilon: float = 0.01
     clip: float = 40.0
@@ -52,5 +52,5 @@ class ActorCritic(Training):
         require_numbers(self, ("unroll", "episodes", "longest"), 1)
         require_numbers(self, ("truncate", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
         require_positive(self, ("learning_rate", "epsilon"))
-        for name in ("alpha", "discount"):
+        for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))

@@ -1,0 +1,1 @@
+"""Agents that have to remember: a check of our own."""

@@ -1,0 +1,61 @@
+"""Agents that have to remember, with gradients through the memory or cut after one step."""
+
+from typing import Any
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import RETURN
+from fastweights.training.settings.actor_critic import ActorCritic
+
+LAYERS = {"lstm": "LSTM", "delta-net": "DeltaNet", "recurrent-delta-net": "RDN", "srwm": "SRWM"}
+CUT = "-cut"
+MODELS = LAYERS | {f"{layer}{CUT}": f"{LAYERS[layer]}, cut" for layer in LAYERS if layer != "lstm"}
+COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "t-maze": ("t-maze", {"length": 10}),
+    "repeat-previous": ("gymnasium-environment", {"id": "popgym:popgym-RepeatPreviousEasy-v0"}),
+    "autoencode": ("gymnasium-environment", {"id": "popgym:popgym-AutoencodeEasy-v0"}),
+}
+LABELS = {"t-maze": "T-maze, L = 10", "repeat-previous": "RepeatPrevious, easy", "autoencode": "Autoencode, easy"}
+TRAINING: dict[str, dict[str, Any]] = {
+    "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "unroll": 12, "episodes": 4},
+    "cpu": {"steps": 1_000, "evaluate_every": 50, "batch_size": 128, "unroll": 33, "episodes": 64},
+}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """One block of D = 64 for fast weights, 64 units for the LSTM, all behind 64 rectified linear units."""
+    layer, (task, options) = model.removesuffix(CUT), COLUMNS[column]
+    network: dict[str, Any] = {"layer": layer, "d_model": 64, "depth": 1, "heads": 4, "d_ff": 128, "hidden": 64}
+    if layer == "lstm":
+        network |= {"depth": 0, "heads": 1}
+    if layer == "srwm":
+        network["options"] = {"feature_map": "softmax"}
+    training = ActorCritic(truncate=int(model.endswith(CUT)), learning_rate=2e-3, greedy=False, **TRAINING[preset])
+    return Trial(task, options, "agent", network, training)
+
+
+def _loses_by_cutting(layer: str) -> Claim:
+    return Claim(
+        f"{LAYERS[layer]} remembers the sign better with gradients through its memory.",
+        lambda mean: mean(layer, "t-maze") > mean(f"{layer}{CUT}", "t-maze"),
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Agents that have to remember, and how far gradients reach back",
+    source="A check of our own; Ni et al. 2023 (T-maze), Morad et al. 2023 (POPGym)",
+    metric=RETURN.told("plain", "return"),
+    models=MODELS,
+    columns=LABELS,
+    published={},
+    presets={
+        "smoke": Preset(("t-maze",), tuple(MODELS)),
+        "cpu": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
+    },
+    trial=trial,
+    claims=tuple(_loses_by_cutting(layer) for layer in LAYERS if layer != "lstm"),
+    notes=(
+        "Cut: gradients through the memory end after one step, as in the public code of the papers; else they reach "
+        "back to the beginning of an unroll, as their text says.",
+        "Who forgets the sign of the T-maze has a return of 0.5 at most.",
+    ),
+)
