@@ -1,7 +1,7 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the table of `docs/choosing-a-memory.md`, and the picture of the
-README from what was measured for `docs/performance.md`.
+One a cell in `docs/cells`, one a task in `docs/tasks`, the table of `docs/choosing-a-memory.md`, what a cell becomes in
+`docs/compiler.md`, and the picture of the README from what was measured for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
@@ -12,12 +12,13 @@ from math import prod
 from pathlib import Path
 
 import torch
+from compiler_page import compiler_page
 from pictures import write_pictures
 from task_pages import task_page
 
 from fastweights.catalogue import ABILITIES, TASKS, describe
 from fastweights.cell import Cell
-from fastweights.compiler.cpp.kernel import source
+from fastweights.compiler import lowered
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.signature import Slot, size
@@ -56,7 +57,7 @@ def page(name: str) -> str:
 def backends(cell: Cell) -> list[str]:
     """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
     try:
-        source(cell, cell.example_sizes, torch.float32)
+        lowered(cell, cell.example_sizes, torch.float32)
     except Unsupported:
         return backends_of(cell)
     return sorted({*backends_of(cell), "compiled"})
@@ -123,6 +124,7 @@ def write(folder: Path) -> None:
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
     (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
+    (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
     write_pictures(folder / "pictures", HERE / "performance.md")
 
 

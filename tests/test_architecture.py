@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import fastweights
+from fastweights.catalogue import BACKENDS
+from fastweights.compiler.target import TARGETS
 
 ROOT = Path(fastweights.__file__).parent
 BASE = {"errors", "signature", "affine", "state", "families", "files", "lengths", "lines", "metric", "precision"}
@@ -21,7 +23,7 @@ KNOWS = {
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "compiler": BASE | {"cell", "promise", "remember"},
     "backends": BASE | {"problem", "compiler"},
-    "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch", "backends"},
+    "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch"},
     "models": BASE | {"catalogue", "layers", "cell", "cells", "dispatch"},
     "training": BASE | {"tasks"},
     "experiments": BASE | {"address", "catalogue", "training", "tasks"},
@@ -54,6 +56,25 @@ def test_parts_do_not_know_each_other(folder):
         assert not any(
             module.startswith(f"fastweights.{folder}.") and "._" not in module for module in imports(path)
         ), path
+
+
+def test_nothing_above_a_target_knows_one():
+    """And no target knows another: what makes kernels for a device is found by the device alone."""
+    root = ROOT / "compiler"
+    targets = {path.parent.name for path in root.glob("*/target.py")}
+    assert targets == set(TARGETS.values())
+    for path in root.rglob("*.py"):
+        own = path.relative_to(root).parts[0]
+        known = {m.split(".")[2] for m in imports(path) if m.startswith("fastweights.compiler.")}
+        assert known & targets <= {own}, path
+    for path in set(ROOT.rglob("*.py")) - set(root.rglob("*.py")):
+        assert not any(m.startswith(f"fastweights.compiler.{name}") for m in imports(path) for name in targets), path
+
+
+def test_dispatch_knows_no_backend_and_no_device():
+    text = (ROOT / "dispatch.py").read_text(encoding="utf-8")
+    words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    assert not words & {*BACKENDS.names(), "cpu", "cuda"}
 
 
 def test_every_loop_has_its_settings_and_all_that_a_loop_has():

@@ -338,7 +338,7 @@ def test_threads_that_trace_at_once():
 
     def ask(cell: Cell) -> None:
         begin.wait()
-        reasons.append(forms.why_never(cell.key))
+        reasons.append(forms.why_never(cell.key, "cpu"))
 
     threads = [threading.Thread(target=ask, args=(cell,)) for cell in cells]
     for thread in threads:
@@ -399,4 +399,4 @@ def test_torch_compile_takes_the_reference_where_it_could_not_see_a_change():
         torch.testing.assert_close(run(*inputs), scan(cell, inputs, backend="reference")[0])
         with torch.no_grad():
             net.weight.mul_(2.0)
-    assert "may change" in forms.why_never(cell.key)
+    assert "may change" in forms.why_never(cell.key, "cpu")

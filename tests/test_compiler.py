@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
-from fastweights import Cell, InputError, cli, dispatch, explain, problem, scan
+from fastweights import Cell, InputError, cli, compiler, dispatch, explain, problem, scan
 from fastweights.compiler import forms, op
 from fastweights.compiler.cpp import build, kernel
 from fastweights.compiler.watch import Watch
@@ -250,6 +250,22 @@ def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):
     assert explain(cell, cell.Inputs(*inputs)).chosen == chosen
 
 
+def test_large_matrices_are_trained_chunkwise_on_cpus_only():
+    cell = Cell.named("sum")
+    inputs = [x.requires_grad_() for x in sample_inputs(cell, Shape(1, 64, 1, 100, 100), torch.float32)]
+    here, elsewhere = (
+        problem.pose(cell, cell.Inputs(*(x.to(d) for x in inputs)), *[None] * 5) for d in ("cpu", "meta")
+    )
+    assert dispatch._order(here)[0] == "chunkwise"
+    assert dispatch._order(elsewhere)[0] == "compiled"
+
+
+def test_explaining_builds_nothing(cache, monkeypatch):
+    monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built"))
+    cell = fresh(1.125)
+    assert explain(cell, sample_inputs(cell, Shape(1, 2, 1, 3, 3))).chosen == "compiled"
+
+
 def test_no_compiler(cache, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
@@ -304,7 +320,7 @@ def test_damaged_kernels_are_built_again(cache, damage):
 def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
     compare(fresh(2.0))
     forget()
-    monkeypatch.setattr(kernel, "trace", lambda *_: pytest.fail("traced"))
+    monkeypatch.setattr(compiler, "trace", lambda *_: pytest.fail("traced"))
     compare(fresh(2.0))
 
 

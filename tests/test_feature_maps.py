@@ -6,7 +6,7 @@ import torch
 from fastweights import InputError
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
 from fastweights.cell import Cell, examples
-from fastweights.compiler.cpp.kernel import source
+from fastweights.compiler import lowered
 from fastweights.compiler.watch import Watch
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._slow_net import Keys, feature_map, normaliser
@@ -127,7 +127,7 @@ def test_functions_are_parts_of_a_kernel(name, normalised):
     keys = Keys(SIZE, name, normalised)
     cell = prepared_by(Cell.named("delta"), keys, "sigmoid")
     sizes = {"K": keys.output_size, "V": 4}
-    assert "forward" in source(cell, sizes, torch.float32)
+    assert lowered(cell, sizes, torch.float32).forward.made
     assert Watch(cell).holds()
     state, x = examples(cell, sizes, torch.float64, value=0.3)
     inner, prepare = cell.inside

@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from fastweights import Cell
+import programs as programs_of
+from fastweights import Cell, compiler
+from fastweights.compiler.cpp.ahead import Later
+from fastweights.compiler.cpp.demands import demands
+from fastweights.compiler.cpp.plan import plan
+from fastweights.compiler.cpp.show import show_program
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.interpret import Interpreter, interpret
 from fastweights.compiler.ir import (
@@ -40,6 +46,7 @@ from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import tolerance
 from interpret import expected
 
+ROOT = Path(compiler.__file__).parent
 SHAPE = Shape(B=1, T=3, H=1, K=5, V=4)
 CELLS = Cell.names()
 
@@ -113,6 +120,54 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
     want |= {f"d_{n}": d[place] for n, d, place in zip(names, gradients, places, strict=True)}
     assert_equal([got[n] for n in want], [want[n].detach() for n in want])
     assert got.keys() == want.keys()
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_loop_nests_come_to_what_the_ways_mean(name):
+    """Whatever is computed in place, ahead of the next step, or inside what reads it."""
+    ways = phases(lowered(name))
+    programs = plan(ways, lanes=8)
+    params = {n: torch.randn(d.shape, dtype=torch.float64) for n, d in ways.params.items()}
+    for kind, phase in ways.ways.items():
+        memory, then = programs_of.sample(phase, params)
+        after = programs_of.step(getattr(programs, kind), memory, then)
+        given = {**phase.carried, **phase.moving, **ways.params}
+        interpreter = Interpreter({d: memory[n] for n, d in given.items()})
+        want = {f"new {n}": interpreter.value(v) for n, v in phase.new.items()}
+        want |= {n: interpreter.value(v) for n, v in phase.made.items()}
+        want |= {n: memory[n] + interpreter.value(v) for n, v in phase.added.items()}
+        assert_equal([after[n] for n in want], [*want.values()])
+
+
+def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
+    for way in ("forward", "again"):
+        program = getattr(plan(phases(lowered("delta")), lanes=8), way).step
+        matrices = [nest for nest in program.nests if len(nest.shape) > 1]
+        assert len(matrices) == 1, way
+    assert "next_state_W_read_0[i] = sum of" in show_program(plan(phases(lowered("delta")), 8).forward.step)
+
+
+def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():
+    flat, squared = Reshape((12,), W), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
+    highest = Reduce((), "max", 4, load(squared, Index(0)))
+    asked = demands([W, k, flat, squared, highest])
+    assert asked == ({W}, {squared})
+    later = Map((4,), load(k, Index(0)))
+    assert asked.of({squared: later}) == ({W}, {squared, later})
+
+
+def test_what_depends_on_the_next_state_moves_to_the_next_step():
+    new, read = Input((4,)), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
+    later = Later({k: new})
+    assert later.definition(W) is W
+    assert later.definition(read) == later.definition(read)
+    assert later.definition(read).expression == product(load(new, Index(0)), load(new, Index(0)))
+
+
+def test_every_stage_is_on_the_page_of_the_compiler():
+    page = (Path(__file__).parents[1] / "docs" / "compiler.md").read_text(encoding="utf-8")
+    files = [*ROOT.glob("[a-z]*.py"), *(ROOT / "cpp").glob("[a-z]*.py"), *ROOT.glob("*/target.py")]
+    assert not [str(file) for file in files if f"`{file.relative_to(ROOT)}`" not in page]
 
 
 def test_what_does_not_change_over_a_sum_leaves_it():

@@ -27,7 +27,7 @@ EPILOGUE = """examples:
   fastweights train oz --layer lstm           the same with another memory
   fastweights train oz --text my.txt --help   all flags of the recipe
   fastweights generate RUN --prompt "Dorothy" what the model has learnt
-  fastweights explain delta --source          the C++ that a cell compiles to
+  fastweights explain delta --source          the code that a cell compiles to
 """
 
 CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own"
@@ -192,7 +192,9 @@ def _add_explain(commands: Any) -> None:
     dtypes = ["float32", "float64", "bfloat16", "float16"]
     command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
     command.add_argument("--device", default="cpu", help="default: %(default)s")
-    command.add_argument("--source", action="store_true", help="print the C++ that the cell compiles to instead")
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument("--ir", action="store_true", help="print what its kernels compute, step by step, instead")
+    instead.add_argument("--source", action="store_true", help="print the code that it compiles to instead")
     command.set_defaults(run=_explain)
 
 
@@ -212,9 +214,10 @@ def _explain(options: argparse.Namespace) -> int:
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device must be one that is here, got {options.device!r}: {error}") from None
-    print(
-        _source(cell, shape, inputs[0].dtype) if options.source else explain(cell, inputs, params=_params(cell, shape))
-    )
+    if options.ir or options.source:
+        print(_compiled(cell, shape, inputs[0], options.ir))
+    else:
+        print(explain(cell, inputs, params=_params(cell, shape)))
     return 0
 
 
@@ -224,18 +227,22 @@ def _params(cell: Any, shape: Any) -> Any:
     return sample_params(cell, shape)
 
 
-def _source(cell: Any, shape: Any, dtype: Any) -> str:
-    """The kernels of a cell in C++."""
+def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
+    """The kernels of a cell, in the compiler's own language or in that of the target."""
     import torch
 
-    from fastweights.compiler.cpp.kernel import source
+    from fastweights.compiler import lowered
     from fastweights.compiler.op import sizes_of
+    from fastweights.compiler.show import show
+    from fastweights.compiler.target import TARGETS, target_of
     from fastweights.compiler.unsupported import Unsupported
     from fastweights.testing.samples import sample_inputs, sample_params, sample_state
 
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    sizes, dtype, device = sizes_of(cell, given), torch.promote_types(like.dtype, torch.float32), like.device.type
+    require_name("device", device, TARGETS)
     try:
-        return source(cell, sizes_of(cell, given), torch.promote_types(dtype, torch.float32))
+        return show(lowered(cell, sizes, dtype)) if ir else target_of(device).source(cell, sizes, dtype)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
 

@@ -15,14 +15,6 @@ from fastweights.errors import require, require_name
 from fastweights.precision import autocasts, full_precision
 from fastweights.problem import Problem, pose
 
-PREFERENCE = ("compiled", "chunkwise", "reference")
-"""The order in which `auto` tries the backends."""
-SHORT = 64
-"""Up to so many steps, the chunkwise backend computes nothing twice."""
-LARGE = {"sums": {"short": 10_000, "long": 1 << 16}, "other": {"short": 1 << 16, "long": 1 << 17}}
-"""Numbers in the state of a head from which training is faster chunkwise, since a chunk's states of the compiled kernel
-leave the cache: of memories that only add up, and of others (measured)."""
-
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
 
@@ -116,7 +108,7 @@ def explain(
       reference  could run
     """
     problem = pose(Cell.of(cell), inputs, state, params, reset, lengths, initial)
-    refusals = {name: _refusal(name, problem) for name in _order(problem)}
+    refusals = {name: MODULES[name].refusal(problem, build=False) for name in _order(problem)}
     chosen = next(name for name, refusal in refusals.items() if not refusal)
     reasons = {name: f"cannot: {refusal}" if refusal else "could run" for name, refusal in refusals.items()}
     return Explanation(str(problem), chosen, {**reasons, chosen: "runs"})
@@ -126,14 +118,14 @@ def _choose(problem: Problem, backend: str) -> str:
     if backend == "auto":
         return _choose_fastest(problem)
     require_name("backend", backend, ["auto", *MODULES])
-    refusal = _refusal(backend, problem)
+    refusal = MODULES[backend].refusal(problem, build=True)
     require(not refusal, "backend", "one that can run this", f"'{backend}': {refusal}", "Use backend='auto'.")
     return backend
 
 
 def _choose_fastest(problem: Problem) -> str:
     for name in _order(problem):
-        refusal = _refusal(name, problem)
+        refusal = MODULES[name].refusal(problem, build=True)
         if not refusal:
             return name
         if not torch.compiler.is_compiling():
@@ -141,31 +133,11 @@ def _choose_fastest(problem: Problem) -> str:
     raise AssertionError("the reference refuses nothing")
 
 
-def _order(problem: Problem) -> tuple[str, ...]:
-    """The backends in the order in which `auto` tries them for a problem."""
-    return ("chunkwise", "compiled", "reference") if _suits_chunks(problem) else PREFERENCE
-
-
-def _suits_chunks(problem: Problem) -> bool:
-    if torch.compiler.is_exporting():
-        return False  # T may be any: nothing is asked of it.
-    form, T = problem.cell.affine, problem.leading[1]
-    trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
-    if form is None or not trains or T == 1:
-        return False
-    size = sum(leaf[0, 0].numel() for leaf in problem.state)
-    length = "short" if T <= SHORT else "long"
-    if size < LARGE["sums"][length]:
-        return False
-    scalars = form.program(problem.inputs).scalars
-    sums = not isinstance(scalars.decay, Tensor) and not isinstance(scalars.erase, Tensor)
-    return size >= LARGE["sums" if sums else "other"][length]
+def _order(problem: Problem) -> list[str]:
+    """The backends in the order in which `auto` tries them for a problem: the cheapest first, by what each says."""
+    return sorted(MODULES, key=lambda name: MODULES[name].cost(problem))
 
 
 @cache
 def _log_once(message: str) -> None:
     log.warning(message)
-
-
-def _refusal(backend: str, problem: Problem) -> str:
-    return MODULES[backend].refusal(problem)

@@ -9,6 +9,7 @@ from torch.utils._pytree import (
     SUPPORTED_NODES,
     _register_namedtuple,
     tree_flatten_with_path,
+    tree_map,
     tree_map_only,
     tree_unflatten,
 )
@@ -111,3 +112,12 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 def _outline(leaf: Tensor) -> str:
     shape = ", ".join(["B", *map(str, leaf.shape[1:])])
     return f"[{shape}] of {'floats' if leaf.is_floating_point() else leaf.dtype}"
+
+
+def where(chosen: Tensor, state: Any, other: Any) -> Any:
+    """One state for the members of the batch that are chosen (bool `[B]`), the other for the others."""
+
+    def choose(mine: Tensor, theirs: Tensor) -> Tensor:
+        return torch.where(chosen.view(-1, *[1] * (mine.ndim - 1)), mine, theirs)
+
+    return tree_map(choose, state, other)

@@ -1,1 +1,1 @@
-"""One file a way to run a cell over time: `run(problem) -> (y, state)` and `refusal(problem) -> str`."""
+"""One file a way to run a cell over time: `run(problem)`, `refusal(problem, build)` and `cost(problem)`."""

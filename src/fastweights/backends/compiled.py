@@ -1,4 +1,4 @@
-"""The cell compiled for this CPU: traced once, lowered to C++, built by the system's compiler and kept on disk."""
+"""The cell compiled: traced once, lowered to loops, and built by the target of the device, which keeps its kernels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,20 +9,30 @@ from torch import Tensor
 from fastweights.backends._transforms import transform
 from fastweights.compiler.forms import Form, forms, why_never
 from fastweights.compiler.op import scan
+from fastweights.compiler.target import TARGETS
 from fastweights.problem import Problem
 
 
-def refusal(problem: Problem) -> str:
-    """Why this backend cannot run the problem; empty if it can."""
+def refusal(problem: Problem, build: bool) -> str:
+    """Why this backend cannot run the problem; empty if it can. To `build` tells whether its kernel can be built."""
     first = problem.inputs[0]
     if first.is_meta:
         return ""  # shapes need no kernel
-    if first.device.type != "cpu":
-        return f"it compiles for cpu, not for {first.device.type}"
+    if first.device.type not in TARGETS:
+        return f"it compiles for {' and '.join(TARGETS)}, not for {first.device.type}"
     transformed = transform()
     if transformed:
         return transformed
-    return why_never(problem.cell.key) if torch.compiler.is_compiling() else _form(problem)[0].refusal
+    if torch.compiler.is_compiling():
+        return why_never(problem.cell.key, first.device.type)
+    form, _ = _form(problem)
+    form.build() if build else form.check()
+    return form.refusal
+
+
+def cost(problem: Problem) -> float:
+    """How long it takes: the measure of all others."""
+    return 1.0
 
 
 def run(problem: Problem) -> tuple[Tensor, Any]:
@@ -41,9 +51,10 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
 
 def _form(problem: Problem) -> tuple[Form, Sequence[Tensor]]:
     """What the step is now; asked once a call."""
+    first = problem.inputs[0]
     if "form" not in problem.found:
         if "forms" not in problem.known:
-            problem.known["forms"] = forms(problem.cell, problem.sizes, problem.inputs[0].dtype)
+            problem.known["forms"] = forms(problem.cell, problem.sizes, first.dtype, first.device.type)
         problem.found["form"] = problem.known["forms"].now()
     found: tuple[Form, Sequence[Tensor]] = problem.found["form"]
     return found

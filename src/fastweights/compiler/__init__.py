@@ -9,17 +9,22 @@ from collections.abc import Mapping
 import torch
 
 from fastweights.cell import Cell
+from fastweights.compiler.alone import alone
 from fastweights.compiler.lower import lower
 from fastweights.compiler.phases import Phases, phases
 from fastweights.compiler.trace import trace
 
 
 def lowered(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Phases:
-    """What the kernels of a cell compute, on every target.
+    """What the kernels of a cell compute, whatever the target.
 
     Raises:
         Unsupported: the cell leaves the subset that compiles.
     """
+    return alone(_lowered, cell, dict(sorted(sizes.items())), dtype)
+
+
+def _lowered(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Phases:
     traced = trace(cell, sizes, dtype)  # the step and its gradient, as a graph of PyTorch's core operations
-    step = lower(traced)  # the same in the compiler's own language, sums of products taken apart (algebra.py)
-    return phases(step)  # three ways over time, and what is kept between them
+    step = lower(traced)  # the same in the compiler's own language, with sums of products taken apart (algebra.py)
+    return phases(step)  # three ways over time, and what is kept between them: what a target is given

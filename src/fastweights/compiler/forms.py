@@ -3,20 +3,21 @@
 import os
 import threading
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, examples, keep
+from fastweights.compiler import lowered
 from fastweights.compiler.alone import alone
 from fastweights.compiler.calls import Calls, calls_of
-from fastweights.compiler.cpp import build
-from fastweights.compiler.cpp.kernel import Kernel, kernel, source
 from fastweights.compiler.lift import lift
 from fastweights.compiler.tape import Tape, write_down
+from fastweights.compiler.target import Kernel, target_of
 from fastweights.compiler.unsupported import Unbuilt, Unsupported
 from fastweights.compiler.watch import Changing, Watch
 from fastweights.remember import remember
@@ -28,52 +29,78 @@ PAUSE = 60.0
 """Seconds after which a build that failed is tried again: a full disk need not stay full."""
 
 
+class Where(NamedTuple):
+    """What a kernel is built for."""
+
+    sizes: Mapping[str, int]
+    dtype: torch.dtype
+    device: str
+
+
 @dataclass(eq=False)
 class Form:
     """What a step is: the cell with a param for every tensor that it has from elsewhere, and its kernel or why not."""
 
     cell: Cell
     text: str
+    where: Where
     kernel: Kernel | None = None
     refusal: str = ""
+    is_known: bool = False
+    """Whether it has been lowered, without a kernel."""
     tried: float = float("inf")
 
-    def build(self, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
-        """Makes the kernel, or says why it cannot be made."""
-        self.refusal, self.tried = "", float("inf")
+    def build(self) -> None:
+        """Makes the kernel, or says why it cannot be made; what has failed is tried again after a while."""
+        if self.kernel is None and (not self.refusal or time.monotonic() > self.tried + PAUSE):
+            with LOCK.held:
+                self.refusal, self.tried = "", float("inf")
+                self._attempt(self._build)
+
+    def check(self) -> None:
+        """Says why no kernel can be made, as far as that can be told without building it."""
+        if self.kernel is None and not self.refusal and not self.is_known:
+            with LOCK.held:
+                self.refusal = target_of(self.where.device).lack()
+                self._attempt(self._lower)
+
+    def _build(self) -> None:
+        sizes, dtype, device = self.where
+        self.kernel = self.kernel or target_of(device).kernel(self.cell, sizes, dtype, self.text)
+
+    def _lower(self) -> None:
+        lowered(self.cell, self.where.sizes, self.where.dtype)
+        self.is_known = True
+
+    def _attempt(self, action: Callable[[], None]) -> None:
         try:
-            self.kernel = kernel(self.cell, sizes, dtype, self.text)
+            action()
         except Unsupported as error:
             self.refusal = str(error)
         except Unbuilt as error:
             self.refusal, self.tried = str(error), time.monotonic()
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to try again what has failed."""
-        return time.monotonic() > self.tried + PAUSE
-
 
 class Forms:
-    """All forms of the step of a cell at some sizes and in some dtype."""
+    """All forms of the step of a cell at some sizes, in some dtype and on some type of device."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
-        self.cell, self.sizes, self.dtype = cell, dict(sizes), dtype
+    def __init__(self, cell: Cell, where: Where) -> None:
+        self.cell, self.where = cell, where
         self.watch: Watch | None = None
         self.last: Form | None = None
         self.by_text: dict[str, Form] = {}
         self.by_calls: dict[Hashable, Form] = {}
-        self.records = examples(cell, sizes, dtype)
+        self.records = examples(cell, where.sizes, where.dtype)
 
     def now(self) -> tuple[Form, Sequence[Tensor]]:
         """The form that the step has now, and the tensors that it has from elsewhere."""
-        if self.last is None or self.last.is_due:
+        if self.last is None:
             return self._written()
         if self.watch is not None and self.watch.holds():
             return self.last, ()
         calls = None if self.watch is not None else self._calls()
         form = None if calls is None or not calls.is_clear else self.by_calls.get(calls.key)
-        return self._written() if form is None or calls is None or form.is_due else (form, calls.captured)
+        return self._written() if form is None or calls is None else (form, calls.captured)
 
     def _calls(self) -> Calls | None:
         """What the step calls now; None if it fails."""
@@ -88,11 +115,11 @@ class Forms:
             self.watch = _watch(self.cell)
             tape = Tape("", [], None)
             try:
-                tape = alone(write_down, self.cell, self.sizes, self.dtype)
+                tape = alone(write_down, self.cell, dict(self.where.sizes), self.where.dtype)
                 self._check_here(tape)
                 form = self._form(tape)
             except Unsupported as error:
-                form = Form(self.cell, "", refusal=str(error))
+                form = Form(self.cell, "", self.where, refusal=str(error))
             if tape.calls is not None and form.text:
                 remember(self.by_calls, tape.calls, lambda: form)
             self.last = form
@@ -111,13 +138,11 @@ class Forms:
             if len(self.by_text) == MOST:
                 what = f"{self.cell.name} changes from call to call, {MOST} times so far,"
                 raise Unsupported(what, "", "what changes as a tensor, which is read at every call,")
-            key = f"{self.cell.key}@{sha256(tape.text.encode()).hexdigest()[:24]}"
+            digest = sha256(f"{self.where.device}\n{tape.text}".encode()).hexdigest()
+            key = f"{self.cell.key}@{digest[:24]}"
             lifted = lift(self.cell, tape.captured, key) if tape.captured else replace(self.cell, key=key)
-            self.by_text[tape.text] = BY_KEY[key] = Form(keep(lifted), tape.text)
-        form = self.by_text[tape.text]
-        if form.kernel is None and (form.is_due or not form.refusal):
-            form.build(self.sizes, self.dtype)
-        return form
+            self.by_text[tape.text] = BY_KEY[key] = Form(keep(lifted), tape.text, self.where)
+        return self.by_text[tape.text]
 
 
 def _watch(cell: Cell) -> Watch | None:
@@ -144,27 +169,30 @@ BY_KEY: dict[str, Form] = {}
 """The forms by the keys of their cells."""
 
 
-def forms(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Forms:
-    """Those of a cell at some sizes and in some dtype."""
+def forms(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: str) -> Forms:
+    """Those of a cell at some sizes, in some dtype and on some type of device."""
     # What a step makes without saying of what dtype depends on the default.
-    key = (cell.key, tuple(sorted(sizes.items())), dtype, torch.get_default_dtype())
+    key = (cell.key, tuple(sorted(sizes.items())), dtype, device, torch.get_default_dtype())
     if key not in _FORMS:
         with LOCK.held:
-            _FORMS.setdefault(key, Forms(cell, sizes, dtype))
+            _FORMS.setdefault(key, Forms(cell, Where(dict(sizes), dtype, device)))
     return _FORMS[key]
 
 
-def why_never(key: str) -> str:
-    """Why a cell does not compile at any size, without building: what `torch.compile` asks while it traces, when sizes
-    are symbols; empty if it does."""
+def why_never(key: str, device: str) -> str:
+    """Why a cell does not compile at any size for a type of device, without building; empty if it does.
+
+    `torch.compile` asks it while it traces, when sizes are symbols.
+    """
     cell = Cell.of_key(key)
-    if not build.compiler():
-        return f"there is no C++ compiler. {build.REMEDY}"
+    lack = target_of(device).lack()
+    if lack:
+        return lack
     if _watch(cell) is None:
         return f"what {cell.name} closes over may change, which a traced program would not see"
     try:
         with LOCK.held:
-            source(cell, cell.example_sizes, torch.float32)
+            lowered(cell, cell.example_sizes, torch.float32)
     except Unsupported as error:
         return str(error)
     return ""

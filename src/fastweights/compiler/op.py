@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.compiler.cpp.kernel import Kernel, chunk
 from fastweights.compiler.forms import BY_KEY, Forms, forms
+from fastweights.compiler.target import TARGETS, Kernel, target_of
 from fastweights.errors import require
 from fastweights.remember import remember
 from fastweights.signature import learn_sizes
@@ -39,18 +39,18 @@ def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
     """The kernel for some tensors: of the form with this key or, in a traced program, of the cell with this key."""
     form = BY_KEY.get(key)
     if form is None:
-        seen = (key, tensors[0].dtype, *[x.shape for x in tensors])
+        seen = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
         form, _ = remember(_SEEN, seen, lambda: _forms(Cell.of_key(key), tensors)).now()
+    form.build()
     if form.kernel is None:
         raise RuntimeError(form.refusal)
     return form.kernel
 
 
 def _forms(cell: Cell, tensors: Sequence[Tensor]) -> Forms:
-    return forms(cell, sizes_of(cell, tensors), tensors[0].dtype)
+    return forms(cell, sizes_of(cell, tensors), tensors[0].dtype, tensors[0].device.type)
 
 
-@torch.library.impl(LIBRARY, "scan", "CPU")
 def _scan(
     cell: str,
     tensors: list[Tensor],
@@ -62,7 +62,6 @@ def _scan(
     return _kernel(cell, tensors).forward(tensors, initial, reset, lengths, keep)
 
 
-@torch.library.impl(LIBRARY, "scan_backward", "CPU")
 def _scan_backward(
     cell: str,
     tensors: list[Tensor],
@@ -74,6 +73,11 @@ def _scan_backward(
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
     return _kernel(cell, tensors).backward(tensors, initial, reset, lengths, checkpoints, d_y, d_last)
+
+
+for device in TARGETS:
+    LIBRARY.impl("scan", _scan, device.upper())
+    LIBRARY.impl("scan_backward", _scan_backward, device.upper())
 
 
 @torch.library.register_fake("fastweights::scan", lib=LIBRARY)
@@ -91,6 +95,8 @@ def _scan_shapes(
     states = tensors[count : count + len(found.slots["State"])]
     y = tensors[0].new_empty((B, T, H, *found.output.shape(sizes_of(found, tensors))))
     size = sum(x[0, 0].numel() for x in states)
+    device = tensors[0].device.type
+    chunk = target_of(device if device in TARGETS else "cpu").chunk
     shape = (B * H, -(-T // chunk(size, T)), size) if keep else (0,)
     last = [x.new_empty(x.shape) for x in states]
     return [y, *last, y.new_empty(shape)]
@@ -167,7 +173,7 @@ def _is_plain(tensors: Sequence[Tensor]) -> bool:
         and torch._C._get_tracing_state() is None
         and not torch._C._len_torch_dispatch_stack()
         and all(type(x) in PLAIN for x in tensors)
-        and tensors[0].device.type == "cpu"
+        and tensors[0].device.type in TARGETS
     )
 
 

@@ -3,7 +3,7 @@
 A way is what a kernel does with every step. That holds for every target; how it does it is the target's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,12 +35,14 @@ class Phases:
     """The ways over time of one step; slow weights are the same for all steps.
 
     Names say what a definition stands for: `state_W`, `in_k`, `param_R`, `kept_0`, `y`, and `d_` before a gradient.
+    `fields` are those of the cell's "Inputs", "State" and "Params".
     """
 
     forward: Phase
     again: Phase
     backward: Phase
     params: Mapping[str, Input]
+    fields: Mapping[str, Sequence[str]]
 
     @property
     def ways(self) -> dict[str, Phase]:
@@ -63,7 +65,8 @@ def phases(step: Step) -> Phases:
         made=_named("d_in", gradients["inputs"]),
         added=_named("d_param", gradients["params"]),
     )
-    return Phases(forward, again, backward, _named("param", step.params))
+    fields = {"Inputs": [*step.inputs], "State": [*step.state], "Params": [*step.params]}
+    return Phases(forward, again, backward, _named("param", step.params), fields)
 
 
 def _named(role: str, record: Mapping[str, T]) -> dict[str, T]:

@@ -1,6 +1,6 @@
 """How definitions are written for people: `fastweights explain CELL --ir`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from fastweights.compiler.ir import (
     Apply,
@@ -66,7 +66,7 @@ def _shown(given: Mapping[str, Definition], results: Mapping[str, Value]) -> Ite
     yield "  # results"
     for name, value in results.items():
         add = "+=" if name.endswith(" +") else "="
-        yield f"  {name.removesuffix(' +')}{_loops(value.shape)} {add} {_written(value.expression, names)}"
+        yield f"  {name.removesuffix(' +')}{axes(value.shape)} {add} {written(value.expression, names)}"
 
 
 def _lines(definition: Definition, names: Mapping[Definition, str]) -> Iterator[str]:
@@ -77,26 +77,26 @@ def _lines(definition: Definition, names: Mapping[Definition, str]) -> Iterator[
             more = ", ..." if len(numbers) > FEW else ""
             yield f"{name}{_sizes(shape)} = {', '.join(f'{x:g}' for x in numbers[:FEW])}{more}"
         case Map(_, expression):
-            yield f"{name}{_loops(shape)} = {_written(expression, names)}"
+            yield f"{name}{axes(shape)} = {written(expression, names)}"
         case Reduce(_, reduction, extent, expression):
             axis = _axis(AXES[len(shape)], extent, 0)
-            yield f"{name}{_loops(shape)} = {reduction}({axis}) {_written(expression, names)}"
+            yield f"{name}{axes(shape)} = {reduction}({axis}) {written(expression, names)}"
         case Reshape(_, base):
             yield f"{name}{_sizes(shape)} = {names[base]}{_sizes(base.shape)} in the same order"
         case Assemble(_, regions):
             for start, part, expression in regions:
-                yield f"{name}{_loops(part, start)} = {_written(expression, names)}"
+                yield f"{name}{axes(part, start)} = {written(expression, names)}"
 
 
 def _sizes(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]" if shape else ""
 
 
-def _loops(shape: Shape, start: Shape = ()) -> str:
-    """The axes with their sizes, and where they begin if that is not 0; an axis of one element is its place."""
+def axes(shape: Shape, start: Shape = ()) -> str:
+    """Axes with their sizes, and where they begin if that is not 0; an axis of one element is its place."""
     begins = start or (0,) * len(shape)
-    axes = [_axis(AXES[a], n, begin) for a, (n, begin) in enumerate(zip(shape, begins, strict=True))]
-    return f"[{', '.join(axes)}]" if axes else ""
+    parts = [_axis(AXES[a], n, begin) for a, (n, begin) in enumerate(zip(shape, begins, strict=True))]
+    return f"[{', '.join(parts)}]" if parts else ""
 
 
 def _axis(name: str, size: int, begin: int) -> str:
@@ -105,17 +105,23 @@ def _axis(name: str, size: int, begin: int) -> str:
     return f"{begin} + {name} < {begin + size}" if begin else f"{name} < {size}"
 
 
-def _written(expression: Expression, names: Mapping[Definition, str]) -> str:
+def written(expression: Expression, names: Mapping[Definition, str]) -> str:
+    """An expression, with what it reads by name."""
     match expression:
         case Constant(number):
             return f"{number:g}"
         case Load(definition, index):
-            return names[definition] + (f"[{', '.join(map(_place, index))}]" if index else "")
+            return element(names[definition], index)
         case Apply(function, arguments):
-            parts = [_written(a, names) for a in arguments]
+            parts = [written(a, names) for a in arguments]
             if function in SIGNS:
                 return f"({parts[0]} {SIGNS[function]} {parts[1]})"
             return f"{function}({', '.join(parts)})"
+
+
+def element(name: str, index: Sequence[Index]) -> str:
+    """An element of what has a name."""
+    return f"{name}[{', '.join(map(_place, index))}]" if index else name
 
 
 def _place(index: Index) -> str:

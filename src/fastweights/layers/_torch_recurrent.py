@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from fastweights.backends.reference import where
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
+from fastweights.state import where
 
 State = TypeVar("State")
 Run = Callable[[Tensor, State], tuple[Tensor, State]]

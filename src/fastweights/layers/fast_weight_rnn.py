@@ -14,7 +14,7 @@ from fastweights.layers._layer import NO_CONTROLS, Controls
 from fastweights.lengths import within
 from fastweights.precision import full_precision
 
-FORMS = ("auto", "matrix", "attention")
+FORMS = ("matrix", "attention")
 
 
 class FastWeightRNN(FastWeightNetwork):
@@ -22,7 +22,8 @@ class FastWeightRNN(FastWeightNetwork):
 
     A sequence shorter than a head's units R can be computed without A, as attention over the states stored so far,
     A h' = lambda^t A_0 h' + eta sum_j lambda^(t-j) h_j (h_j . h'), which costs T instead of R products a step. A is
-    made once, at the end. On a CPU the compiled matrix form is several times as fast even so.
+    made once, at the end. The compiled matrix form is several times as fast on a CPU even so; where no kernel can be
+    compiled, attention is the faster one for T < R.
 
     The output is h, without a map behind it.
 
@@ -35,7 +36,7 @@ class FastWeightRNN(FastWeightNetwork):
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
-        form: "matrix", "attention", or "auto": attention where T < R, but on a CPU always the matrix.
+        form: "matrix" for the cell as it is, or "attention".
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`, for the matrix form.
         initial: The initial state, as in `FastWeight`.
@@ -48,7 +49,7 @@ class FastWeightRNN(FastWeightNetwork):
         inner_steps: int = 1,
         decay: float = 0.95,
         rate: float = 0.5,
-        form: str = "auto",
+        form: str = "matrix",
         input_size: int | None = None,
         backend: str = "auto",
         initial: Any = "zero",
@@ -66,7 +67,7 @@ class FastWeightRNN(FastWeightNetwork):
         controls: Controls = NO_CONTROLS,
     ) -> tuple[Tensor, Any]:
         """What the layer does."""
-        if not self._attends(x):
+        if self.form == "matrix":
             return super().run(x, state, reset, lengths, controls)
         start = self.initial_state(x.shape[0])
         state = start if state is None else fit_state(state, start, x)
@@ -77,11 +78,6 @@ class FastWeightRNN(FastWeightNetwork):
             params = type(params)(*(p.to(state.A.dtype) for p in params))
             y, state = attend(boundary.to(state.A.dtype), state, params, reset, lengths, start)
         return y.to(x.dtype).flatten(2), state
-
-    def _attends(self, x: Tensor) -> bool:
-        if self.form != "auto":
-            return self.form == "attention"
-        return x.device.type != "cpu" and x.shape[1] < self.slow_net.sizes["R"]
 
 
 def attend(

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import torch
 
+from fastweights.compiler.arguments import BACKWARD, FORWARD, NUMBERS, Argument, names
 from fastweights.compiler.cpp.loops import Writer, _number, emit_nest
 from fastweights.compiler.cpp.plan import Plan, Way
 from fastweights.compiler.cpp.schedule import Buffer, Program
 from fastweights.compiler.ir import Table, volume
 
+TYPES = {"real": "real", "bool": "bool", "int64": "std::int64_t"}
 RUNTIME = Path(__file__).with_name("runtime.h")
 AHEAD = 4
 """How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
@@ -86,11 +88,7 @@ class Source:
         plan, out = self.plan, Writer(depth=0)
         out.open('\nextern "C" __attribute__((visibility("default"))) void forward(void** p, const std::int64_t* n)')
         self._sizes(out)
-        self._pointers(out, ["in", "state", "param", "initial"], self._names())
-        out.add("real* const all_y = (real*)*p++;")
-        for b in self.state:
-            out.add(f"real* const last_{b.name} = (real*)*p++;")
-        out.add("real* const checkpoints = (real*)*p++;")
+        self._pointers(out, FORWARD)
         self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
         self._load_params(out)
         for b in self.state:
@@ -120,15 +118,9 @@ class Source:
         plan, out = self.plan, Writer(depth=0)
         out.open('\nextern "C" __attribute__((visibility("default"))) void backward(void** p, const std::int64_t* n)')
         self._sizes(out)
-        self._pointers(out, ["in", "param", "initial"], self._names())
-        out.add("const real* const checkpoints = (const real*)*p++;")
-        out.add("const real* const all_d_y = (const real*)*p++;")
+        self._pointers(out, BACKWARD)
         d_state = plan.backward.state
         d_initial = _named("initial", d_state)
-        for b in d_state:
-            out.add(f"const real* const last_{b.name} = (const real*)*p++;")
-        for b in [*plan.d_inputs, *d_state, *plan.d_params, *d_initial]:
-            out.add(f"real* const all_{b.name} = (real*)*p++;")
         ahead = [*plan.again.ahead, *plan.backward.ahead]
         buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params, *d_initial]
         self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
@@ -231,27 +223,18 @@ class Source:
             offset += volume(b.shape)
         return places
 
-    def _names(self) -> dict[str, list[str]]:
-        return {
-            "in": [f"all_{b.name}" for b in self.plan.inputs],
-            "state": [f"first_{b.name}" for b in self.state],
-            "param": [f"all_{b.name}" for b in self.plan.params],
-            "initial": [f"initial_{b.name}" for b in self.state],
-        }
-
     def _sizes(self, out: Writer) -> None:
-        out.add("const std::int64_t B = n[0], T = n[1], H = n[2], C = n[3];")
-        out.add("const int threads = int(n[4]);")
-        out.add("const std::int64_t* const strides = n + 5;")
+        sizes = [f"{name} = n[{n}]" for n, name in enumerate(NUMBERS) if name != "threads"]
+        out.add(f"const std::int64_t {', '.join(sizes)};")
+        out.add(f"const int threads = int(n[{NUMBERS.index('threads')}]);")
+        out.add(f"const std::int64_t* const strides = n + {len(NUMBERS)};")
         out.add("(void)strides; (void)C;")
 
-    def _pointers(self, out: Writer, kinds: Sequence[str], names: dict[str, list[str]]) -> None:
-        for kind in kinds:
-            for name in names[kind]:
-                out.add(f"const real* const {name} = (const real*)*p++;")
-                out.add(f"(void){name};")
-        out.add("const bool* const reset = (const bool*)*p++;")
-        out.add("const std::int64_t* const lengths = (const std::int64_t*)*p++;")
+    def _pointers(self, out: Writer, arguments: Sequence[Argument]) -> None:
+        for argument in arguments:
+            kind = ("const " if argument.is_given else "") + TYPES[argument.kind]
+            for name in names(argument, self.plan.fields):
+                out.add(f"{kind}* const {name} = ({kind}*)*p++;")
 
     def _open_heads(self, out: Writer, buffers: Sequence[Buffer], slots: Sequence[Buffer] = ()) -> None:
         """The loop over batch and heads, with memory for `buffers` in an arena a thread."""

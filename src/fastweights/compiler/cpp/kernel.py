@@ -2,22 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from ctypes import CDLL, c_int64, c_void_p
-from functools import cache, lru_cache
-from hashlib import sha256
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.compiler.alone import alone
-from fastweights.compiler.cpp import build
-from fastweights.compiler.cpp.emit import Source
-from fastweights.compiler.cpp.plan import plan
-from fastweights.compiler.lower import lower
-from fastweights.compiler.phases import phases
-from fastweights.compiler.trace import trace
+from fastweights.compiler.arguments import BACKWARD, FORWARD, in_order
 
 CHUNK = 1 << 20
 """Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""
@@ -53,16 +45,16 @@ class Kernel:
     ) -> list[Tensor]:
         """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
         B, T, H = tensors[0].shape[:3]
-        given, strides = self._given(tensors)
-        first = given[self.inputs : self.inputs + self.states]
+        (inputs, first, params), strides = self._given(tensors)
         y = torch.empty((B, T, H, *self.output), dtype=self.dtype)
         last = [torch.empty_like(x) for x in first]
         C = self.chunk(T)
         # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
         make = torch.empty if lengths is None else torch.zeros
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
-        pointers = [*given, *_marks(initial, reset, lengths, first), y, *last, checkpoints if keep else None]
-        self._forward(_pointers(pointers), _numbers((B, T, H, C, torch.get_num_threads(), *strides)))
+        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
+        named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
+        self._forward(_pointers(in_order(FORWARD, named)), _numbers((B, T, H, C, torch.get_num_threads(), *strides)))
         return [y, *last, checkpoints]
 
     def backward(
@@ -77,37 +69,25 @@ class Kernel:
     ) -> list[Tensor]:
         """The gradients of `tensors` and of `initial`."""
         B, T, H = tensors[0].shape[:3]
-        given, strides = self._given(tensors)
-        inputs, first, params = self._parts(given)
+        (inputs, first, params), strides = self._given(tensors)
         d_inputs, d_first, d_initial = (
             [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
         )
         d_params = [torch.empty((B, *x.shape), dtype=x.dtype) for x in params]
-        incoming = [d_y.contiguous(), *(None if d is None else d.contiguous() for d in d_last)]
-        pointers = [
-            *inputs,
-            *params,
-            *_marks(initial, reset, lengths, first),
-            checkpoints,
-            *incoming,
-            *d_inputs,
-            *d_first,
-            *d_params,
-            *(d_initial if initial else [None] * len(first)),
-        ]
+        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "all_param": params}
+        named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()]}
+        named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
+        named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
+        named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
         numbers = (B, T, H, self.chunk(T), torch.get_num_threads(), *strides)
-        self._backward(_pointers(pointers), _numbers(numbers))
+        self._backward(_pointers(in_order(BACKWARD, named)), _numbers(numbers))
         return [*d_inputs, *d_first, *(d.sum(0) for d in d_params), *d_initial]
 
-    def _parts(self, tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]]:
-        states = self.inputs + self.states
-        return tensors[: self.inputs], tensors[self.inputs : states], tensors[states:]
-
-    def _given(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
-        """Tensors that a kernel can read, and the strides of the inputs over batch, time and heads."""
+    def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
+        """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
         inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
         rest = [x.contiguous() for x in tensors[self.inputs :]]
-        return [*inputs, *rest], [n for x in inputs for n in x.stride()[:3]]
+        return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
 
 
 def chunk(size: int, T: int) -> int:
@@ -134,10 +114,11 @@ def _is_dense(x: Tensor) -> bool:
 
 def _marks(
     initial: Sequence[Tensor], reset: Tensor | None, lengths: Tensor | None, like: Sequence[Tensor]
-) -> list[Tensor | None]:
+) -> dict[str, Sequence[Tensor | None]]:
     """The states that a reset goes back to, and when, and where sequences end; nothing where there is none."""
-    given = [*initial, reset, lengths] if initial else [*([None] * len(like)), reset, lengths]
-    return [None if x is None else x.contiguous() for x in given]
+    starts: Sequence[Tensor | None] = initial or [None] * len(like)
+    given = {"initial_state": starts, "reset": [reset], "lengths": [lengths]}
+    return {name: [None if x is None else x.contiguous() for x in tensors] for name, tensors in given.items()}
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:
@@ -148,40 +129,3 @@ def _pointers(tensors: Sequence[Tensor | None]) -> Any:
 def _numbers(numbers: tuple[int, ...]) -> Any:
     """As C reads them. Calls are alike, and one step takes microseconds."""
     return (c_int64 * len(numbers))(*numbers)
-
-
-def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    """The C++ of a cell.
-
-    Raises:
-        Unsupported: the cell leaves the subset that compiles.
-    """
-    return alone(_source, cell, dict(sorted(sizes.items())), dtype)
-
-
-def _source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    width = build.lanes(dtype)
-    step = plan(phases(lower(trace(cell, sizes, dtype))), width)
-    axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
-    return Source(step, f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}", dtype, width).text()
-
-
-def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
-    """The kernel of a cell whose step does what `text` says, from the cache or built.
-
-    Raises:
-        Unsupported: the cell leaves the subset that compiles.
-        Unbuilt: there is no C++ compiler, or it fails.
-    """
-    stem = build.stem(cell.name, text, _compiler())
-    library = build.load(stem) or build.build(source(cell, sizes, dtype), stem)
-    return Kernel(cell, sizes, dtype, library)
-
-
-@cache
-def _compiler() -> str:
-    """The digest of this compiler: another one builds other kernels of the same step."""
-    digest = sha256()
-    for file in sorted(path for path in Path(__file__).parents[1].rglob("*") if path.suffix in (".py", ".h")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

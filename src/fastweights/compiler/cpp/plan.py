@@ -1,5 +1,6 @@
 """The programs of a cell's kernels: every way over time scheduled, all together, so that they agree on the layouts."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastweights.compiler.cpp.ahead import Later, first_reads, settled
@@ -37,6 +38,7 @@ class Plan:
     kept: list[Buffer]
     y: Buffer
     d_y: Buffer
+    fields: Mapping[str, Sequence[str]]
 
 
 def plan(phases: Phases, lanes: int) -> Plan:
@@ -58,6 +60,7 @@ def plan(phases: Phases, lanes: int) -> Plan:
         kept=again.made,
         y=made["y"],
         d_y=given[phases.backward.moving["d_y"]],
+        fields=phases.fields,
     )
 
 

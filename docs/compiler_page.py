@@ -1,0 +1,69 @@
+"""The page of the compiler: its text is in `compiler.txt`, every form that the small cell takes is what a pass made."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import small_cell
+import torch
+
+from fastweights.cell import Cell
+from fastweights.compiler.cpp.emit import Source
+from fastweights.compiler.cpp.plan import plan
+from fastweights.compiler.cpp.show import show_program
+from fastweights.compiler.lower import lower
+from fastweights.compiler.phases import phases
+from fastweights.compiler.show import show, show_step
+from fastweights.compiler.trace import Trace, trace
+
+TEXT = Path(__file__).with_name("compiler.txt")
+SIZES = {"K": 4, "V": 3}
+LANES = 4
+"""Of a vector in the C++ that is shown, whatever CPU this is."""
+
+
+def compiler_page() -> str:
+    """The text with the forms in their places."""
+    text = TEXT.read_text(encoding="utf-8")
+    for place, form in forms().items():
+        text = text.replace(place, form)
+    return text
+
+
+def forms() -> dict[str, str]:
+    """What stands in the place of every word in capitals."""
+    traced = trace(Cell.of(small_cell.small), SIZES, torch.float32)
+    step = lower(traced)
+    ways = phases(step)
+    programs = plan(ways, LANES)
+    code = Source(programs, "small", torch.float32, LANES).text()
+    return {
+        "CELL\n": inspect.getsource(small_cell.small),
+        "TRACED\n": _graph(traced),
+        "LOWERED\n": show_step(step) + "\n",
+        "WAYS\n": show(ways) + "\n",
+        "NESTS\n": show_program(programs.forward.step) + "\n",
+        "CODE\n": _function(code, "forward_step"),
+    }
+
+
+def _graph(traced: Trace) -> str:
+    """One operation a line, with what is given by its own name."""
+    given = [f"state_{n}" for n in traced.state] + [f"in_{n}" for n in traced.inputs]
+    given += [f"param_{n}" for n in traced.params] + [f"d_state_{n}" for n in traced.state] + ["d_y"]
+    nodes = list(traced.graph.graph.nodes)
+    names = dict(zip([node for node in nodes if node.op == "placeholder"], given, strict=True))
+    names |= {node: node.name for node in nodes if node not in names}
+    lines = [f"{names[n]} = {n.target}({_written(n.args, names)})" for n in nodes if n.op == "call_function"]
+    return "\n".join([*lines, f"return {_written(nodes[-1].args[0], names)}", ""])
+
+
+def _written(arguments: Any, names: dict[torch.fx.Node, str]) -> str:
+    written = [f"[{_written(a, names)}]" if isinstance(a, list | tuple) else str(names.get(a, a)) for a in arguments]
+    return ", ".join(written)
+
+
+def _function(code: str, name: str) -> str:
+    """One function of the C++."""
+    begin = code.index(f"static void {name}(")
+    return code[begin : code.index("\n}\n", begin)] + "\n}\n"

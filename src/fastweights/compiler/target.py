@@ -1,0 +1,83 @@
+"""What a target must do, and which one makes kernels for a device. Targets stand side by side, a folder each."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fastweights.cell import Cell
+
+TARGETS = {"cpu": "cpp"}
+"""The folder of the target for every type of device that has one."""
+
+
+class Kernel(Protocol):
+    """Runs the scan of a cell forward and back.
+
+    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
+    """
+
+    def forward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        keep: bool,
+    ) -> list[Tensor]:
+        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+
+    def backward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        checkpoints: Tensor,
+        d_y: Tensor,
+        d_last: Sequence[Tensor | None],
+    ) -> list[Tensor]:
+        """The gradients of `tensors` and of `initial`."""
+
+
+class Target(Protocol):
+    """What the module `compiler/NAME/target.py` has."""
+
+    def lack(self) -> str:
+        """What this machine lacks to build any kernel, and what to do about it; empty if it lacks nothing."""
+
+    def chunk(self, size: int, T: int) -> int:
+        """Steps from one kept state to the next, for states of `size` numbers a head."""
+
+    def source(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+        """The code of a cell's kernels. Raises `Unsupported` if the cell leaves the subset that compiles."""
+
+    def kernel(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
+        """The kernel of a cell whose step does what `text` says, from the cache or built.
+
+        Raises:
+            Unsupported: the cell leaves the subset that compiles.
+            Unbuilt: the machine lacks what builds kernels, or that fails.
+        """
+
+
+def target_of(device: str) -> Target:
+    """The target for a type of device; only for one of `TARGETS`."""
+    module: Any = import_module(f"{__package__}.{TARGETS[device]}.target")
+    return module
+
+
+@cache
+def fingerprint(target: str) -> str:
+    """The digest of all code that makes the kernels of a target: other code makes other kernels of the same step."""
+    root, digest = Path(__file__).parent, sha256()
+    others = {root / name for name in TARGETS.values() if name != target}
+    for file in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".h")):
+        if others.isdisjoint(file.parents):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

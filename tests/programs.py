@@ -1,0 +1,79 @@
+"""What the loop nests of a C++ program mean: computed nest by nest with torch. No C++."""
+
+import torch
+from torch import Tensor
+
+from fastweights.compiler.cpp.plan import Way
+from fastweights.compiler.cpp.schedule import Nest, Program, Statement
+from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.interpret import REDUCTIONS, read
+from fastweights.compiler.ir import Apply, Constant, Expression, Table
+from fastweights.compiler.phases import Phase
+
+Memory = dict[str, Tensor]
+
+
+def executed(program: Program, memory: Memory) -> Memory:
+    """What memory holds after a program; NaN stands where nobody has written."""
+    memory = {name: x.clone() for name, x in memory.items()}
+    for definition, buffer in program.buffers.items():
+        if isinstance(definition, Table):
+            memory[buffer.name] = torch.tensor(definition.numbers, dtype=torch.float64).reshape(definition.shape)
+        if buffer.local or buffer.name not in memory:
+            memory[buffer.name] = torch.full(buffer.shape, torch.nan, dtype=torch.float64)
+    for nest in program.nests:
+        _execute(program, nest, memory)
+    return memory
+
+
+def _execute(program: Program, nest: Nest, memory: Memory) -> None:
+    """A nest reads what lay there before, but for elements that it has just stored itself."""
+    before = {name: x.clone() for name, x in memory.items()}
+    stored: dict[object, Tensor] = {}
+
+    def value(expression: Expression) -> Tensor:
+        if isinstance(expression, Constant):
+            return torch.full(nest.shape, expression.value, dtype=torch.float64)
+        if isinstance(expression, Apply):
+            return FUNCTIONS[expression.function].meaning(*map(value, expression.arguments))
+        if (expression.definition, expression.index) in stored:
+            return stored[expression.definition, expression.index]
+        buffer = program.buffer(expression.definition)
+        return read(before[buffer.name].reshape(expression.definition.shape), expression.index, nest.shape)
+
+    for statement in nest.statements:
+        result = value(statement.expression)
+        if statement.reduction:
+            result = REDUCTIONS[statement.reduction](result, statement.axis, keepdim=True)
+        else:
+            stored[statement.definition, statement.place] = result
+        _store(program, statement, result, memory)
+
+
+def _store(program: Program, statement: Statement, result: Tensor, memory: Memory) -> None:
+    name, shape = program.buffer(statement.definition).name, statement.definition.shape
+    places = torch.arange(statement.definition.size).reshape(shape)
+    chosen = read(places, statement.place, tuple(result.shape)).flatten()
+    flat = memory[name].flatten()
+    flat[chosen] = flat[chosen] + result.flatten() if statement.add else result.flatten()
+    memory[name] = flat.reshape(memory[name].shape)
+
+
+def step(way: Way, memory: Memory, then: Memory) -> Memory:
+    """One step of a way, with what its beginning reads ahead; what it reads ahead itself is what another beginning,
+    after it and with the inputs of the next step, would."""
+    memory = memory | executed(way.begin, memory)
+    after = executed(way.step, memory | {f"next_{name}": x for name, x in then.items()})
+    new = {b.name: after[b.name if b.name in way.step.in_place else f"new_{b.name}"] for b in way.state}
+    again = executed(way.begin, memory | then | new)
+    for buffer in way.ahead:
+        torch.testing.assert_close(after[f"next_{buffer.name}"], again[buffer.name])
+    return after | {f"new {name}": x for name, x in new.items()}
+
+
+def sample(phase: Phase, params: Memory) -> tuple[Memory, Memory]:
+    """Numbers for what one step is given, and for what moves with the next one."""
+    carried = {name: torch.randn(d.shape, dtype=torch.float64) for name, d in phase.carried.items()}
+    moving, then = ({n: torch.randn(d.shape, dtype=torch.float64) for n, d in phase.moving.items()} for _ in range(2))
+    added = {name: torch.randn(v.shape, dtype=torch.float64) for name, v in phase.added.items()}
+    return params | carried | moving | added, then
