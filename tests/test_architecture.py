@@ -30,6 +30,7 @@ KNOWS = {
     "report": BASE | {"training", "experiments", "catalogue"},
     "inspect": BASE | {"dispatch", "problem", "report"},
     "recipes": BASE | {"experiments", "training", "layers"},
+    "adapters": BASE | {"functional", "layers", "models", "cell"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
 }
 

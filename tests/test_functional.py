@@ -1,9 +1,12 @@
 """The functions against the recurrences that their docstrings state, in the layout of flash-linear-attention."""
 
+import itertools
+
 import pytest
 import torch
 
 from fastweights import functional
+from fastweights.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
 B, T, H, K, V = 2, 19, 3, 6, 5
@@ -54,3 +57,60 @@ def test_keys_are_normalised_on_request(x):
     unit = x["q"] / x["q"].norm(dim=-1, keepdim=True)
     want, _ = functional.delta_rule(unit, x["k"], x["v"], x["beta"])
     assert error(o, want) < tolerance(torch.float32).forward  # l2 has an epsilon of 1e-6
+
+
+CASES = [
+    (functional.linear_attention, "q k v"),
+    (functional.delta_rule, "q k v beta"),
+    (functional.gated_delta_rule, "q k v g beta"),
+]
+
+
+@pytest.mark.parametrize(("function", "names"), CASES)
+def test_packed_sequences_are_computed_apart(x, function, names):
+    """With states and without, in what is read and in its gradients."""
+    arguments, ends = [x[name][:1].clone().requires_grad_() for name in names.split()], [0, 7, 7, 8, T]
+    S = torch.randn(len(ends) - 1, H, K, V, dtype=torch.float64)
+    cu_seqlens = torch.tensor(ends)
+    o, last = function(*arguments, initial_state=S, output_final_state=True, cu_seqlens=cu_seqlens)
+    fresh, nothing = function(*arguments, cu_seqlens=cu_seqlens)
+    pieces = [(a, b, S[i : i + 1]) for i, (a, b) in enumerate(itertools.pairwise(ends)) if a < b]
+    for initial, got in ((True, o), (False, fresh)):
+        parts = [
+            function(*(y[:, a:b] for y in arguments), initial_state=s if initial else None, output_final_state=True)
+            for a, b, s in pieces
+        ]
+        want = torch.cat([part for part, _ in parts], 1)
+        assert error(got, want) < EXACT
+        direction = torch.randn_like(want)
+        for one, other in zip(*(torch.autograd.grad(y, arguments, direction) for y in (got, want)), strict=True):
+            assert error(one, other) < tolerance(torch.float64).gradient
+        if initial:
+            assert error(last[[0, 2, 3]], torch.cat([part for _, part in parts])) < EXACT
+            assert torch.equal(last[1], S[1]), "a sequence without steps keeps its state"
+    assert nothing is None
+
+
+@pytest.mark.parametrize(
+    ("cu_seqlens", "message"),
+    [
+        (torch.tensor([0, 5]), r"cu_seqlens must be growing from 0 to T=19, got \[0, 5\]"),
+        (torch.tensor([0, 9, 3, T]), "cu_seqlens must be growing"),
+        (torch.tensor([0.0, T]), "cu_seqlens must be int64 or int32"),
+        (torch.tensor(T), r"cu_seqlens must be \[N \+ 1\]"),
+    ],
+)
+def test_ends_that_cannot_be_are_refused(x, cu_seqlens, message):
+    with pytest.raises(InputError, match=message):
+        functional.delta_rule(*(x[name][:1] for name in ("q", "k", "v", "beta")), cu_seqlens=cu_seqlens)
+
+
+def test_half_precision_is_rounded_once(x):
+    """The scale, too, is not in half precision."""
+    half = [x[name].bfloat16() for name in ("q", "k", "v", "g", "beta")]
+    o, S = functional.gated_delta_rule(*half, scale=0.3, output_final_state=True)
+    want, last = functional.gated_delta_rule(*(y.double() for y in half), scale=0.3, output_final_state=True)
+    assert o.dtype == torch.bfloat16
+    assert S.dtype == torch.float32
+    assert error(o, want) < tolerance(torch.bfloat16).forward
+    assert error(S, last) < tolerance(torch.float32).forward

@@ -3,9 +3,9 @@
 A memory is written once, as a few lines of plain PyTorch for one head and one step (a cell), and runs everywhere.
 
 Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`, `layers`, `models`, `normalisers`,
-`rules`, `squashings` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what the
-modules `affine`, `functional`, `parallel`, `signature` and `testing` hold. Names are loaded when they are first used,
-so that the command line answers before torch is imported.
+`rules`, `squashings` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what
+`adapters.transformers` and the modules `affine`, `functional`, `parallel`, `signature` and `testing` hold. Names are
+loaded when they are first used, so that the command line answers before torch is imported.
 """
 
 import sys
@@ -36,7 +36,18 @@ _HOMES = {
     "scan": "dispatch",
 }
 _MODULES = (
-    *("affine", "cells", "feature_maps", "functional", "layers", "models", "normalisers", "parallel", "rules"),
+    *(
+        "adapters",
+        "affine",
+        "cells",
+        "feature_maps",
+        "functional",
+        "layers",
+        "models",
+        "normalisers",
+        "parallel",
+        "rules",
+    ),
     *("signature", "squashings", "tasks", "testing"),
 )
 

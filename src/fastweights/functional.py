@@ -2,17 +2,26 @@
 
 q, k `[B, T, H, K]`, v `[B, T, H, V]`, beta and g `[B, T, H]`; states `[B, H, K, V]`, float32 unless the inputs are
 float64. `scale` multiplies the queries, K^-0.5 if None. Unlike there, any device, float32 and float64 work, gradients
-reach `initial_state`, and `reset`, bool `[B, T]`, begins a new sequence before a step.
+reach `initial_state`, and `reset`, bool `[B, T]`, begins a new sequence before a step. With `cu_seqlens`, int
+`[N + 1]`, one member of a batch holds N sequences, one behind the other, and states are `[N, H, K, V]`, one a sequence.
 """
 
+import types
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, MemoryState
 from fastweights.dispatch import scan
+from fastweights.errors import require
+from fastweights.families import family
 from fastweights.normalisers.l2 import l2
+from fastweights.packing import check_packed, lengths_of, pack, starts, unpack
+from fastweights.signature import Slot
 
 Result = tuple[Tensor, Tensor | None]
 
@@ -25,12 +34,13 @@ def linear_attention(
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> Result:
     """W <- W + v k^T, o = scale W q: the sum rule, without a normaliser.
 
     Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
     """
-    return _run("sum", (k, v), q, scale, initial_state, output_final_state, reset)
+    return _run(("sum", False), (q, k, v), scale, initial_state, output_final_state, reset, cu_seqlens)
 
 
 def delta_rule(
@@ -43,13 +53,14 @@ def delta_rule(
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
     reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> Result:
     """W <- W + beta (v - W k) k^T, o = scale W q.
 
     Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
     """
-    q, k = (l2(q), l2(k)) if use_qk_l2norm_in_kernel else (q, k)
-    return _run("delta", (k, v, beta), q, scale, initial_state, output_final_state, reset)
+    memory = "delta", use_qk_l2norm_in_kernel
+    return _run(memory, (q, k, v, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
 
 
 def gated_delta_rule(
@@ -63,27 +74,102 @@ def gated_delta_rule(
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
     reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> Result:
     """W <- exp(g) W + beta (v - exp(g) W k) k^T, o = scale W q, with g <= 0 the logarithm of the decay.
 
     Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
     """
-    q, k = (l2(q), l2(k)) if use_qk_l2norm_in_kernel else (q, k)
-    return _run("gated-delta", (k, v, g.exp(), beta), q, scale, initial_state, output_final_state, reset)
+    memory = "gated-delta", use_qk_l2norm_in_kernel
+    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
+
+
+class _State(NamedTuple):
+    S: Annotated[Tensor, Slot("K V", "memory")]
 
 
 def _run(
-    name: str,
-    instructions: tuple[Tensor, ...],
-    q: Tensor,
+    memory: tuple[str, bool],
+    given: tuple[Tensor, ...],
     scale: float | None,
     initial_state: Tensor | None,
     output_final_state: bool,
     reset: Tensor | None,
+    cu_seqlens: Tensor | None,
 ) -> Result:
-    cell = Cell.named(name)
-    inputs: Callable[..., Any] = cell.Inputs
-    state = None if initial_state is None else MemoryState(initial_state.mT)
+    lengths = None
+    if cu_seqlens is not None:
+        check_packed(cu_seqlens, given[0])
+        require(reset is None, "reset", "None where cu_seqlens is given", "both", "They say the same.")
+        if initial_state is None and not output_final_state:
+            reset = starts(cu_seqlens, given[0].shape[1])
+        else:
+            given, lengths = tuple(unpack(x, cu_seqlens) for x in given), lengths_of(cu_seqlens)
+    o, last = _scan(_cell(*memory), given, scale, initial_state, reset, lengths)
+    o = o if lengths is None or cu_seqlens is None else pack(o, cu_seqlens)
+    return o, last if output_final_state else None
+
+
+def _scan(
+    cell: Cell,
+    given: tuple[Tensor, ...],
+    scale: float | None,
+    initial_state: Tensor | None,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    q = given[0]
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    o, last = scan(cell, inputs(q * scale, *instructions), state, reset=reset)
-    return o, last.W.mT if output_final_state else None
+    # Not in the dtype of half precision, which would round it.
+    factor = torch.full((1, 1, 1), scale, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
+    inputs: Callable[..., Any] = cell.Inputs
+    state = None if initial_state is None else _State(initial_state)
+    o, last = scan(cell, inputs(*given, factor.expand(q.shape[:3])), state, reset=reset, lengths=lengths)
+    return o.to(q.dtype), last.S
+
+
+@cache
+def _cell(name: str, unit: bool) -> Cell:
+    return Cell.of(_laid_out(name, unit))
+
+
+@family
+def _laid_out(name: str, unit: bool) -> Callable[..., Any]:
+    """The step of a memory whose state lies as it does there, keys before values, and whose inputs are made inside.
+
+    A kernel reads inputs and state as they come and writes the state as it goes out: for one step, turning it over
+    would take longer than the step. Keys and queries get length 1 if `unit`; decays are logarithms.
+    """
+    inside = Cell.named(name)
+    makes: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _as_it_is, "decay": torch.exp}
+    made = tuple(makes.get(slot.role, _as_it_is) for slot in inside.slots["Inputs"].values())
+    # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.
+    run, Instructions = inside.step, inside.Inputs
+    fields = [(field, Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]
+    Inputs = NamedTuple("Inputs", [*fields, ("scale", Annotated[Tensor, Slot("", "value")])])  # type: ignore[misc]
+
+    def prepare(x: Any) -> Any:
+        q, *rest = [make(value) for make, value in zip(made, x[:-1], strict=True)]
+        return Instructions(q * x.scale[..., None], *rest)
+
+    def step(state: _State, x: Any) -> tuple[_State, Tensor]:
+        after, y = run(MemoryState(state.S.mT), prepare(x))
+        return _State(after.W.mT), y
+
+    step.__annotations__ |= {
+        "x": Inputs,
+        "return": types.GenericAlias(tuple, (_State, Annotated[Tensor, inside.output])),
+    }
+    step.__name__, step.__doc__ = inside.name.replace("-", "_"), inside.summary
+    if (form := inside.affine) is not None:
+        step.affine = replace(  # type: ignore[attr-defined]
+            form,
+            program=lambda x: form.program(prepare(x)),
+            pack=lambda state: state.S.mT,
+            unpack=lambda W: _State(W.mT),
+        )
+    return step
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
