@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastweights.report.chart import Chart, Line, draw
+from fastweights.report.heat_map import HeatMap, draw_map
 from fastweights.report.learning_curve import apart
 from fastweights.report.limits import find_limits
 from fastweights.report.palette import DARK, LIGHT, dark_mode
@@ -239,3 +240,22 @@ def test_names_beside_a_learning_curve_stand_apart(heights):
     assert all(new >= old for new, old in zip(moved, heights, strict=True))
     if all(above - below >= 0.5 for below, above in pairwise(heights)):
         assert moved == heights, "what does not touch stays"
+
+
+def test_the_best_of_a_map_is_darkest_and_what_is_no_number_has_no_shade():
+    places = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    labels = {"a": "A", "b": "B"}, {"x": "X", "y": "Y"}
+    chart = HeatMap(
+        "", ("down", labels[0]), ("across", labels[1]), dict(zip(places, (3.0, 1.0, 2.0, math.nan), strict=True)), True
+    )
+    assert list(chart.shades().values()) == [0.0, 1.0, 0.5, 0.0]
+    assert list(chart._replace(errors=False).shades().values()) == [1.0, 0.0, 0.5, 0.0]
+    assert set(chart._replace(values={("a", "x"): 3.0}).shades().values()) == {0.0}
+
+
+def test_a_map_shows_only_what_there_is():
+    labels = {"a": "A", "b": "B"}
+    chart = HeatMap("", ("down", labels), ("across", labels), {("a", "b"): 1.0}, True)
+    picture = draw_map(chart).decode()
+    assert picture.count("opacity") >= 1
+    assert picture == draw_map(chart).decode(), "the same numbers give the same file"

@@ -269,7 +269,7 @@ def test_any_operators_make_neurons_whose_prediction_is_a_distribution(body, syn
     assert error(p.sum(-1), torch.ones_like(p[..., 0])) < EXACT
     # What the input layer last observed was overwritten by what it predicts next; its error is of the step before.
     assert error(state.p, p[:, -1]) < EXACT
-    assert error(state.h[..., :5, 0], p[:, -1]) < EXACT
+    assert error(state.h[..., 0, :5], p[:, -1]) < EXACT
 
 
 @pytest.mark.parametrize(("body", "synapse"), [*zip(OPERATORS, OPERATORS[1:] + OPERATORS[:1], strict=True)])

@@ -1,12 +1,15 @@
 """Each family of memories against mathematics that shares no line with it."""
 
+import numpy as np
 import torch
 
 from fastweights import Cell, scan
-from fastweights.testing.samples import Shape, sample_inputs
+from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
+from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.testing.tolerance import error, tolerance
 
 SHAPE = Shape(2, 70, 3, 5, 4)
+SMALL = Shape(1, 5, 1, 4, 4)
 EXACT = tolerance(torch.float64).forward
 
 
@@ -82,3 +85,51 @@ def test_gated_fades_the_others():
     W, k1, k2, v = orthonormal_writes("gated")
     assert error(W @ k2, (v[1] + v[2]) / 2) < EXACT
     assert error(W @ k1, v[0] / 2) < EXACT
+
+
+def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron():
+    """Gated synapses and MLP bodies, in loops over pairs (Gregor 2020, Eqs. 5-18)."""
+    cell = Cell.of(make_neurons_and_synapses((2,), "mlp", "gated"))
+    x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
+    y, state = scan(cell, x, params=params, backend="reference")
+    observed = x.x[0, :, 0].numpy()
+    (h, w, p), said = gregor({name: value[0].numpy() for name, value in params._asdict().items()}, observed, 2)
+    assert error(y[0, :, 0], torch.tensor(said)) < EXACT
+    for got, want in zip(state, (h.T, w.transpose(2, 0, 1) - params.start[0].numpy(), p), strict=True):
+        assert error(got[0, 0], torch.tensor(want)) < EXACT
+
+
+def gregor(params, observed, hidden):
+    """Bodies `[N, C]`, synapses `[N, N, C]` and predictions after all steps, and the predictions of each."""
+    inputs = observed.shape[1]
+    N, e = inputs + hidden, params["embedding"]
+    layer = [0] * inputs + [1] * hidden
+    w = params["start"].transpose(1, 2, 0).copy()
+    h, p, said = np.zeros((N, len(params["start"]))), np.zeros(inputs), []
+
+    def network(part, *x):
+        inner = np.tanh(params[f"{part}_hidden"] @ np.concatenate(x) + params[f"{part}_hidden_bias"])
+        return params[part] @ inner + params.get(f"{part}_bias", 0)
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    for y in observed:
+        for i in range(inputs):
+            h[i, 0], h[i, -1] = y[i], y[i] - p[i]
+        for turn in (1, 0):
+            before, new = h.copy(), w.copy()
+            for i in (i for i in range(N) if layer[i] == turn):
+                u = w[i] * before[:, :1]
+                for j in range(N):
+                    product = before[i] * before[j, 1]
+                    z = network("synapse", w[i, j], before[i], before[j], u[j], product, e[turn], e[layer[j]])
+                    gate, change = sigmoid(z[: len(z) // 2]), np.tanh(z[len(z) // 2 :])
+                    new[i, j] = (1 - gate) * w[i, j] + gate * (change + product)
+                h[i] = network("body" if turn else "input", before[i], u.sum(0), e[turn])
+                h[i] = sigmoid(h[i]) if turn else np.exp(h[i])
+            w = new
+        h[:inputs] /= h[:inputs].sum(0)
+        p = h[:inputs, 0].copy()
+        said.append(p)
+    return (h, w, p), np.array(said)

@@ -25,6 +25,7 @@ SMALL = {
     "state-tracking": {"length": 40, "evaluation_size": 200},
     "multi30k": {"pieces": 500, "sentences": 300},
     "wmt14": {"pieces": 500, "sentences": 300},
+    "letters": {"characters": 9000},
     "text": {"characters": 9000},
     "wikitext-103": {"lines": 300, "held_out": 40},
     "wikitext-2": {"lines": 300, "held_out": 40},
@@ -41,6 +42,7 @@ VARIANTS = {
     "shallow lists": ("list-ops", {"depth": 3, "sizes": (200, 100, 1000)}),
     "symmetric group": ("state-tracking", {"group": "s5", "length": 20, "evaluation_size": 200}),
     "expressions": ("face-glimpses", {"label": "expression"}),
+    "letters and merged gaps": ("letters", {"characters": 9000, "merged": True}),
     "bytes of Wikipedia": ("wikitext-2", {"tokenizer": "bytes", "lines": 300, "held_out": 40}),
 }
 ALL = {name: (name, SMALL.get(name, {})) for name in TASKS.names()} | VARIANTS
@@ -54,6 +56,8 @@ GOLDEN = {
     "associative-retrieval": "e7c0484df8637edcf71dce9e88767b1bad5ca17cf626256d296d2fa49c01f8e0",
     "code-execution": "61014197dffb326f2c727c2c1079eba868d3bab0cade337a6be608f8ed1807f5",
     "face-glimpses": "de5d3608c8a85e80a151a15c84784ab1df2d0eacdadadafd0412f1fdc65a1886",
+    "letters": "8cd0a9f446db831027d1088980a6d5f535a2bc29ac8025a1675c06624582acad",
+    "letters and merged gaps": "287e59f5e201656de2611cdd5c20ca80772d66ee0058c19552ff840e2276f7c0",
     "list-ops": "5f237a20b249988b445b701dd67f718ac25fc45c796ba4360573f15631134847",
     "mnist-glimpses": "0d24e87540774d70d5fe840b47bc23139de32517b94cb83d4e7f6fe6b6d26d9a",
     "multi30k": "a11eaf26258043b032ab8574c99059171288d5f455ba8be6758e8c91ca5d1743",

@@ -21,7 +21,7 @@ class NeuronsAndSynapsesInputs(NamedTuple):
 
 
 Update = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""An operator: state `[..., C]`, what its network says of [state, x], product term -> new state."""
+"""An operator: state `[2 Z, ...]`, what its network says of [state, x], product term -> new state."""
 
 
 def _mlp(squash: Callable[[Tensor], Tensor]) -> Update:
@@ -32,16 +32,16 @@ def _lstm(squash: Callable[[Tensor], Tensor]) -> Update:
     """The state is [hidden, cell], C / 2 components each; `squash` is what the cell goes out by."""
 
     def update(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
-        cell = state.chunk(2, -1)[1]
-        gate_in, gate_forget, new, gate_out = said.chunk(4, -1)
+        cell = state.chunk(2)[1]
+        gate_in, gate_forget, new, gate_out = said.chunk(4)
         cell = gate_forget.sigmoid() * cell + gate_in.sigmoid() * new.tanh()
-        return torch.cat([gate_out.sigmoid() * squash(cell), cell], -1)
+        return torch.cat([gate_out.sigmoid() * squash(cell), cell])
 
     return update
 
 
 def _gated(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
-    gate, new = said.chunk(2, -1)
+    gate, new = said.chunk(2)
     gate = gate.sigmoid()
     return (1 - gate) * state + gate * (new.tanh() + product)
 
@@ -57,15 +57,20 @@ def _update(operator: str, plain: Callable[[Tensor], Tensor]) -> Update:
     }[operator]
 
 
-def _network(params: Any, part: str, x: Tensor) -> Tensor:
+def _network(params: Any, part: str, x: list[Tensor]) -> Tensor:
     """The network of a part: one hidden tanh layer, or none for an LSTM, whose gates are its nonlinearity."""
-    if hasattr(params, f"{part}_hidden"):
-        x = _linear(x, getattr(params, f"{part}_hidden"), getattr(params, f"{part}_hidden_bias")).tanh()
-    return _linear(x, getattr(params, part), getattr(params, f"{part}_bias", None))
+    if not hasattr(params, f"{part}_hidden"):
+        return _linear(params, part, x)
+    return _linear(params, part, [_linear(params, f"{part}_hidden", x).tanh()])
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return x @ weight.mT if bias is None else x @ weight.mT + bias
+def _linear(params: Any, name: str, x: list[Tensor]) -> Tensor:
+    """W [x_1, x_2, ...] + b, the sum of maps of the parts `[size, ...]`, each over the neurons that it differs between:
+    what is a neuron's own is mapped once for all of its synapses."""
+    weights = getattr(params, name).split([len(part) for part in x], -1)
+    said = sum(torch.tensordot(weight, part, 1) for weight, part in zip(weights, x, strict=True))
+    bias = getattr(params, f"{name}_bias", None)
+    return said if bias is None else said + bias.view(-1, *[1] * (said.ndim - 1))
 
 
 def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
@@ -82,13 +87,16 @@ def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
 
 
 def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any]:
-    """The types of the state and of the parameters, for N neurons of L types with 2 Z components each."""
+    """The types of the state and of the parameters, for N neurons of L types with 2 Z components each.
+
+    Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
+    """
     N, L = "+".join(["I", *map(str, hidden)]), 1 + len(hidden)
-    shapes = {"h": f"{N} 2*Z", "w": f"{N} {N} 2*Z", "p": "I"}
+    shapes = {"h": f"2*Z {N}", "w": f"2*Z {N} {N}", "p": "I"}
     state = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in shapes.items()]
     fields = [
         ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
-        ("start", Annotated[Tensor, Slot(f"{N} {N} 2*Z", "fixed weight")]),
+        ("start", Annotated[Tensor, Slot(f"2*Z {N} {N}", "fixed weight")]),
         *(_fields("body", body, "2*Z+E") if hidden else []),
         *_fields("synapse", synapse, "8*Z+2*E"),
         # Without the last bias: a softmax across neurons takes no notice of what all of them get.
@@ -127,21 +135,21 @@ def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm"
         Can: overwrite, fade, recur, modify itself.
         """
         sizes = [len(x.x), *hidden]
-        h, w = list(state.h.split(sizes)), list((params.start + state.w).split(sizes))
-        e = [type_.expand(size, -1) for type_, size in zip(params.embedding, sizes, strict=True)]
-        error = (x.x - state.p).unsqueeze(-1)
-        h[0] = torch.cat([x.x.unsqueeze(-1), h[0][:, 1:-1], error], -1)
+        h, w = list(state.h.split(sizes, -1)), list((params.start + state.w).split(sizes, 1))
+        e = [type_.unsqueeze(-1).expand(-1, size) for type_, size in zip(params.embedding, sizes, strict=True)]
+        h[0] = torch.cat([x.x.unsqueeze(0), h[0][1:-1], (x.x - state.p).unsqueeze(0)])
         for layer in [*range(1, len(sizes)), 0]:
             # Before the synapses change: what they pass on now.
-            u = w[layer] * torch.cat(h)[:, 0].unsqueeze(-1)
-            w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], torch.cat(h), e[layer], torch.cat(e))
-            body_x = torch.cat([u.sum(1), e[layer]], -1)
+            bodies, types = torch.cat(h, -1), torch.cat(e, -1)
+            u = w[layer] * bodies[0]
+            w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], bodies, e[layer], types)
+            seen = [u.sum(-1), e[layer]]
             if layer:
-                said = _network(params, "body", torch.cat([_visible(h[layer], params, "body"), body_x], -1))
+                said = _network(params, "body", [_visible(h[layer], params, "body"), *seen])
                 h[layer] = update_body(h[layer], said, torch.zeros_like(h[layer]))
             else:
-                h[0] = _network(params, "input", torch.cat([h[0], body_x], -1)).softmax(0)
-        return state_type(torch.cat(h), torch.cat(w) - params.start, h[0][:, 0]), h[0][:, 0]
+                h[0] = _network(params, "input", [h[0], *seen]).softmax(-1)
+        return state_type(torch.cat(h, -1), torch.cat(w, 1) - params.start, h[0][0]), h[0][0]
 
     prediction = Annotated[Tensor, Slot("I", "value")]
     result: Any = tuple.__class_getitem__((state_type, prediction))
@@ -154,16 +162,15 @@ def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm"
 def _synapses(
     update: Update, params: Any, w: Tensor, u: Tensor, bodies: Tensor, others: Tensor, own: Tensor, other: Tensor
 ) -> Tensor:
-    """The new synapses `[n, N, 2 Z]` of a layer's n neurons with all N."""
-    product = bodies.unsqueeze(1) * others[:, 1].unsqueeze(-1)
-    seen = _visible(w, params, "synapse")
-    parts = [seen, bodies.unsqueeze(1), others, u, product, own.unsqueeze(1), other]
-    x = torch.cat([part.expand(*w.shape[:2], part.shape[-1]) for part in parts], -1)
+    """The new synapses `[2 Z, n, N]` of a layer's n neurons with all N."""
+    mine, theirs = bodies.unsqueeze(-1), others.unsqueeze(1)
+    product = mine * others[1]
+    x = [_visible(w, params, "synapse"), mine, theirs, u, product, own.unsqueeze(-1), other.unsqueeze(1)]
     return update(w, _network(params, "synapse", x), product)
 
 
 def _visible(state: Tensor, params: Any, part: str) -> Tensor:
-    return state if hasattr(params, f"{part}_hidden") else state.chunk(2, -1)[0]
+    return state if hasattr(params, f"{part}_hidden") else state.chunk(2)[0]
 
 
 neurons_and_synapses = make_neurons_and_synapses()

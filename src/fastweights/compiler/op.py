@@ -140,8 +140,11 @@ def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     if not checkpoints.numel():
         # A program that was exported keeps none: whoever runs it may or may not want gradients.
         *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, tensors, initial, reset, lengths, True)
-    call = torch.ops.fastweights.scan_backward
-    gradients = call(ctx.cell, tensors, initial, reset, lengths, checkpoints, d_y, d_last)
+    given = (tensors, initial, reset, lengths, checkpoints, d_y, d_last)
+    if torch.is_grad_enabled() or not _is_plain(tensors):
+        gradients = torch.ops.fastweights.scan_backward(ctx.cell, *given)
+    else:
+        gradients = _kernel(ctx.cell, tensors).backward(*given)
     return None, gradients[: ctx.count], gradients[ctx.count :], None, None, None
 
 
@@ -153,13 +156,35 @@ torch.library.register_autograd("fastweights::scan_backward", _refuse_second_der
 torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)
 
 
+class _Direct(torch.autograd.Function):
+    """The op where nobody but the kernel must see it: through lists of tensors, PyTorch's dispatcher takes longer than
+    a few steps."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, cell: str, count: int, reset: Tensor | None, lengths: Tensor | None, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        tensors, initial = list(given[:count]), list(given[count:])
+        output = _kernel(cell, tensors).forward(tensors, initial, reset, lengths, True)
+        _keep_for_backward(ctx, (cell, tensors, initial, reset, lengths, True), output)
+        return tuple(output[:-1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        _, tensors, initial, *_ = _gradients(ctx, [*grads, None])
+        return None, None, None, None, *tensors, *initial
+
+
 def scan(
     cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, lengths: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
     """y and the last state, differentiable once."""
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *initial))
-    if not wanted and _is_plain(tensors):
-        y, *last, _ = _kernel(cell.key, tensors).forward(tensors, initial, reset, lengths, False)
+    if _is_plain(tensors):
+        if wanted:
+            y, *last = _Direct.apply(cell.key, len(tensors), reset, lengths, *tensors, *initial)
+        else:
+            y, *last, _ = _kernel(cell.key, tensors).forward(tensors, initial, reset, lengths, False)
         return y, last
     keep = wanted and not torch.compiler.is_exporting()
     y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, lengths, keep)

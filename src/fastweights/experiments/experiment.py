@@ -81,6 +81,15 @@ class Course(NamedTuple):
     switch: float
 
 
+class Pairs(NamedTuple):
+    """Models that are pairs of choices, as a map: what its rows and its columns are, their labels by name, and the
+    model of a row and a column."""
+
+    rows: tuple[str, Mapping[str, str]]
+    columns: tuple[str, Mapping[str, str]]
+    model: Callable[[str, str], str]
+
+
 class Claim(NamedTuple):
     """A sentence, and whether results bear it out: `holds` takes `mean(model, column)`, which raises `KeyError` for
     what was not run; in place of a column it may be the name of one of the `details`."""
@@ -116,6 +125,7 @@ class Experiment:
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
         details: Labels by name of what else was measured on test data, in a table of their own, as the metric is told.
         published_details: The paper's numbers, by model and name.
+        pairs: How models stand in a map, of every column and of every detail.
         courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
     """
 
@@ -134,6 +144,7 @@ class Experiment:
     details: Mapping[str, str] = field(default_factory=dict)
     published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
+    pairs: Pairs | None = None
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""

@@ -10,6 +10,8 @@ from fastweights.models.few_shot_network import FewShotNetwork
 from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
+from fastweights.models.neuron_network import NeuronNetwork
+from fastweights.models.plain_reader import PlainReader
 from fastweights.models.recurrent_model import RecurrentModel
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.models.snail_network import SNAILNetwork
@@ -25,6 +27,8 @@ __all__ = [
     "FewShotNetwork",
     "GlimpseNetwork",
     "LanguageModel",
+    "NeuronNetwork",
+    "PlainReader",
     "RecurrentModel",
     "RetrievalModel",
     "SNAILNetwork",

@@ -10,7 +10,7 @@ from fastweights.experiments.experiment import FREE, Published, Results, Summary
 from fastweights.files import write_atomically
 from fastweights.metric import Metric
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
-from fastweights.report.plots import courses, learning_curves, over_axis
+from fastweights.report.plots import courses, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
 from fastweights.report.settings import settings
 
@@ -79,7 +79,7 @@ def _experiment(group: Group) -> Iterator[Block]:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
-    yield from [*over_axis(group), *courses(group), *learning_curves(group)]
+    yield from [*maps(group), *over_axis(group), *courses(group), *learning_curves(group)]
     yield Heading(3, "Settings")
     yield from settings(group)
     yield Heading(3, "Time and hardware")

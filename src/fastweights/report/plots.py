@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
+from fastweights.report.heat_map import HeatMap, draw_map
 from fastweights.report.runs import Group, Record
 
 AXES: dict[str, Callable[[dict[str, Any]], float]] = {
@@ -36,6 +38,24 @@ def over_axis(group: Group) -> list[Figure]:
     chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)._replace(marked=True)
     whose = "ours and the paper's" if experiment.published else "ours"
     return [_figure(chart, f"{_slug(group)}-axis", f"{experiment.title}: {whose}, over {experiment.axis}.")]
+
+
+def maps(group: Group) -> list[Figure]:
+    """A map of every column, and of every detail, where models are pairs of choices and any of them ran."""
+    experiment, pairs = group.experiment, group.experiment.pairs
+    if pairs is None:
+        return []
+    found = {**group.results, **group.details}
+    figures = []
+    for name, label in {**group.columns, **experiment.details}.items():
+        places = product(pairs.rows[1], pairs.columns[1])
+        values = {place: found[key].mean for place in places if (key := (pairs.model(*place), name)) in found}
+        if values:
+            chart = HeatMap(label, pairs.rows, pairs.columns, values, experiment.metric.best is min)
+            measured = experiment.metric.label if name in group.columns else label
+            caption = f"{measured[0].upper()}{measured[1:]}: means over seeds, the darker the better."
+            figures.append(Figure(f"{_slug(group)}-map-{name.replace('_', '-')}", caption, draw_map(chart)))
+    return figures
 
 
 def courses(group: Group) -> list[Figure]:

@@ -16,6 +16,7 @@ from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.tasks.kinds.task import Task
+from fastweights.tasks.letters import Letters
 from fastweights.tasks.list_ops import ListOps
 from fastweights.tasks.mini_imagenet import MiniImagenet
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
@@ -44,6 +45,7 @@ __all__ = [
     "FaceGlimpses",
     "GymnasiumEnvironment",
     "Labelled",
+    "Letters",
     "ListOps",
     "Mean",
     "Metrics",

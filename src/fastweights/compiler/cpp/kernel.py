@@ -81,7 +81,7 @@ class Kernel:
         named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
         numbers = (B, T, H, self.chunk(T), torch.get_num_threads(), *strides)
         self._backward(_pointers(in_order(BACKWARD, named)), _numbers(numbers))
-        return [*d_inputs, *d_first, *(d.sum(0) for d in d_params), *d_initial]
+        return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
 
     def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
         """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""

@@ -1,0 +1,84 @@
+"""What a life of reading costs: an update, of a segment and a snippet of 10 symbols each, with its gradient and Adam.
+
+    python benchmarks/life.py                  # on one core; the kernel is built first
+    python benchmarks/life.py --symbols 20000  # longer
+
+`compiled` is what `fastweights train life` runs; `eager` are the same steps as calls of PyTorch, one after the other.
+`kernel` is the part of `compiled` that is spent inside the compiled scans; what is left is what calls cost. Times are
+seconds of the processor, which other programs beside it change less than those of the clock.
+"""
+
+import argparse
+import time
+
+import torch
+from lightning.fabric import Fabric
+
+from fastweights.compiler.cpp.kernel import Kernel
+from fastweights.models.neuron_network import NeuronNetwork
+from fastweights.recipes.life import OF_NEURONS, Life
+from fastweights.tasks.letters import Letters
+from fastweights.training.loops.remembering import Book, adam, update
+
+MILLION = 1_000_000
+
+
+def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
+    """Seconds an update, and of them inside kernels."""
+    settings = Life(delay=delay)
+    torch.manual_seed(settings.seed)
+    model = NeuronNetwork(27, backend=backend, **{name: getattr(settings, name) for name in OF_NEURONS})
+    fabric = Fabric(accelerator="cpu", devices=1)
+    model, optimiser = fabric.setup(model, adam(model, settings))
+    book, inside = Book(Letters().training, settings, 1), Inside()
+    state = start = model.initial_state(1)
+    for step in range(-1, updates):
+        if step == 0:
+            inside.total, began = 0.0, time.process_time()
+        _, state = update(fabric, model, optimiser, book.moment(step + 1, 0), state, start, settings)
+    total = time.process_time() - began
+    inside.end()
+    return total / updates, inside.total / updates
+
+
+class Inside:
+    """Counts the seconds that kernels take."""
+
+    def __init__(self) -> None:
+        self.total, self.own = 0.0, (Kernel.forward, Kernel.backward)
+        Kernel.forward, Kernel.backward = map(self.timed, self.own)
+
+    def timed(self, method):
+        """The same, counted."""
+
+        def run(*arguments):
+            began = time.process_time()
+            result = method(*arguments)
+            self.total += time.process_time() - began
+            return result
+
+        return run
+
+    def end(self) -> None:
+        """Counts no more."""
+        Kernel.forward, Kernel.backward = self.own
+
+
+def main() -> None:
+    """Prints a line a way to run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--symbols", type=int, default=5_000, help="default: %(default)s")
+    parser.add_argument("--delay", type=int, default=80, help="default: %(default)s")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    updates = options.symbols // Life.segment
+    print(f"{'':<10} {'ms an update':>14} {'in kernels':>12} {'ms a symbol':>12} {'a million symbols':>20}")
+    for name, backend, number in (("compiled", "compiled", updates), ("eager", "reference", max(updates // 50, 2))):
+        total, kernels = seconds(backend, number, options.delay)
+        million = total / Life.segment * MILLION / 60
+        numbers = f"{1e3 * total:>14.2f} {1e3 * kernels:>12.2f} {1e3 * total / Life.segment:>12.3f}"
+        print(f"{name:<10} {numbers} {million:>16.1f} min", flush=True)
+
+
+if __name__ == "__main__":
+    main()

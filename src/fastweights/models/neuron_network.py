@@ -1,0 +1,79 @@
+"""Gregor's neurons as a model of symbols: what it observes are the symbols, and what it says is their distribution."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.cell import Cell
+from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
+from fastweights.dispatch import scan
+from fastweights.errors import require
+from fastweights.layers._slow_weights import SlowWeights
+from fastweights.layers._start import Start
+from fastweights.models._tokens import check_known, check_tokens
+
+
+class NeuronNetwork(nn.Module):
+    """p(x_{t+1}) = h^0, component 0 of a softmax across input neurons, of which each observes one symbol.
+
+    Bodies `h` and synapses `w` are the state; what is learned are the rules that update them, the same for all neurons.
+    Synapses begin at random, as weights of ordinary networks do.
+
+    Source: Gregor 2020, Eqs. 2-18. The paper leaves the sizes open, but for the components: 6 and 14 in its figures.
+
+    Args:
+        vocabulary: Number of symbols, and of input neurons.
+        neurons: Neurons of a hidden layer.
+        depth: Number of hidden layers, which take turns; 0 for none.
+        components: Of the state of every neuron and synapse, even.
+        embedding: Size of a layer's embedding.
+        width: Hidden units of the operators' networks.
+        body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
+        synapse: What updates a synapse, one of the same.
+        backend: The backend of `scan`.
+    """
+
+    symbols: Tensor
+
+    def __init__(
+        self,
+        vocabulary: int,
+        neurons: int = 2,
+        depth: int = 1,
+        components: int = 6,
+        embedding: int = 4,
+        width: int = 16,
+        body: str = "lstm",
+        synapse: str = "gated",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
+        for name, size in {"neurons": neurons, "embedding": embedding, "width": width}.items():
+            require(size >= 1, name, "at least 1", size)
+        require(depth >= 0, "depth", "at least 0", depth)
+        self.cell = Cell.of(make_neurons_and_synapses((neurons,) * depth, body, synapse))
+        self.backend = backend
+        sizes = {"I": vocabulary, "Z": components // 2, "E": embedding, "P": width}
+        self.rules = SlowWeights(self.cell, 1, sizes)
+        self.start = Start.of_heads(self.cell, 1, sizes, "zero")
+        self.register_buffer("symbols", torch.eye(vocabulary), persistent=False)
+
+    def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
+        """tokens int `[B, T]` -> log-probabilities `[B, T, N]` of the next token and the state after the last one.
+
+        With targets int `[B, T]`, in place of them the losses in nats, `[B, T]`.
+        """
+        check_tokens(tokens)
+        check_known(tokens, len(self.symbols))
+        observed = self.symbols[tokens].unsqueeze(2)
+        state = self.initial_state(len(tokens)) if state is None else state
+        p, state = scan(self.cell, self.cell.Inputs(observed), state, self.rules(), backend=self.backend)
+        # Where a softmax rounds to 0, a logarithm is finite, and its gradient 0.
+        said = p.squeeze(2).clamp_min(torch.finfo(p.dtype).tiny).log()
+        return (said if targets is None else -said.gather(-1, targets.unsqueeze(-1)).squeeze(-1)), state
+
+    def initial_state(self, batch_size: int) -> Any:
+        """The state before the first token, batch first in every leaf."""
+        return self.start.of_batch(batch_size, self.symbols)

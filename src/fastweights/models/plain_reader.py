@@ -1,0 +1,50 @@
+"""One layer between an embedding and a linear map: the least that makes a memory a model of symbols."""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fastweights.layers import LayerKind, behind_convolution, make_layer
+from fastweights.models._tokens import check_known, check_tokens
+
+
+class PlainReader(nn.Module):
+    """logits of x_{t+1} = W y_t + b, y from one layer of any kind that reads embeddings of x_1, ..., x_t.
+
+    Args:
+        vocabulary: Number of symbols.
+        layer: What `make_layer` takes; `options` go to it.
+        units: D, the size of the layer and of the embeddings.
+        heads: Heads of the layer, if it has any.
+        convolution: Width of a causal convolution in front of the layer; 0 for none.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        layer: LayerKind,
+        units: int,
+        heads: int = 1,
+        convolution: int = 0,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, units)
+        self.layer = behind_convolution(make_layer(layer, units, heads, **(options or {})), units, convolution)
+        self.output = nn.Linear(units, vocabulary)
+
+    def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
+        """tokens int `[B, T]` -> logits `[B, T, N]` of the next token and the state after the last one.
+
+        With targets int `[B, T]`, in place of the logits their losses in nats, `[B, T]`.
+        """
+        check_tokens(tokens)
+        check_known(tokens, self.embedding.num_embeddings)
+        y, state = self.layer(self.embedding(tokens), state)
+        logits = self.output(y)
+        return (logits if targets is None else cross_entropy(logits.mT, targets, reduction="none")), state
+
+    def initial_state(self, batch_size: int) -> Any:
+        """The layer's."""
+        return self.layer.initial_state(batch_size)  # type: ignore[operator]

@@ -1,0 +1,1 @@
+"""Gregor 2020: Finding online neural update rules by learning to remember."""

@@ -1,0 +1,121 @@
+"""A life of reading, with any layer: what does it remember of what it read?"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import BITS
+from fastweights.recipes._sizes import WIDEST
+from fastweights.training.settings._training import require_numbers
+from fastweights.training.settings.remembering import Remembering
+
+NEURONS = "neurons-and-synapses"
+OF_NEURONS = ("neurons", "depth", "components", "embedding", "width", "body", "synapse")
+OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Life(Remembering):
+    """Any layer in one long life of reading, asked for what it read before: does it learn to remember?
+
+    Source: Gregor 2020, Sec. 5; there with learned update rules alone, the layer "neurons-and-synapses".
+
+    Args:
+        text: A UTF-8 text file to read instead of the book.
+        characters: Of the text, from its beginning; 0 for all.
+        merged: Whether a run of what is no letter is one symbol.
+        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME.
+        units: Size of the layer; for all layers but "neurons-and-synapses".
+        heads: Memories of the layer, likewise.
+        convolution: Width of the causal convolution in front of it, likewise; 0 for none.
+        neurons: Neurons of a hidden layer of "neurons-and-synapses".
+        depth: Its hidden layers.
+        components: Of the state of each of its neurons and synapses.
+        embedding: Size of the embedding of one of its layers.
+        width: Hidden units of its operators' networks.
+        body: What updates a neuron.
+        synapse: What updates a synapse.
+    """
+
+    text: Path | None = None
+    characters: int = 0
+    merged: bool = False
+    layer: str = NEURONS
+    units: int = 32
+    heads: int = 2
+    convolution: int = 2
+    neurons: int = 2
+    depth: int = 1
+    components: int = 6
+    embedding: int = 4
+    width: int = 8
+    body: OPERATORS = "lstm"
+    synapse: OPERATORS = "gated"
+
+    steps: int = 20_000
+    evaluate_every: int = 2_500
+    learning_rate: float = 3e-3
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "cpu": {},
+        "smoke": {"layer": "lstm", "steps": 20, "evaluate_every": 10, "characters": 2_000, "units": 8, "width": 4},
+        "long": {"steps": 100_000, "evaluate_every": 10_000},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_numbers(self, ("characters", "convolution", "depth"), 0, WIDEST)
+        require_numbers(self, ("units", "heads", "neurons", "components", "embedding", "width"), 1, WIDEST)
+
+    def trial(self) -> Trial:
+        """What is trained."""
+        text = {"text": self.text and str(self.text), "characters": self.characters, "merged": self.merged}
+        training = Remembering(**{field.name: getattr(self, field.name) for field in fields(Remembering)})
+        if self.layer == NEURONS:
+            return Trial("letters", text, "neuron-network", {n: getattr(self, n) for n in OF_NEURONS}, training)
+        model = {name: getattr(self, name) for name in ("layer", "units", "heads", "convolution")}
+        return Trial("letters", text, "plain-reader", model, training)
+
+
+MODELS = {
+    NEURONS: "Neurons and synapses",
+    "delta-net": "DeltaNet",
+    "recurrent-delta-net": "RDN",
+    "srwm": "SRWM",
+    "fast-weight-rnn": "Fast weights (Ba et al.)",
+    "lstm": "LSTM",
+}
+DELAYS = {"10": "delay 10", "80": "delay 80"}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """The settings of `fastweights train life` with another layer and delay."""
+    return Life(**{**Life.PRESETS[preset], "layer": model, "delay": int(column)}).trial()
+
+
+EXPERIMENT = Experiment(
+    title="What memories learn to remember in a life of reading",
+    source="A check of our own, after Gregor 2020, Sec. 5",
+    metric=BITS.told("plain", "bits a symbol of the past, in a text read once"),
+    models=MODELS,
+    columns=DELAYS,
+    published={},
+    presets={
+        "smoke": Preset(("10",), ("delta-net", "lstm")),
+        "cpu": Preset(tuple(DELAYS), tuple(MODELS)),
+        "long": Preset(tuple(DELAYS), tuple(MODELS)),
+    },
+    trial=trial,
+    claims=(
+        Claim(
+            "DeltaNet remembers more than the LSTM at delay 80.",
+            lambda mean: mean("delta-net", "80") < mean("lstm", "80"),
+        ),
+    ),
+    notes=(
+        "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
+        "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
+        "All layers have the settings of `fastweights train life`.",
+    ),
+)

@@ -1,0 +1,64 @@
+"""A map of pairs: a number and a shade for each, the darker the better, as SVG by day and by night."""
+
+import io
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastweights.report.chart import PARAMETERS
+from fastweights.report.palette import LIGHT, dark_mode
+
+SIDE = 0.72
+"""Inches of a square."""
+
+
+class HeatMap(NamedTuple):
+    """What to draw: `values` are by row and column, and `errors` says that low is good."""
+
+    title: str
+    rows: tuple[str, Mapping[str, str]]
+    columns: tuple[str, Mapping[str, str]]
+    values: Mapping[tuple[str, str], float]
+    errors: bool
+
+    def shades(self) -> dict[tuple[str, str], float]:
+        """From 0 for the worst to 1 for the best; what is no number has 0."""
+        finite = [value for value in self.values.values() if math.isfinite(value)]
+        worst, best = (max(finite), min(finite)) if self.errors else (min(finite), max(finite))
+        width = (best - worst) or 1.0
+        return {place: (v - worst) / width if math.isfinite(v) else 0.0 for place, v in self.values.items()}
+
+
+def draw_map(chart: HeatMap) -> bytes:
+    """The map as SVG."""
+    # matplotlib takes a second to import, and only pictures need it.
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    (across, columns), (down, rows) = chart.columns, chart.rows
+    with matplotlib.rc_context(PARAMETERS):
+        figure = Figure(figsize=(1.6 + SIDE * len(columns), 1.4 + SIDE * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        _draw_squares(axes, chart)
+        axes.set_xticks(range(len(columns)), columns.values(), rotation=45, ha="right")
+        axes.set_yticks(range(len(rows)), rows.values())
+        axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), aspect="equal")
+        axes.set_title(chart.title, fontsize=11)
+        axes.set_xlabel(across)
+        axes.set_ylabel(down)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="svg", metadata={"Date": None, "Creator": "fastweights"})
+    return picture.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
+
+
+def _draw_squares(axes: Any, chart: HeatMap) -> None:
+    from matplotlib.patches import Rectangle
+
+    shades = chart.shades()
+    for y, row in enumerate(chart.rows[1]):
+        for x, column in enumerate(chart.columns[1]):
+            if (row, column) in shades:
+                # Never so dark that a number could not be read on it.
+                look: Any = {"facecolor": LIGHT.series[0], "alpha": 0.6 * shades[row, column], "linewidth": 0}
+                axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **look))
+                axes.text(x, y, f"{chart.values[row, column]:.2f}", ha="center", va="center", fontsize=9)
