@@ -9,6 +9,7 @@ from fastweights import InputError
 from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.t_maze import DOWN, LEFT, RIGHT, UP, TMaze
 
 
@@ -193,3 +194,56 @@ def test_an_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
         firsts[episode] = sum(int(worlds.step(torch.tensor([1])).first) for _ in range(400))
         worlds.close()
     assert firsts["life"] >= 4 * max(firsts["game"], 1)
+
+
+@pytest.fixture
+def envpool():
+    found = pytest.importorskip("envpool", reason="needs the extra procgen")
+    try:
+        found.make("MazeEasy-v0", "gymnasium", num_envs=1).close()
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+def test_games_of_procgen_take_turns(envpool):
+    task = Procgen(("starpilot", "maze"))
+    worlds = task.worlds(4, 0)
+    seen, _, first = worlds.begin()
+    assert (seen.shape, seen.dtype, first.tolist()) == ((4, 3, 64, 64), torch.uint8, 4 * [True])
+    earned = torch.zeros(4)
+    for _ in range(100):
+        earned += worlds.step(torch.full((4,), 9)).reward
+    worlds.close()
+    assert bool(earned[::2].any()), "a ship that shoots hits nothing"
+    assert not bool(earned[1::2].any()), "shooting leads through a maze"
+
+
+def test_an_episode_of_procgen_begins_in_the_step_that_ends_the_one_before(envpool):
+    """Its first picture is that of the level, which does not move until something is done."""
+    worlds = Procgen(("bigfish",), levels=1).worlds(2, 0)
+    start = worlds.begin().seen[0]
+    for _ in range(2000):
+        seen, _, first = worlds.step(torch.full((2,), 4))
+        if first[0]:
+            break
+    worlds.close()
+    assert bool(first[0])
+    assert torch.equal(seen[0], start)
+
+
+def test_the_score_of_procgen_is_the_mean_over_games():
+    """Two environments a game, one episode: bigfish 1 and 40 give 0.5, maze 5 and 5 give 0."""
+    found = Procgen(("bigfish", "maze")).summary(torch.tensor([[1.0, 5.0, 40.0, 5.0]]))
+    assert found == {"score": 0.25, "bigfish": 20.5, "maze": 5.0}
+
+
+def test_procgen_that_is_not_installed_is_named_with_its_packages(monkeypatch):
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    with pytest.raises(
+        InputError, match=r"envpool must be installed, .* 'fastweights\[procgen\]', and on Debian .* libqt5gui5"
+    ):
+        Procgen().worlds(6, 0)
+    with pytest.raises(InputError, match="batch_size must be a multiple of 6, the games, got 4"):
+        Procgen().worlds(4, 0)
+    with pytest.raises(InputError, match=r"game must be one of bigfish, .* got 'coinrun'"):
+        Procgen(("coinrun",))

@@ -30,6 +30,7 @@ from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect
 from fastweights.tasks import Labelled, MissingFile
+from fastweights.tasks.kinds.environment import Environment
 from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import finish, train
@@ -96,6 +97,8 @@ def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
             task.facts()
             if isinstance(task, Labelled):
                 next(task.test(1))
+            elif isinstance(task, Environment):
+                task.worlds(task.together, 0).close()
         except MissingFile as missing:
             pytest.skip(str(missing))
     code, said = reproduce(name, tmp_path), capsys.readouterr()

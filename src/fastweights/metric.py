@@ -59,6 +59,8 @@ BITS = Metric("bits", low_is_good=True)
 
 RETURN = Metric("return", low_is_good=False)
 """The sum of the rewards of an episode, in the mean over episodes."""
+SCORE = Metric("score", low_is_good=False)
+"""Returns of several games, each between what random actions and the best agents come to, in the mean over games."""
 
 
 def still_improving(costs: Sequence[float]) -> bool:

@@ -23,6 +23,7 @@ from fastweights.tasks.mnist_glimpses import MnistGlimpses
 from fastweights.tasks.multi30k import Multi30k
 from fastweights.tasks.omniglot import Omniglot
 from fastweights.tasks.picture_folder import PictureFolder
+from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.state_tracking import StateTracking
@@ -55,6 +56,7 @@ __all__ = [
     "Multi30k",
     "Omniglot",
     "PictureFolder",
+    "Procgen",
     "Retrieval",
     "SequentialAdaptation",
     "StateTracking",

@@ -15,6 +15,7 @@ SPLITS = range(3)
 
 def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) -> Iterator[Observed]:
     """What there is to see, by random actions that are always the same."""
+    number *= task.together
     worlds, random = task.worlds(number, seed, split), torch.Generator().manual_seed(1)
     yield worlds.begin()
     for _ in range(STEPS):
@@ -53,10 +54,10 @@ def check_shapes_and_types(make: Make) -> None:
     task = make()
     for number in (1, B):
         for seen, reward, first in played(task, number=number):
-            assert seen.shape == (number, *task.shape), f"an observation has shape {list(seen.shape)}"
+            assert seen.shape == (number * task.together, *task.shape), f"it has shape {list(seen.shape)}"
             assert seen.dtype == (torch.uint8 if task.pictures else torch.float32), f"it is {seen.dtype}"
-            assert (reward.shape, reward.dtype) == ((number,), torch.float32), "rewards are no float32 [B]"
-            assert (first.shape, first.dtype) == ((number,), torch.bool), "firsts are no bool [B]"
+            assert (reward.shape, reward.dtype) == (seen.shape[:1], torch.float32), "rewards are no float32 [B]"
+            assert (first.shape, first.dtype) == (seen.shape[:1], torch.bool), "firsts are no bool [B]"
             assert bool(seen.isfinite().all() & reward.isfinite().all()), "something is no number"
 
 

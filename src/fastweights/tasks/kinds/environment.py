@@ -57,6 +57,15 @@ class Environment(Task):
     def arguments(self) -> tuple[Any, ...]:
         return self.shape, self.actions, self.pictures
 
+    @property
+    def together(self) -> int:
+        """Environments are a multiple of this number."""
+        return 1
+
+    def summary(self, returns: Tensor) -> dict[str, float]:
+        """More to tell of returns `[episodes, environments]`; the main metric, if it is not their mean."""
+        return {}
+
     @abstractmethod
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
         """Environments for training (0), validation (1) or the test (2). The same seed gives the same ones."""

@@ -59,14 +59,15 @@ def finish(session: Session) -> Result:
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, task, settings, split) for split in (VALIDATION, TEST))
     chance = measure(None, task, settings, TEST)
-    return session.result(validation, test, {"random actions": chance["return"]})
+    return session.result(validation, test, {"random actions": chance[task.main_metric.name]})
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """The return on test episodes, beside that of random actions."""
+    """The return on test episodes, and the main metric beside that of random actions."""
+    name = session.task.main_metric.name
     console.print(
-        f"return {result.test['return']:.4g} ± {result.test['interval']:.2g} in {session.settings.episodes} episodes "
-        f"(random actions {result.baselines['random actions']:.4g})",
+        f"return {result.test['return']:.4g} ± {result.test['interval']:.2g} in {session.settings.episodes} episodes; "
+        f"{name} {result.test[name]:.4g}, with random actions {result.baselines['random actions']:.4g}",
         highlight=False,
     )
 
@@ -130,16 +131,16 @@ def objective(model: nn.Module, unroll: Unroll, settings: ActorCritic) -> Tensor
 def measure(model: nn.Module | None, task: Environment, settings: ActorCritic, split: int) -> dict[str, float]:
     """The mean return of episodes, with 95 % of what it varies over them; by random actions without a model.
 
-    Every environment plays as many episodes, so that short ones do not come more often.
+    Every environment plays as many episodes, so that short ones do not come more often: at least as many as asked for.
     """
-    number = min(settings.episodes, MEASURED_WITH)
+    number = max(min(settings.episodes, MEASURED_WITH) // task.together, 1) * task.together
     worlds = task.worlds(number, 0, split)
     returns = play(model, task.actions, worlds, number, settings)
     worlds.close()
-    whole = returns.flatten()[: settings.episodes]
-    mean = float(whole.mean())
-    deviation = float(whole.std()) if len(whole) > 1 else 0.0
-    return {"return": mean, "loss": -mean, "interval": 1.96 * deviation / len(whole) ** 0.5}
+    mean = float(returns.mean())
+    deviation = float(returns.std()) if returns.numel() > 1 else 0.0
+    interval = 1.96 * deviation / returns.numel() ** 0.5
+    return {"return": mean, "loss": -mean, "interval": interval, **task.summary(returns)}
 
 
 def play(model: nn.Module | None, actions: int, worlds: Worlds, number: int, settings: ActorCritic) -> Tensor:

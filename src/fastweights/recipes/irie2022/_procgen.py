@@ -1,0 +1,57 @@
+"""Agents of ProcGen: networks and settings that the tables share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastweights.experiments.experiment import Trial
+from fastweights.training.settings.actor_critic import ActorCritic
+
+LABELS = {
+    "feed-forward": "Feed-forward",
+    "lstm": "LSTM",
+    "fake-srwm": "Fake SR",
+    "delta-net": "DeltaNet",
+    "srwm": "SRWM",
+    "reset-srwm": "SRWM, reset",
+    "sr-delta-net": "SR-DeltaNet",
+}
+SOFTMAX = {"feature_map": "softmax"}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "feed-forward": {"layer": None},
+    "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
+    "fake-srwm": {"layer": "fake-srwm", "heads": 8, "norm": "plain"},
+    "delta-net": {"layer": "delta-net"},
+    "srwm": {"layer": "srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
+    "reset-srwm": {"layer": "no-carry-srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
+    "sr-delta-net": {"layer": "sr-delta-net", "heads": 8, "norm": "plain"},
+}
+"""Two blocks of D = 128 with 512 units: no LayerNorm in front of what is self-referential, as in the authors' code."""
+
+EASY = {game: game.capitalize() for game in ("bigfish", "fruitbot", "leaper", "maze", "plunder", "starpilot")}
+MEMORY = {game: game.capitalize() for game in ("dodgeball", "heist", "maze", "miner")}
+TRAINING: dict[str, dict[str, Any]] = {
+    "smoke": {"steps": 1, "evaluate_every": 1, "unroll": 2, "episodes": 1, "longest": 3},
+    "cpu": {"steps": 2_000, "evaluate_every": 100, "unroll": 20, "episodes": 48, "longest": 1_000},
+    "paper": {"evaluate_every": 1_250, "episodes": 600},
+}
+NOTES = (
+    "48 environments take turns with the learner, which learns from all of them; the paper's 48 actors run beside a "
+    "learner that takes 32 of their unrolls at a time. As in the public code, gradients through fast weights end after "
+    "one step, those of the LSTM after an unroll.",
+    "Scores are on the 600 levels of the paper's three sets for the test, by the likeliest action; the deviation is "
+    "over seeds. Those on levels for training are the validation_score in metrics.jsonl.",
+    "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
+    "numbers of parameters count it, ours do not.",
+)
+
+
+def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, preset: str) -> Trial:
+    """The published settings, cut down for fewer cores."""
+    unroll, levels = (100, 500) if memory else (50, 200)
+    environments = 48 if preset == "paper" else 2 * len(games)
+    settings = {"batch_size": environments, **TRAINING[preset]}
+    if preset == "paper":
+        settings |= {"unroll": unroll, "steps": millions * 1_000_000 // (environments * unroll)}
+    training = ActorCritic(learning_rate=6e-4, truncate=int(model not in ("lstm", "feed-forward")), **settings)
+    task = {"games": list(games), "distribution": "memory" if memory else "easy", "levels": levels}
+    return Trial("procgen", task, "agent", NETWORKS[model], training)

@@ -1,0 +1,37 @@
+"""ProcGen: an agent for one game."""
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.metric import RETURN
+from fastweights.recipes.irie2022._procgen import LABELS, NOTES
+from fastweights.recipes.irie2022._procgen import trial as procgen
+
+MODELS = {name: LABELS[name] for name in ("fake-srwm", "srwm")}
+GAMES = {"bigfish": "Bigfish", "starpilot": "Starpilot"}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """An expert."""
+    return procgen(model, {column: GAMES[column]}, False, 50, preset)
+
+
+EXPERIMENT = Experiment(
+    title="ProcGen, easy: experts for one game",
+    source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.3, Table 4",
+    metric=RETURN.told("plain", "return on test levels"),
+    models=MODELS,
+    columns=GAMES,
+    published=table(tuple(GAMES), {"fake-srwm": ((15.8, 1.7), (52.9, 1.2)), "srwm": (None, (57.3, 1.6))}),
+    presets={
+        "smoke": Preset(("bigfish",), ("srwm",)),
+        "cpu": Preset(("bigfish",), tuple(MODELS)),
+        "paper": Preset(tuple(GAMES), tuple(MODELS), seeds=3),
+    },
+    trial=trial,
+    claims=(
+        Claim(
+            "In Starpilot the SRWM scores more than Fake SR.",
+            lambda mean: mean("srwm", "starpilot") > mean("fake-srwm", "starpilot"),
+        ),
+    ),
+    notes=(*NOTES, "Agents for six games are those of Tables 3 and 6."),
+)
