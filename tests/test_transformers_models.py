@@ -1,0 +1,104 @@
+"""Layers as models of transformers: saved, loaded, continued, trained."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from fastweights.layers import layer_names
+from fastweights.testing.tolerance import error, tolerance
+
+pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")
+SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+CLOSE = tolerance(torch.float32).forward
+
+
+def make(**options):
+    from fastweights.adapters.transformers.causal_lm import FastWeightConfig, FastWeightForCausalLM
+
+    return FastWeightForCausalLM(FastWeightConfig(**{**SMALL, **options})).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({letter: i for i, letter in enumerate("_abcdefghijklmnopqrs")}, "_"))
+    words.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="_", unk_token="_", padding_side="left")
+
+
+def test_every_layer_is_saved_and_loaded_by_its_type(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    for name in layer_names():
+        model = make(layer=name, num_hidden_layers=1)
+        model.save_pretrained(tmp_path / name)
+        loaded = AutoModelForCausalLM.from_pretrained(tmp_path / name)
+        assert type(loaded) is type(model)
+        assert loaded.config.to_diff_dict()["layer"] == name
+        one, other = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (model, loaded))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(tensor, other[key]) for key, tensor in one.items()), name
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_what_is_loaded_says_the_same(tmp_path, tied):
+    model, tokens = (
+        make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=tied),
+        torch.arange(12).view(2, 6),
+    )
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert (loaded.network.output.weight is loaded.network.embedding.weight) == tied
+    assert torch.equal(loaded(tokens).logits, model(tokens).logits)
+
+
+def test_a_state_carries_on_what_was_read():
+    model, tokens = make(), torch.randint(20, (2, 9))
+    whole = model(tokens).logits
+    first = model(tokens[:, :4])
+    rest = model(tokens[:, 4:], past_key_values=first.past_key_values)
+    assert error(torch.cat([first.logits, rest.logits], 1), whole) < CLOSE
+    assert rest.past_key_values.get_seq_length() == 9
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_with_a_state_is_that_without(beams):
+    model, prompt = make(layer=["delta-net", "lstm"]), torch.randint(20, (2, 5))
+    how = {"max_new_tokens": 7, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
+    carried, again = (model.generate(prompt, use_cache=keep, **how) for keep in (True, False))
+    assert torch.equal(carried, again)
+    assert carried.shape == (2, 12)
+
+
+def test_padding_in_front_changes_nothing(tokenizer):
+    model = make()
+    both = tokenizer(["abcdefg", "cde"], return_tensors="pt", padding=True)
+    alone = tokenizer(["cde"], return_tensors="pt")
+    assert error(model(both.input_ids, both.attention_mask).logits[1:, -3:], model(alone.input_ids).logits) < CLOSE
+    how = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    together = model.generate(both.input_ids, attention_mask=both.attention_mask, **how)
+    assert torch.equal(together[1:, -5:], model.generate(alone.input_ids, **how)[:, -5:])
+
+
+def test_pipeline_writes(tokenizer):
+    from transformers import pipeline
+
+    write = pipeline("text-generation", model=make(), tokenizer=tokenizer)
+    (said,) = write("abc", max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert said["generated_text"].startswith("a")
+
+
+def test_trainer_learns(tmp_path):
+    pytest.importorskip("accelerate", reason="needs accelerate")
+    from transformers import Trainer, TrainingArguments
+
+    text = torch.arange(8) % 4
+    rows = [{"input_ids": text, "labels": text}] * 32
+    how = TrainingArguments(tmp_path, max_steps=30, learning_rate=1e-2, report_to=[], disable_tqdm=True, use_cpu=True)
+    trainer = Trainer(make().train(), how, train_dataset=rows, eval_dataset=rows[:2])
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before / 4
