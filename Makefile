@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
 
-.PHONY: demo test lint format generate bench clean
+.PHONY: demo test lint format generate site bench clean
 
 demo: $(READY)
 	$(BIN)/fastweights train oz
@@ -28,6 +28,9 @@ generate: $(READY)
 	$(BIN)/ruff format --quiet src
 	$(BIN)/python docs/generate.py
 
+site: $(READY)
+	$(BIN)/python docs/build_site.py build/site
+
 bench: $(READY)
 	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
 	$(BIN)/python benchmarks/tasks.py --json benchmarks/tasks.json
@@ -37,7 +40,7 @@ bench: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,nlp,rl,transformers,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,nlp,rl,transformers,docs,dev]"
 	touch $(READY)
 
 clean:

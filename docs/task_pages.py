@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from fastweights.catalogue import EXPERIMENTS, TASKS, arguments, marked
@@ -106,7 +106,8 @@ def _facts(task: Any) -> list[str]:
 def _options(kind: Any) -> list[str]:
     """A table of name, default and meaning; nothing if there are no options."""
     words = {name: text for base in reversed(kind.__mro__) for name, text in arguments(base.__doc__ or "").items()}
-    rows = [f"| `{f.name}` | `{f.default!r}` | {words[f.name]} |" for f in fields(kind)]
+    defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
+    rows = [f"| `{name}` | `{default!r}` | {words[name]} |" for name, default in defaults.items()]
     # Inside a table even code needs its bars escaped.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
     return ["\n".join(["| option | default | |", "|---|---|---|", *escaped])] if rows else []
