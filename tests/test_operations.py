@@ -9,8 +9,11 @@ from torch import Tensor
 
 from fastweights import Cell, InputError, explain, scan
 from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.ir import Table, behind
+from fastweights.compiler.lower import lower
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.tape import write_down
+from fastweights.compiler.trace import trace
 from fastweights.signature import Key, Matrix, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
@@ -150,3 +153,13 @@ def test_what_is_equal_does_not_deviate(number):
 def test_every_function_has_an_operation():
     """A vocabulary without words that nobody can say."""
     assert not {name for name in FUNCTIONS if name not in OPERATIONS} - {"identity"}
+
+
+def test_the_same_operations_have_the_same_code():
+    """Also where PyTorch begins with memory that nobody has filled."""
+    cell = once([operation("F.pad(v[None], (1, 1), mode='circular')")])
+    tables = [
+        sorted(d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, Table))
+        for _ in range(2)
+    ]
+    assert tables[0] == tables[1]

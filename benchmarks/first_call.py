@@ -1,0 +1,86 @@
+"""How long the first call of a new kernel takes: from a cell that was never compiled to its first result.
+
+    python benchmarks/first_call.py                                 # every cell
+    python benchmarks/first_call.py delta srwm --size 64
+    python benchmarks/first_call.py --into docs/performance.md
+
+Every cell is built in an empty cache, after another one, so that PyTorch has loaded what it traces with. "on a core" is
+the time of the processor, for this process and the C++ compiler: what a machine with nothing else to do would take.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from fastweights import Cell, scan
+from fastweights.compiler.cpp import build
+from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from page import put
+
+
+class Cost(NamedTuple):
+    """Seconds of a first call: by the clock, on a core, and the part of that which the C++ compiler has."""
+
+    clock: float
+    core: float
+    compiler: float
+
+
+def first_call(name: str, size: int) -> Cost:
+    """One step of a cell whose kernel is not there."""
+    cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)
+    inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["FASTWEIGHTS_CACHE"] = cache
+        return measured(lambda: scan(cell, inputs, params=params, backend="compiled"))
+
+
+def measured(call: Callable[[], object]) -> Cost:
+    """What a call costs."""
+    clock, before = time.perf_counter(), os.times()
+    call()
+    after = os.times()
+    own, children = ((after[n] - before[n]) + (after[n + 1] - before[n + 1]) for n in (0, 2))
+    return Cost(time.perf_counter() - clock, own + children, children)
+
+
+def table(names: list[str], size: int) -> str:
+    """A row a cell, slowest first, and the medians."""
+    first_call("outer-product", 2)
+    costs = {name: first_call(name, size) for name in names}
+    rows = [f"| {name} | {cost.clock:.2f} | {cost.core:.2f} | {cost.compiler:.2f} |" for name, cost in ordered(costs)]
+    middle = Cost(*map(statistics.median, zip(*costs.values(), strict=True)))
+    rows.append(f"| **median** | **{middle.clock:.2f}** | **{middle.core:.2f}** | **{middle.compiler:.2f}** |")
+    head = ["| cell | seconds | on a core | of these C++ compiler |", "|---|---:|---:|---:|"]
+    machine, command = platform.processor() or platform.machine(), " ".join(build.compiler())
+    about = f"K = V = {size}, float32, {machine}, {command}, torch {torch.__version__}."
+    return "\n".join([about, "", *head, *rows])
+
+
+def ordered(costs: dict[str, Cost]) -> list[tuple[str, Cost]]:
+    """The slowest first."""
+    return sorted(costs.items(), key=lambda item: -item[1].core)
+
+
+def main() -> None:
+    """Prints the table, or puts it on a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
+    parser.add_argument("--size", type=int, default=16, help="K and V, default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    text = table(options.cells or Cell.names(), options.size)
+    put(options.into, "first_call", text) if options.into else print(text)
+
+
+if __name__ == "__main__":
+    main()
