@@ -4,8 +4,8 @@
     python benchmarks/first_call.py delta srwm --size 64
     python benchmarks/first_call.py --into docs/performance.md
 
-Every cell is built in an empty cache, after another one, so that PyTorch has loaded what it traces with. "on a core" is
-the time of the processor, for this process and the C++ compiler: what a machine with nothing else to do would take.
+Every cell is built in an empty cache, after another one, so that PyTorch has loaded what it traces with. Seconds are
+those of the processor, for this process and the C++ compiler: what a machine with nothing else to do would take.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import os
 import platform
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -27,10 +26,9 @@ from page import put
 
 
 class Cost(NamedTuple):
-    """Seconds of a first call: by the clock, on a core, and the part of that which the C++ compiler has."""
+    """Seconds of a first call: all, and the part of the C++ compiler."""
 
-    clock: float
-    core: float
+    all: float
     compiler: float
 
 
@@ -45,21 +43,21 @@ def first_call(name: str, size: int) -> Cost:
 
 def measured(call: Callable[[], object]) -> Cost:
     """What a call costs."""
-    clock, before = time.perf_counter(), os.times()
+    before = os.times()
     call()
     after = os.times()
     own, children = ((after[n] - before[n]) + (after[n + 1] - before[n + 1]) for n in (0, 2))
-    return Cost(time.perf_counter() - clock, own + children, children)
+    return Cost(own + children, children)
 
 
 def table(names: list[str], size: int) -> str:
     """A row a cell, slowest first, and the medians."""
     first_call("outer-product", 2)
     costs = {name: first_call(name, size) for name in names}
-    rows = [f"| {name} | {cost.clock:.2f} | {cost.core:.2f} | {cost.compiler:.2f} |" for name, cost in ordered(costs)]
+    rows = [f"| {name} | {cost.all:.2f} | {cost.compiler:.2f} |" for name, cost in ordered(costs)]
     middle = Cost(*map(statistics.median, zip(*costs.values(), strict=True)))
-    rows.append(f"| **median** | **{middle.clock:.2f}** | **{middle.core:.2f}** | **{middle.compiler:.2f}** |")
-    head = ["| cell | seconds | on a core | of these C++ compiler |", "|---|---:|---:|---:|"]
+    rows.append(f"| **median** | **{middle.all:.2f}** | **{middle.compiler:.2f}** |")
+    head = ["| cell | seconds | of these C++ compiler |", "|---|---:|---:|"]
     machine, command = platform.processor() or platform.machine(), " ".join(build.compiler())
     about = f"K = V = {size}, float32, {machine}, {command}, torch {torch.__version__}."
     return "\n".join([about, "", *head, *rows])
@@ -67,7 +65,7 @@ def table(names: list[str], size: int) -> str:
 
 def ordered(costs: dict[str, Cost]) -> list[tuple[str, Cost]]:
     """The slowest first."""
-    return sorted(costs.items(), key=lambda item: -item[1].core)
+    return sorted(costs.items(), key=lambda item: -item[1].all)
 
 
 def main() -> None:
