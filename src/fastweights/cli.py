@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -195,6 +195,10 @@ def _add_explain(commands: Any) -> None:
     instead = command.add_mutually_exclusive_group()
     instead.add_argument("--ir", action="store_true", help="print what its kernels compute, step by step, instead")
     instead.add_argument("--source", action="store_true", help="print the code that it compiles to instead")
+    instead.add_argument(
+        "--target", metavar="CHIP", help="print what it compiles to on a GPU: sm_90, ...; none need be here"
+    )
+    command.add_argument("--size", nargs="+", default=[], metavar="AXIS=N", help="sizes of axes by letter: K=64 V=64")
     command.set_defaults(run=_explain)
 
 
@@ -205,6 +209,10 @@ def _explain(options: argparse.Namespace) -> int:
     from fastweights.testing.samples import Shape, sample_inputs
 
     cell = _cell(options.cell)
+    if options.target is not None:
+        print(_on_chip(cell, options))
+        return 0
+    require(not options.size, "size", "left out without --target", options.size, "Use --key-size and --value-size.")
     shape = Shape(options.batch, options.time, options.heads, options.key_size, options.value_size)
     require(min(shape) >= 1, "sizes", "at least 1", min(shape))
     numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
@@ -245,6 +253,35 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
         return show(lowered(cell, sizes, dtype)) if ir else target_of(device).source(cell, sizes, dtype)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+
+
+def _on_chip(cell: Any, options: argparse.Namespace) -> str:
+    """What the kernels of a cell come to on a chip."""
+    import torch
+
+    from fastweights.compiler.target import CHIPS, report
+    from fastweights.compiler.unsupported import Unbuilt, Unsupported
+
+    require_name("target", options.target, CHIPS)
+    named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}
+    sizes = {axis: named[axis] for axis in cell.example_sizes} | _sizes(options.size, cell.example_sizes)
+    require(min(options.batch, options.heads) >= 1, "sizes", "at least 1", min(options.batch, options.heads))
+    dtype = torch.promote_types(getattr(torch, options.dtype), torch.float32)
+    try:
+        return report(cell, sizes, dtype, options.target, options.batch * options.heads)
+    except Unsupported as error:
+        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+    except Unbuilt as error:
+        raise InputError(f"target must be one that can be compiled for here, got {options.target}: {error}.") from None
+
+
+def _sizes(given: Sequence[str], axes: Collection[str]) -> dict[str, int]:
+    """`K=64` and the like."""
+    pairs = [text.partition("=") for text in given]
+    for axis, _, size in pairs:
+        fits = axis in axes and size.isdecimal() and 0 < int(size) <= 4096
+        require(fits, "size", f"AXIS=N for an axis of {', '.join(axes)}, N from 1 to 4096", f"{axis}={size}")
+    return {axis: int(size) for axis, _, size in pairs}
 
 
 def _add_check(commands: Any) -> None:

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 
-TARGETS = {"cpu": "cpp"}
+TARGETS = {"cpu": "cpp", "cuda": "triton"}
 """The folder of the target for every type of device that has one."""
+CHIPS = dict.fromkeys(("sm_80", "sm_90", "sm_100", "gfx942"), "cuda")
+"""Chips that need not be here to compile for: A100, H100 and H200, B200, MI300; and their type of device."""
 
 
 class Kernel(Protocol):
@@ -70,6 +72,17 @@ def target_of(device: str) -> Target:
     """The target for a type of device; only for one of `TARGETS`."""
     module: Any = import_module(f"{__package__}.{TARGETS[device]}.target")
     return module
+
+
+def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
+    """What the kernels of a cell come to on one of `CHIPS` for so many heads of all members together, and its source.
+
+    Raises:
+        Unsupported: the cell leaves the subset that compiles.
+        Unbuilt: this machine lacks what builds kernels, or that fails.
+    """
+    module: Any = target_of(CHIPS[chip])
+    return str(module.report(cell, sizes, dtype, chip, heads))
 
 
 @cache

@@ -1,0 +1,87 @@
+"""What Triton's language leaves out, for the kernels: functions of tiles, right at the edges of their range."""
+
+# mypy: allow-untyped-defs
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def maximum(x, y):
+    """The greater one, and NaN if either is."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(x, y):
+    """The smaller one, and NaN if either is."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def fmax(x, y):
+    """The greater one, or the one that is a number."""
+    return tl.where(x != x, y, tl.where(y != y, x, tl.maximum(x, y)))
+
+
+@triton.jit
+def fmin(x, y):
+    """The smaller one, or the one that is a number."""
+    return tl.where(x != x, y, tl.where(y != y, x, tl.minimum(x, y)))
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x)): where exp is infinite, 0."""
+    return 1.0 / (1.0 + tl.exp(-x))
+
+
+@triton.jit
+def tanh(x):
+    """Near 0 a quotient of polynomials, since 1 - exp(-2 |x|) would cancel; exp is never of a positive number."""
+    z = tl.minimum(x * x, 1.0)
+    over = x * (135135.0 + z * (17325.0 + z * (378.0 + z)))
+    near = over / (135135.0 + z * (62370.0 + z * (3150.0 + z * 28.0)))
+    e = tl.exp(-2.0 * tl.abs(x))
+    far = (1.0 - e) / (1.0 + e)
+    return tl.where(tl.abs(x) < 0.5, near, tl.where(x < 0.0, -far, far))
+
+
+@triton.jit
+def sign(x):
+    """-1, 0 or 1; NaN where x is."""
+    return tl.where(x > 0.0, 1.0, tl.where(x < 0.0, -1.0, x * 0.0)).to(x.dtype)
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x), with what 1 + x loses put back."""
+    u = 1.0 + x
+    exact = tl.log(u) - ((u - 1.0) - x) / u
+    return tl.where((u == 1.0) | (u == float("inf")), x, exact)
+
+
+@triton.jit
+def expm1(x):
+    """exp(x) - 1, corrected by the logarithm of what exp gave (Kahan)."""
+    u = tl.exp(x)
+    corrected = (u - 1.0) * x / tl.log(u)
+    edge = (u - 1.0 == -1.0) | (u == float("inf"))
+    return tl.where(u == 1.0, x, tl.where(edge, u - 1.0, corrected))
+
+
+@triton.jit
+def log10(x):
+    """log(x) / log(10)."""
+    return tl.log(x) * 0.43429448190325182765
+
+
+@triton.jit
+def floor_divide(x, y):
+    """The quotient rounded down."""
+    return tl.floor(x / y)
+
+
+@triton.jit
+def remainder(x, y):
+    """What is left of x, with the sign of y."""
+    return x - y * tl.floor(x / y)

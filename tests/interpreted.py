@@ -1,0 +1,120 @@
+"""Runs checks of the Triton kernels in a process of their own, where Triton interprets what it would compile.
+
+    TRITON_INTERPRET=1 python tests/interpreted.py CHECK CELL ...
+
+prints a line `CELL ok` or `CELL what is wrong` for every cell. Kernels are interpreted number by number, so that the
+shapes are tiny: they prove what the code means, not what a chip makes of it. On the way back a state is kept every
+three steps.
+"""
+
+import sys
+from collections.abc import Callable
+
+import torch
+import triton.runtime.interpreter as interpreter
+
+from fastweights import Cell, scan
+from fastweights.compiler import target
+from fastweights.compiler.triton import kernel, source
+from fastweights.compiler.triton import target as triton
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_state
+
+SMALL = Shape(1, 4, 1, 3, 2)
+
+
+def interpret() -> None:
+    """Lets tensors on the CPU be computed by Triton's interpreter."""
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        patch(tensor, scope)
+        # Triton 3.6 turns an array of one number into an integer, which numpy 2.4 no longer does.
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+    target.TARGETS["cpu"] = "triton"
+    triton.chunk = kernel.chunk = lambda size, T: min(T, 3)
+    # What is not written holds NaN.
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(9).isnan().all()
+
+
+def given(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None) -> scan_checks.Arguments:
+    """A sample with a state, resets and the initial state that they go back to."""
+    initial = type(sample_state(cell, shape))(*(x[0] for x in sample_state(cell, shape, seed=5)))
+    a = scan_checks.arguments(cell, shape)._replace(initial=initial, lengths=lengths)
+    if shape.T > 2:
+        a.reset[0, 2] = True
+    return a.to(dtype)
+
+
+def compare(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None) -> None:
+    """Results and all gradients, by the final state too, with those of the reference in float64."""
+    a = given(cell, shape, dtype, lengths)
+    got = scan_checks.results_and_gradients(cell, "compiled", a)
+    want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
+    scan_checks.assert_close(got, want, dtype, shape)
+
+
+def equals_the_reference(cell: Cell) -> None:
+    """In float64, over four steps: T is no multiple of a chunk's three."""
+    compare(cell, SMALL, torch.float64)
+
+
+def equals_the_reference_everywhere(cell: Cell) -> None:
+    """Of one step, of several heads and members, with ends, in every dtype, wider than high and higher than wide."""
+    compare(cell, Shape(1, 1, 1, 2, 3), torch.float64)
+    compare(cell, Shape(2, 4, 2, 3, 5), torch.float64, lengths=torch.tensor([4, 0]))
+    for dtype in (torch.float32, torch.bfloat16):
+        compare(cell, Shape(2, 7, 1, 5, 3), dtype)
+    compare(cell, Shape(1, 4, 1, 4, 8), torch.float32)
+
+
+def equals_the_reference_cut(cell: Cell) -> None:
+    """Cut into programs of two rows, the last one of fewer."""
+    source.LEAST = 2
+    compare(cell, Shape(1, 4, 1, 4, 3), torch.float64)
+    compare(cell, Shape(2, 4, 1, 3, 5), torch.float64, lengths=torch.tensor([3, 4]))
+
+
+def gradients_pass_two_layers(cell: Cell) -> None:
+    """What a second scan reads is what the first one made, and its last state besides."""
+    a = scan_checks.arguments(cell, Shape(1, 4, 1, 3, 3))
+    found = []
+    for backend in ("compiled", "reference"):
+        b = scan_checks.with_gradients(a)
+        y, state = scan(cell, *b, backend=backend)
+        again = b.inputs._replace(**{b.inputs._fields[0]: y if y.shape == b.inputs[0].shape else b.inputs[0]})
+        z, last = scan(cell, again, state, b.params, backend=backend)
+        outputs = {"y": z, **{f"last {n}": x for n, x in zip(last._fields, last, strict=True)}}
+        found.append(outputs | scan_checks.gradients(outputs, b))
+    scan_checks.assert_close(found[0], found[1], torch.float64)
+
+
+CHECKS: dict[str, Callable[[Cell], None]] = {
+    f.__name__: f
+    for f in (
+        equals_the_reference,
+        equals_the_reference_everywhere,
+        equals_the_reference_cut,
+        gradients_pass_two_layers,
+    )
+}
+
+
+def main(check: str, names: list[str]) -> None:
+    """Prints a line a cell."""
+    interpret()
+    run = CHECKS.get(check) or getattr(scan_checks, check)
+    for name in names:
+        cell = Cell.of(name)
+        try:
+            run(cell) if check in CHECKS else run(cell, "compiled")
+            print(name, "ok", flush=True)
+        except Exception as error:
+            print(name, " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

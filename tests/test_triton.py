@@ -1,0 +1,132 @@
+"""The Triton kernels: what they mean to Triton's interpreter, and what assemblers make of them. No GPU is needed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights import Cell, cli
+from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.op import sizes_of
+from fastweights.compiler.triton import target
+from fastweights.compiler.triton.functions import CODE
+from fastweights.compiler.triton.rows import cut
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+
+pytest.importorskip("triton")
+
+SCRIPT = Path(__file__).parent / "interpreted.py"
+
+
+def interpreted(check: str, *names: str) -> dict[str, str]:
+    """What a check says of cells, in a process that interprets."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT), check, *names]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_kernels_of_every_cell_equal_the_reference(part):
+    """Values, all gradients, resets, T that is no multiple of a chunk; in memory that holds NaN until it is written."""
+    names = Cell.names()[part::2]
+    assert interpreted("equals_the_reference", *names) == dict.fromkeys(names, "ok")
+
+
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        ("equals_the_reference_everywhere", "delta-rnn"),
+        ("equals_the_reference_cut", "linear-attention"),
+        ("gradients_pass_two_layers", "recurrent-delta-net"),
+        ("check_compiles", "delta"),
+    ],
+)
+def test_guarantees(check, name):
+    assert interpreted(check, name) == {name: "ok"}
+
+
+def test_every_function_has_its_code():
+    assert CODE.keys() == FUNCTIONS.keys()
+
+
+def given(cell: Cell, shape: Shape) -> list[torch.Tensor]:
+    parts = (sample_inputs(cell, shape), sample_state(cell, shape), sample_params(cell, shape) or ())
+    return [x for part in parts for x in part]
+
+
+def lowered(cell: Cell, shape: Shape):
+    return target.step(cell, sizes_of(cell, given(cell, shape)), torch.float64)
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_rows_that_are_cut_never_meet(name):
+    """By autograd: a row of a new state depends on no other row of the old one."""
+    cell, shape = Cell.named(name), Shape(1, 1, 1, 5, 4)
+    found = cut(lowered(cell, shape))
+    if found is None:
+        assert name not in ("sum", "delta", "gated-delta", "linear-attention")
+        return
+    state = [x[0, 0] for x in sample_state(cell, shape)]
+    inputs = cell.Inputs(*(x[0, 0, 0] for x in sample_inputs(cell, shape)))
+    jacobians = torch.autograd.functional.jacobian(
+        lambda *leaves: tuple(cell.step(cell.State(*leaves), inputs)[0]), tuple(state)
+    )
+    for new, (name_of_new, axis) in zip(jacobians, found.leaves.items(), strict=True):
+        for jacobian, old, other in zip(new, state, found.leaves.values(), strict=True):
+            if axis is not None and other is not None:
+                moved = jacobian.movedim((axis, new[0].ndim - old.ndim + other), (0, 1))
+                across = moved.flatten(2).abs().sum(-1)
+                assert not across.triu(1).any(), name_of_new
+                assert not across.tril(-1).any(), name_of_new
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"), [("delta", "sm_80"), ("delta-rnn", "sm_90"), ("delta", "sm_100"), ("sum", "gfx942")]
+)
+def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
+    assert cli.main(["explain", name, "--target", chip, "--size", "K=16", "V=16"]) == 0
+    printed = capsys.readouterr().out
+    ways = re.findall(r"(forward|backward) .* (\d+) registers a thread, (\d+) bytes spilt, (\d+) bytes shared", printed)
+    assert [way[0] for way in ways] == ["forward", "backward"]
+    assert all(0 < int(registers) <= 512 and spilt == "0" for _, registers, spilt, _ in ways)
+    assert "@triton.jit" in printed
+
+
+def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
+    cell = Cell.named("recurrent-delta-net")
+    text = target.source(cell, {"K": 16, "V": 16}, torch.float32)
+    assert "T: tl.int64" in text
+    assert "static_range" not in text
+    assert "atomic" not in text
+
+
+def test_what_is_missing_is_named_with_a_remedy(monkeypatch, capsys):
+    import triton
+
+    monkeypatch.setattr(triton, "__version__", "3.5.1")
+    assert target.lack() == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
+    assert cli.main(["explain", "delta", "--target", "sm_90"]) == 2
+    assert "Triton is 3.5.1" in capsys.readouterr().err
+    monkeypatch.setattr(target, "find_spec", lambda name: None)
+    assert target.lack() == "there is no Triton. pip install 'fastweights[gpu]'"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--target", "sm_12"], "target must be"),
+        (["--target", "sm_90", "--size", "K"], "size must be"),
+        (["--target", "sm_90", "--size", "J=3"], "size must be"),
+    ],
+)
+def test_bad_flags_are_refused_in_one_line(flags, message, capsys):
+    assert cli.main(["explain", "delta", *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
