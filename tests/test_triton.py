@@ -41,9 +41,9 @@ def test_kernels_of_every_cell_equal_the_reference(part):
 @pytest.mark.parametrize(
     ("check", "name"),
     [
-        ("equals_the_reference_everywhere", "delta-rnn"),
+        ("equals_the_reference_everywhere", "delta"),
         ("equals_the_reference_cut", "linear-attention"),
-        ("gradients_pass_two_layers", "recurrent-delta-net"),
+        ("gradients_pass_two_layers", "delta-rnn"),
         ("check_compiles", "delta"),
     ],
 )
