@@ -4,7 +4,7 @@
 
 interprets the kernels of every cell and compares them with the float64 reference, and compiles them for chips that need
 not be here. It takes about half an hour on two cores; results are kept in benchmarks/gpu_proof.json as they come, and
-what is there is not made again (`--again` makes all anew).
+what is there is not made again (`--again` makes all anew). After Ctrl-C, the table has what there is.
 """
 
 import argparse
@@ -69,8 +69,8 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
     return found
 
 
-def measure(again: bool) -> dict[str, Any]:
-    """All results, from the file or made."""
+def measure(again: bool) -> None:
+    """Makes all results that are not in the file."""
     kept: dict[str, Any] = {} if again or not KEPT.exists() else json.loads(KEPT.read_text(encoding="utf-8"))
 
     def once(key: str, make: Callable[[], Any]) -> None:
@@ -79,13 +79,12 @@ def measure(again: bool) -> dict[str, Any]:
             write_atomically(KEPT, f"{json.dumps(kept, indent=1)}\n".encode())
             print(key, kept[key], flush=True)
 
-    for chip in ("sm_90", "sm_80", "sm_100", "gfx942"):
-        for size in SIZES if chip == "sm_90" else SIZES[:1]:
+    for size in SIZES:
+        for chip in ("sm_90", "sm_80", "sm_100", "gfx942") if size == SIZES[0] else ("sm_90",):
             for name in Cell.names():
                 once(f"{name} {chip} {size}", lambda n=name, s=size, c=chip: assembled(n, s, c))
     for name in Cell.names():
         once(f"{name} interpreted", lambda n=name: interpreted(n))
-    return kept
 
 
 def table(kept: dict[str, Any]) -> str:
@@ -98,12 +97,12 @@ def table(kept: dict[str, Any]) -> str:
     ]
     lines = [_row(head), _row(["---"] * len(head))]
     for name in Cell.names():
-        checks = kept[f"{name} interpreted"]
+        checks = kept.get(f"{name} interpreted", {"checks": "not run yet"})
         right = (
             "yes" if set(checks.values()) == {"ok"} else "; ".join(f"{c}: {v}" for c, v in checks.items() if v != "ok")
         )
         cells = [f"{name} sm_90 {n}" for n in SIZES] + [f"{name} {c} 16" for c in ("sm_80", "sm_100", "gfx942")]
-        lines.append(_row([name, right, *(_cell(kept[key]) for key in cells)]))
+        lines.append(_row([name, right, *(_cell(kept[key]) if key in kept else "not made yet" for key in cells)]))
     return "\n".join(lines)
 
 
@@ -130,7 +129,11 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="the page whose table is replaced")
     parser.add_argument("--again", action="store_true", help="make all anew")
     options = parser.parse_args()
-    text = table(measure(options.again))
+    try:
+        measure(options.again)
+    except KeyboardInterrupt:
+        print("stopped: the table has what there is")
+    text = table(json.loads(KEPT.read_text(encoding="utf-8")))
     if options.into is None:
         print(text)
     else:
