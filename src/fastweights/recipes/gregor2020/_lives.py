@@ -27,7 +27,7 @@ LENGTH: dict[str, dict[str, Any]] = {
     "cpu": {"steps": 20_000, "evaluate_every": 5_000},
     "paper": {"steps": 100_000, "evaluate_every": 5_000},
 }
-TEXT: dict[str, dict[str, Any]] = {"smoke": {"characters": 2_000}}
+TEXT: dict[str, dict[str, Any]] = {"smoke": {"characters": 3_000}}
 SIZES: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1, "width": 4, "backend": "reference"}}
 REST: dict[str, Any] = {"neurons": 2, "width": 8}
 

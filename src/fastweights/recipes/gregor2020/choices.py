@@ -1,0 +1,58 @@
+"""What the paper leaves open, one choice after the other, by how well is remembered on validation data."""
+
+from dataclasses import replace
+from typing import Any
+
+from fastweights.experiments.experiment import Experiment, Preset, Trial
+from fastweights.metric import BITS
+from fastweights.recipes.gregor2020._lives import label
+from fastweights.recipes.gregor2020._lives import trial as life
+from fastweights.training.settings.remembering import Remembering
+
+MODELS = {name: label(name) for name in ("lstm+gated", "gated+gated", "lstm+lstm-id")}
+CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "none": ("as in Figure 1", {}),
+    "rate-0.001": ("Adam 0.001", {"training": {"learning_rate": 1e-3}}),
+    "rate-0.01": ("Adam 0.01", {"training": {"learning_rate": 1e-2}}),
+    "online": ("the segment counts, too", {"training": {"online": 1.0}}),
+    "keep-replay": ("snippets change synapses", {"training": {"keep_replay": True}}),
+    "printed": ("bounds as printed", {"training": {"bounds": "printed"}}),
+    "merged": ("runs merged", {"task_options": {"merged": True}}),
+    "width-16": ("operators of 16 hidden units", {"model_options": {"width": 16}}),
+    "embedding-8": ("embeddings of 8", {"model_options": {"embedding": 8}}),
+    "depth-2": ("two hidden layers", {"model_options": {"depth": 2}}),
+}
+"""What differs from Figure 1 at delay 80, by name: a label, and the parts of a trial."""
+
+LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"steps": 5_000, "evaluate_every": 500}}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """A network of Figure 1 with one other choice."""
+    base, changes = life(model, "80", preset), CHOICES[column][1]
+    assert isinstance(base.training, Remembering)
+    return base._replace(
+        training=replace(base.training, **{**LENGTH[preset], **changes.get("training", {})}),
+        task_options={**base.task_options, **changes.get("task_options", {})},
+        model_options={**base.model_options, **changes.get("model_options", {})},
+    )
+
+
+EXPERIMENT = Experiment(
+    title="What Gregor 2020 leaves open, at delay 80",
+    source="The search behind gregor2020/figure-1",
+    metric=BITS.told("plain", "validation bits a symbol of the past", "validation"),
+    models=MODELS,
+    columns={name: words for name, (words, _) in CHOICES.items()},
+    published={},
+    presets={
+        "smoke": Preset(("none", "keep-replay"), ("lstm+gated",)),
+        "cpu": Preset(tuple(CHOICES), tuple(MODELS)),
+    },
+    trial=trial,
+    notes=(
+        "Where bounds are as printed, snippets are from less far back, and where runs are merged, the text is another: "
+        "these two are to be compared with nothing else.",
+    ),
+)
+"""50,000 symbols a run."""
