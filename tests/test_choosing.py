@@ -23,9 +23,14 @@ def numbers(*shape):
 def after(rule, keys, values, W=None):
     """The weights after values `[T, V]` were written to keys `[T, K]` with rate 1 and decay 1/2."""
     cell = Cell.named(rule)
-    parts = {"key": keys, "value": values}
-    parts |= {role: torch.full((len(keys),), x, dtype=keys.dtype) for role, x in GIVEN.items()}
-    x = cell.Inputs(*(parts[slot.role][None, :, None] for slot in cell.slots["Inputs"].values()))
+    sizes = {"K": keys.shape[-1], "V": values.shape[-1]}
+
+    def part(slot):
+        given = {"key": keys, "value": values}
+        full = torch.full((len(keys), *slot.shape(sizes)), GIVEN.get(slot.role, 0), dtype=keys.dtype)
+        return given.get(slot.role, full)[None, :, None]
+
+    x = cell.Inputs(*map(part, cell.slots["Inputs"].values()))
     state = None if W is None else cell.State(W[None, None])
     return scan(cell, x, state, backend="reference")[1].W[0, 0]
 

@@ -74,7 +74,7 @@ def test_every_cell_can_be_looked_into(name):
     for course in found.courses.values():
         assert course.shape == (5, 2)
         assert course.isfinite().all()
-    held = sum(leaf[1].flatten(1).square().sum(1) for leaf in state).sqrt()
+    held = sum(leaf[1].reshape(2, -1).square().sum(1) for leaf in state).sqrt()
     assert error(found.courses["held"][-1], held) < EXACT
     assert error(found.courses["read"], y.flatten(2).norm(dim=2)) < EXACT
     for course, most in found.limits.items():

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import torch
 from torch import Tensor
 
+from fastweights import inner
 from fastweights.address import address_of, find, find_imported, is_address
 from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import InputError, require, require_name
+from fastweights.learned import Parts, step_of
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots
 from fastweights.state import with_methods
 
@@ -116,6 +118,41 @@ class Cell:
             return source
         require(callable(source), "cell", "a function, a Cell or a name", type(source).__name__)
         return _lift(source)
+
+    @staticmethod
+    def from_loss(
+        loss: Callable[..., Tensor],
+        memory: Callable[..., Tensor] = inner.linear,
+        retention: Callable[..., Tensor] = inner.as_it_is,
+        optimiser: Callable[..., Tensor] = inner.descent,
+        link: Callable[[Tensor], Tensor] = inner.as_it_is,
+        *,
+        fades_first: bool = True,
+        steps: int = 1,
+        learned_start: bool = False,
+    ) -> "Cell":
+        """The cell of a memory that minimises a loss while it reads: W <- retention(W) + optimiser(grad_W loss), y.
+
+        Args:
+            loss: `(y, v) -> scalar`: what the memory recalls for the key k, what it should, and any inputs behind them.
+            memory: `(W: Matrix, k: Key) -> Value`: its matrices, annotated, then the key. It is read by the query.
+            retention: `(W, ...) -> W`: what is kept of every matrix.
+            optimiser: `(gradient, beta: Rate) -> change`, or `(gradient, last, ...)`, with the change before.
+            link: What makes the weights of what is kept and changed, as in mirror descent.
+            fades_first: Whether the gradient is that of what retention kept, or of what was there before.
+            steps: How often the optimiser steps on one token.
+            learned_start: Whether the matrices start at slow weights, rather than at 0.
+
+        Whatever a part takes beyond, annotated, is an input of the cell: see `fastweights.inner`.
+
+        Raises:
+            InputError: the loss is no scalar, the optimiser takes no rate, or a part is not annotated.
+
+        >>> Cell.from_loss(inner.l2, retention=inner.fade).Inputs._fields
+        ('q', 'k', 'v', 'decay', 'beta')
+        """
+        parts = Parts(loss, memory, retention, optimiser, link)
+        return Cell.of(step_of(parts, fades_first, steps, learned_start))
 
 
 _CELLS: dict[str, Cell] = {}

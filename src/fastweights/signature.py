@@ -88,6 +88,14 @@ Rate = Annotated[Tensor, Slot("", "rate")]
 """How strongly to write: in [0, 1]."""
 Decay = Annotated[Tensor, Slot("", "decay")]
 """How much of the memory stays: in [0, 1], near 1 at the start of training."""
+KeyDecay = Annotated[Tensor, Slot("K", "decay")]
+"""How much of every column of the memory stays, one for each feature of a key."""
+ValueDecay = Annotated[Tensor, Slot("V", "decay")]
+"""How much of every row of the memory stays, one for each component of a value."""
+KeyRate = Annotated[Tensor, Slot("K", "rate")]
+"""A rate for each feature of a key."""
+ValueRate = Annotated[Tensor, Slot("V", "rate")]
+"""A rate for each component of a value."""
 Control = Annotated[Tensor, Slot("", "control")]
 """A mark that comes with the data, not from a slow net: 0 or 1."""
 

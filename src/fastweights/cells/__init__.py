@@ -2,50 +2,70 @@
 
 from fastweights.cells.associative_lstm import associative_lstm
 from fastweights.cells.attention_delta import attention_delta
+from fastweights.cells.comba import comba
 from fastweights.cells.delta_delta_net import delta_delta_net
 from fastweights.cells.delta_lstm import delta_lstm
 from fastweights.cells.delta_lstm_v1 import delta_lstm_v1
 from fastweights.cells.delta_lstm_v2 import delta_lstm_v2
 from fastweights.cells.delta_lstm_v3 import delta_lstm_v3
 from fastweights.cells.delta_mlp import delta_mlp
+from fastweights.cells.delta_product import delta_product
 from fastweights.cells.delta_rnn import delta_rnn
 from fastweights.cells.delta_rnn_v1 import delta_rnn_v1
 from fastweights.cells.fast_weight_memory import fast_weight_memory
 from fastweights.cells.fast_weight_rnn import fast_weight_rnn
 from fastweights.cells.full_recurrent_delta_net import full_recurrent_delta_net
 from fastweights.cells.gated_attention import gated_attention
+from fastweights.cells.gated_slot_attention import gated_slot_attention
 from fastweights.cells.half_attention_delta import half_attention_delta
+from fastweights.cells.hgrn2 import hgrn2
 from fastweights.cells.linear_attention import linear_attention
+from fastweights.cells.m2rnn import m2rnn
+from fastweights.cells.mlstm import mlstm
 from fastweights.cells.multi_level_fast_weight_rnn import multi_level_fast_weight_rnn
 from fastweights.cells.neurons_and_synapses import neurons_and_synapses
 from fastweights.cells.one_rate_srwm import one_rate_srwm
 from fastweights.cells.printed_delta_mlp import printed_delta_mlp
 from fastweights.cells.recurrent_delta_net import recurrent_delta_net
+from fastweights.cells.rwkv6 import rwkv6
+from fastweights.cells.rwkv7 import rwkv7
+from fastweights.cells.slstm import slstm
 from fastweights.cells.sr_delta_net import sr_delta_net
 from fastweights.cells.srwm import srwm
+from fastweights.cells.titans import titans
 
 __all__ = [
     "associative_lstm",
     "attention_delta",
+    "comba",
     "delta_delta_net",
     "delta_lstm",
     "delta_lstm_v1",
     "delta_lstm_v2",
     "delta_lstm_v3",
     "delta_mlp",
+    "delta_product",
     "delta_rnn",
     "delta_rnn_v1",
     "fast_weight_memory",
     "fast_weight_rnn",
     "full_recurrent_delta_net",
     "gated_attention",
+    "gated_slot_attention",
     "half_attention_delta",
+    "hgrn2",
     "linear_attention",
+    "m2rnn",
+    "mlstm",
     "multi_level_fast_weight_rnn",
     "neurons_and_synapses",
     "one_rate_srwm",
     "printed_delta_mlp",
     "recurrent_delta_net",
+    "rwkv6",
+    "rwkv7",
+    "slstm",
     "sr_delta_net",
     "srwm",
+    "titans",
 ]

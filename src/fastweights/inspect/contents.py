@@ -94,7 +94,7 @@ def _steps(problem: Problem) -> Iterator[tuple[Any, Any, Tensor]]:
 
 def _dot(a: Any, b: Any) -> Tensor:
     """The inner product `[H]` of two states."""
-    return sum((x * y).flatten(1).sum(1) for x, y in zip(a, b, strict=True))
+    return sum((x * y).reshape(len(x), -1).sum(1) for x, y in zip(a, b, strict=True))
 
 
 def _ranks(problem: Problem, states: list[Any]) -> tuple[dict[str, Tensor], dict[str, float]]:
@@ -134,7 +134,7 @@ def _attention(problem: Problem) -> tuple[Tensor, bool]:
     for ts in asked.split(COPIES):
         signs, origins = _asked(problem, names, ts, draw)
         # Derivatives `[copies, T, H, ...]`: of a number for every sign, by every origin.
-        parts = [(g * signs[:, None] if signed else g.square()).flatten(3).sum(3) for g in origins]
+        parts = [(g * signs[:, None] if signed else g.square()).reshape(*g.shape[:3], -1).sum(3) for g in origins]
         scale = PROBES * (signs[0, 0].numel() if signed else 1)
         attention.index_add_(1, ts, sum(parts).transpose(1, 2).transpose(0, 1) / scale)  # type: ignore[union-attr]
     return attention if signed else attention.sqrt(), signed

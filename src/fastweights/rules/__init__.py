@@ -3,7 +3,12 @@
 from fastweights.rules.delta import delta
 from fastweights.rules.gated import gated
 from fastweights.rules.gated_delta import gated_delta
+from fastweights.rules.gated_oja import gated_oja
+from fastweights.rules.gdn2 import gdn2
+from fastweights.rules.gla import gla
 from fastweights.rules.hebbian import hebbian
+from fastweights.rules.kda import kda
+from fastweights.rules.longhorn import longhorn
 from fastweights.rules.outer_product import outer_product
 from fastweights.rules.sum import sum
 
@@ -11,7 +16,12 @@ __all__ = [
     "delta",
     "gated",
     "gated_delta",
+    "gated_oja",
+    "gdn2",
+    "gla",
     "hebbian",
+    "kda",
+    "longhorn",
     "outer_product",
     "sum",
 ]

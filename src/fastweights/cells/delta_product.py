@@ -1,0 +1,49 @@
+"""DeltaProduct: several delta steps on one token."""
+
+from typing import Annotated, Any, NamedTuple
+
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.families import family
+from fastweights.rules.delta import delta
+from fastweights.signature import Decay, Key, Matrix, Slot, Value, keyed_by
+
+
+class DeltaProductState(NamedTuple):
+    W: Matrix
+
+
+@family
+def make_delta_product(steps: int = 2) -> Any:
+    """The step with so many writes a token.
+
+    Raises:
+        InputError: there is no step.
+    """
+    require(steps >= 1, "steps", "at least 1", steps)
+    fields = {"k": Slot(f"{steps} K", "key"), "v": Slot(f"{steps} V", "value"), "beta": Slot(f"{steps}", "rate")}
+    writes = [(name, Annotated[Tensor, slot]) for name, slot in fields.items()]
+    Inputs = NamedTuple("Inputs", [("q", Key), *writes, ("decay", Decay)])  # type: ignore[misc]
+
+    @keyed_by("identity", "l2")
+    def delta_product(state: DeltaProductState, x: Any) -> tuple[DeltaProductState, Value]:
+        """W <- decay W; W <- W + beta_i (v_i - W k_i) k_i^T for i = 1, ..., n; y = W q: n writes, then one read.
+
+        The state is multiplied by a product of n Householder maps: with rates up to 2 (`twice-sigmoid`) that is any
+        rotation of a plane for n = 2, where one delta step can only reflect. Without the decay: set it to 1.
+
+        Source: Siems et al. 2025 (DeltaProduct), as read in flash-linear-attention, `ops/gated_delta_product/naive.py`.
+
+        Can: overwrite, fade.
+        """
+        W = x.decay * state.W
+        for k, v, beta in zip(x.k, x.v, x.beta, strict=True):
+            W = delta(W, k, v, beta)
+        return DeltaProductState(W), W @ x.q
+
+    delta_product.__annotations__["x"] = Inputs
+    return delta_product
+
+
+delta_product = make_delta_product()

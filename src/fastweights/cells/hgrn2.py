@@ -1,0 +1,27 @@
+"""HGRN2: gated linear attention whose keys are what its gates forget."""
+
+from typing import NamedTuple
+
+from fastweights.rules.gla import gla
+from fastweights.signature import KeyDecay, Matrix, RawKey, Value
+
+
+class HGRN2State(NamedTuple):
+    W: Matrix
+
+
+class HGRN2Inputs(NamedTuple):
+    q: RawKey
+    v: Value
+    decay: KeyDecay
+
+
+def hgrn2(state: HGRN2State, x: HGRN2Inputs) -> tuple[HGRN2State, Value]:
+    """W <- W diag(decay) + v (1 - decay)^T, y = W q: a feature is written as far as it fades.
+
+    Source: Qin et al. 2024 (HGRN2), as `gla` with k = 1 - decay.
+
+    Can: fade.
+    """
+    W = gla(state.W, 1 - x.decay, x.v, x.decay)
+    return HGRN2State(W), W @ x.q

@@ -1,0 +1,35 @@
+"""The M2RNN: a recurrent network whose state is a matrix."""
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.signature import Decay, Key, Matrix, Slot, Value, keyed_by
+
+
+class M2RNNState(NamedTuple):
+    W: Matrix
+
+
+class M2RNNInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+
+
+class M2RNNParams(NamedTuple):
+    R: Annotated[Tensor, Slot("V V", "weight")]
+
+
+@keyed_by("identity", "none")
+def m2rnn(state: M2RNNState, x: M2RNNInputs, params: M2RNNParams) -> tuple[M2RNNState, Value]:
+    """W <- decay W + (1 - decay) tanh(R W + v k^T), y = W q: the state goes through a nonlinearity at every step.
+
+    Source: Mishra et al. 2026 (M2RNN), as read in the authors' code, `xma/layers/m2rnn/op.py`.
+
+    Can: overwrite, fade, recur.
+    """
+    W = x.decay * state.W + (1 - x.decay) * torch.tanh(params.R @ state.W + torch.outer(x.v, x.k))
+    return M2RNNState(W), W @ x.q

@@ -1,0 +1,44 @@
+"""The mLSTM: an LSTM whose cell is a matrix."""
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from fastweights.signature import Accumulator, Key, Matrix, RawRate, Slot, Value, keyed_by
+
+
+class MLSTMState(NamedTuple):
+    """W and z are e^-m times what the equations have: e to the gates would overflow."""
+
+    W: Matrix
+    z: Accumulator
+    m: Annotated[Tensor, Slot("", "memory")]
+
+
+class MLSTMInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    forget: RawRate
+    write: RawRate
+
+
+@keyed_by("identity", "none")
+def mlstm(state: MLSTMState, x: MLSTMInputs) -> tuple[MLSTMState, Value]:
+    """W <- f W + i v k^T, z <- f z + i k, y = W q / max(|z . q|, 1), f = sigmoid(forget), i = exp(write).
+
+    W and z are kept times e^-m, m <- max(log f + m, write), which changes no output. The paper divides k by sqrt(K),
+    which a slow net learns.
+
+    Source: Beck et al. 2024 (xLSTM), the mLSTM with its stabiliser.
+
+    Can: fade.
+    """
+    log_forget = logsigmoid(x.forget)
+    m = torch.maximum(log_forget + state.m, x.write)
+    forget, write = (log_forget + state.m - m).exp(), (x.write - m).exp()
+    W = forget * state.W + write * torch.outer(x.v, x.k)
+    z = forget * state.z + write * x.k
+    return MLSTMState(W, z, m), W @ x.q / torch.maximum((z @ x.q).abs(), (-m).exp())

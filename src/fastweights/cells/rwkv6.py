@@ -1,0 +1,34 @@
+"""The memory of RWKV-6."""
+
+from typing import Annotated, NamedTuple
+
+from torch import Tensor
+
+from fastweights.rules.gla import gla
+from fastweights.signature import KeyDecay, Matrix, RawKey, Slot, Value
+
+
+class RWKV6State(NamedTuple):
+    W: Matrix
+
+
+class RWKV6Inputs(NamedTuple):
+    q: RawKey
+    k: RawKey
+    v: Value
+    decay: KeyDecay
+
+
+class RWKV6Params(NamedTuple):
+    bonus: Annotated[Tensor, Slot("K", "gain")]
+
+
+def rwkv6(state: RWKV6State, x: RWKV6Inputs, params: RWKV6Params) -> tuple[RWKV6State, Value]:
+    """y = (W + v (bonus * k)^T) q, W <- W diag(decay) + v k^T: the newest association is read with its own weight.
+
+    Source: Peng et al. 2024 (Eagle and Finch), as read in flash-linear-attention, `ops/rwkv6`.
+
+    Can: fade.
+    """
+    y = state.W @ x.q + x.v * ((params.bonus * x.k) @ x.q)
+    return RWKV6State(gla(state.W, x.k, x.v, x.decay)), y

@@ -1,0 +1,34 @@
+"""The memory of RWKV-7."""
+
+from typing import NamedTuple
+
+import torch
+
+from fastweights.signature import Key, KeyDecay, KeyRate, Matrix, RawKey, Value, keyed_by
+
+
+class RWKV7State(NamedTuple):
+    W: Matrix
+
+
+class RWKV7Inputs(NamedTuple):
+    q: RawKey
+    k: RawKey
+    v: Value
+    removed: Key
+    decay: KeyDecay
+    rate: KeyRate
+
+
+@keyed_by("identity", "l2")
+def rwkv7(state: RWKV7State, x: RWKV7Inputs) -> tuple[RWKV7State, Value]:
+    """W <- W diag(decay) - (W r) (rate * r)^T + v k^T, y = W q: r, what is removed, has a key of its own.
+
+    What is removed is read before W fades. r, `removed`, is of length 1, k is not.
+
+    Source: Peng et al. 2025 (RWKV-7), as read in flash-linear-attention, `ops/rwkv7/fused_recurrent.py`.
+
+    Can: overwrite, fade.
+    """
+    W = state.W * x.decay - torch.outer(state.W @ x.removed, x.rate * x.removed) + torch.outer(x.v, x.k)
+    return RWKV7State(W), W @ x.q

@@ -1,0 +1,57 @@
+"""The sLSTM: an LSTM with exponential gates."""
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from fastweights.signature import Output, Slot, Value
+
+Cell = Annotated[Tensor, Slot("V", "memory")]
+Recurrent = Annotated[Tensor, Slot("V V", "weight")]
+
+
+class SLSTMState(NamedTuple):
+    """c and n are e^-m times what the equations have: e to the gates would overflow."""
+
+    c: Cell
+    n: Cell
+    m: Cell
+    y: Output
+
+
+class SLSTMInputs(NamedTuple):
+    new: Value
+    write: Value
+    forget: Value
+    out: Value
+
+
+class SLSTMParams(NamedTuple):
+    """What the gates see of the last output."""
+
+    new: Recurrent
+    write: Recurrent
+    forget: Recurrent
+    out: Recurrent
+
+
+def slstm(state: SLSTMState, x: SLSTMInputs, params: SLSTMParams) -> tuple[SLSTMState, Value]:
+    """c <- f c + i tanh(new), n <- f n + i, y = sigmoid(out) c / n, f = sigmoid(forget), i = exp(write).
+
+    To each of new, write, forget and out its R y is added. c and n are kept times e^-m,
+    m <- max(log f + m, write), which changes no output.
+
+    Source: Beck et al. 2024 (xLSTM), the sLSTM with its stabiliser, sigmoid forget gates and one head.
+
+    Can: overwrite, fade, recur.
+    """
+    new, write, forget, out = (said + R @ state.y for said, R in zip(x, params, strict=True))
+    log_forget = logsigmoid(forget)
+    m = torch.maximum(log_forget + state.m, write)
+    kept, written = (log_forget + state.m - m).exp(), (write - m).exp()
+    c = kept * state.c + written * new.tanh()
+    n = kept * state.n + written
+    y = out.sigmoid() * c / n
+    return SLSTMState(c, n, m, y), y

@@ -1,0 +1,39 @@
+"""Titans with a linear memory: a delta rule with momentum and decay."""
+
+from typing import NamedTuple
+
+import torch
+
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+
+
+class TitansState(NamedTuple):
+    W: Matrix
+    surprise: Matrix
+
+
+class TitansInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    momentum: Rate
+    beta: Rate
+
+
+@keyed_by("identity", "l2")
+def titans(state: TitansState, x: TitansInputs) -> tuple[TitansState, Value]:
+    """S <- momentum S + beta (v - W k) k^T, W <- decay W + S, y = W q: descent on |W k - v|^2 / 2 with momentum.
+
+    Past surprise S goes on to write after the token that caused it. `momentum` is a rate, near 1/2 at first: near 1,
+    where decays begin, the memory would swing ever further. Momentum DeltaNet is the same with a second rate in front
+    of S and a key of its own for what is recalled.
+
+    Source: Behrouz et al. 2025 (Titans), Eqs. 13-14, for a linear memory; Momentum DeltaNet as read in
+    flash-linear-attention, `ops/momentum_delta_rule/naive.py`.
+
+    Can: overwrite, fade.
+    """
+    surprise = x.momentum * state.surprise + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
+    W = x.decay * state.W + surprise
+    return TitansState(W, surprise), W @ x.q

@@ -1,0 +1,140 @@
+"""Memories that are given as a loss: six that have a cell are on docs/memory-as-a-loss.md, which is run."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import gelu
+
+from fastweights import Cell, InputError, inner, make_layer, scan
+from fastweights.signature import Decay
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+from fastweights.testing.tolerance import error, tolerance
+
+EXACT = tolerance(torch.float64).forward
+SHAPE = Shape(1, 6, 1, 4, 3)
+FADING = {"retention": inner.fade, "fades_first": False}
+
+
+def run(cell):
+    """The inputs of the only head as arrays, the state that it begins with, and what the memory recalls."""
+    x, state = sample_inputs(cell, SHAPE), sample_state(cell, SHAPE)
+    y, _ = scan(cell, x, state, backend="reference")
+    return type(x)(*(leaf[0, :, 0].numpy() for leaf in x)), state.W[0, 0].numpy(), y[0, :, 0]
+
+
+def moneta(A):
+    return A / (np.abs(A) ** 4).sum() ** (2 / 4)
+
+
+def memora(A):
+    return np.exp(A) / np.exp(A).sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("cell", "link", "slope"),
+    [
+        (Cell.from_loss(inner.huber(0.5), **FADING), lambda A: A, lambda e: np.clip(e, -0.5, 0.5)),
+        (Cell.from_loss(inner.power(3.0), link=inner.scaled(4.0), **FADING), moneta, lambda e: 3 * e * np.abs(e)),
+        (Cell.from_loss(inner.l2, link=inner.softmax, **FADING), memora, lambda e: e),
+    ],
+    ids=["yaad", "moneta", "memora"],
+)
+def test_memories_of_miras_step_along_slopes_that_were_found_by_hand(cell, link, slope):
+    x, A, y = run(cell)
+    want = []
+    for t in range(SHAPE.T):
+        A = x.decay[t] * A - x.beta[t] * np.outer(slope(link(A) @ x.k[t] - x.v[t]), x.k[t])
+        want.append(link(A) @ x.q[t])
+    assert error(y, torch.tensor(np.array(want))) < EXACT
+
+
+def test_many_steps_on_one_token_are_one_with_a_higher_rate():
+    """An error shrinks by 1 - beta a step, for keys of length 1."""
+    cell, delta = Cell.from_loss(inner.l2, steps=3), Cell.named("delta")
+    x = sample_inputs(cell, SHAPE)
+    want, _ = scan(delta, delta.Inputs(*x._replace(beta=1 - (1 - x.beta) ** 3)), backend="reference")
+    assert error(scan(cell, x, backend="reference")[0], want) < EXACT
+
+
+def test_a_normalised_memory_is_ttt_linear():
+    """Sun et al. 2024, with the backward pass of LayerNorm by hand: x + LN(W x), where W starts at slow weights."""
+    cell, shape = Cell.from_loss(inner.l2, inner.normalised, learned_start=True), Shape(1, 6, 1, 4, 4)
+    x, params = sample_inputs(cell, shape), sample_params(cell, shape)
+    y, _ = scan(cell, x, params=params, backend="reference")
+    q, k, v, beta = (leaf[0, :, 0].numpy() for leaf in x)
+
+    def standardised(z):
+        deviation = np.sqrt(z.var() + 1e-5)
+        return (z - z.mean()) / deviation, deviation
+
+    W, want = params.W[0].numpy().copy(), []
+    for t in range(shape.T):
+        z, deviation = standardised(W @ k[t])
+        slope = k[t] + z - v[t]
+        slope = (slope - slope.mean() - z * (slope * z).mean()) / deviation
+        W = W - beta[t] * np.outer(slope, k[t])
+        want.append(q[t] + standardised(W @ q[t])[0])
+    assert error(y[0, :, 0], torch.tensor(np.array(want))) < EXACT
+
+
+DEEP = Cell.from_loss(inner.l2, inner.mlp(2), inner.fade, inner.momentum, learned_start=True)
+
+
+def test_two_layers_with_momentum_are_trained_as_pytorch_trains_them():
+    x, params = sample_inputs(DEEP, SHAPE), sample_params(DEEP, SHAPE)
+    y, _ = scan(DEEP, x, params=params, backend="reference")
+    weights = [leaf[0].clone() for leaf in params]
+    moved = [torch.zeros_like(W) for W in weights]
+    for t in range(SHAPE.T):
+        q, k, v, decay, momentum, beta = (leaf[0, t, 0] for leaf in x)
+        up, down = weights = [(decay * W).requires_grad_() for W in weights]
+        loss = (down @ gelu(up @ k) - v).square().sum() / 2
+        slopes = torch.autograd.grad(loss, weights)
+        moved = [momentum * last - beta * slope for last, slope in zip(moved, slopes, strict=True)]
+        up, down = weights = [(W + by).detach() for W, by in zip(weights, moved, strict=True)]
+        assert error(y[0, t, 0], down @ gelu(up @ q)) < EXACT
+
+
+def test_a_loss_compiles_with_the_gradient_of_its_gradient():
+    given = scan_checks.arguments(DEEP, scan_checks.BRIEF)
+    got, want = (scan_checks.results_and_gradients(DEEP, backend, given) for backend in ("compiled", "reference"))
+    scan_checks.assert_close(got, want, torch.float64)
+
+
+def test_same_parts_make_the_same_cell_in_this_process_and_in_others():
+    cell = Cell.from_loss(inner.huber(2.0), retention=inner.fade)
+    assert cell is Cell.from_loss(inner.huber(2.0), retention=inner.fade)
+    assert pickle.loads(pickle.dumps(cell)) is cell
+
+
+def test_it_makes_a_layer():
+    layer = make_layer(
+        Cell.from_loss(inner.l2, inner.mlp(2), learned_start=True, steps=2), 8, heads=2, backend="reference"
+    )
+    layer(torch.randn(2, 5, 8))[0].sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
+def rateless(gradient: torch.Tensor, beta: Decay) -> torch.Tensor:
+    return -beta * gradient
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cell.from_loss(lambda y, v: (y - v).square()), r"loss must be a scalar, got \[3\]. Add up"),
+        (lambda: Cell.from_loss(lambda y, v: 1.0), "loss must be a scalar, got float"),
+        (lambda: Cell.from_loss(lambda y, v, w: w.sum()), "loss must be annotated with what it takes.*Annotate w"),
+        (lambda: Cell.from_loss("l2"), "loss must be a function, got str"),
+        (lambda: Cell.from_loss(inner.l2, optimiser=rateless), "optimiser must be a function that takes a rate"),
+        (lambda: Cell.from_loss(inner.l2, optimiser=lambda g, beta: -g), "optimiser must be annotated.*Annotate beta"),
+        (lambda: Cell.from_loss(inner.l2, lambda W, k: W @ k), "memory must be annotated with its matrices"),
+        (lambda: Cell.from_loss(inner.l2, steps=0), "steps must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_a_memory_is_refused_in_a_line(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

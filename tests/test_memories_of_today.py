@@ -1,0 +1,219 @@
+"""Memories of other groups against mathematics that shares no line with them, in float64 of numpy.
+
+A memory that is affine in W is multiplied by one matrix a step: W <- W A + U, from the right, on the keys' side. Here A
+and U are written down whole, as the papers' closed forms have them.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from fastweights import Cell, scan
+from fastweights.cells.delta_product import make_delta_product
+from fastweights.errors import InputError
+from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from fastweights.testing.tolerance import error, tolerance
+
+EXACT = tolerance(torch.float64).forward
+SHAPE = Shape(1, 9, 1, 5, 4)
+
+
+def run(name):
+    """The inputs and slow weights of the only sequence and head, as arrays, and the outputs of the reference."""
+    cell = Cell.of(name)
+    x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
+    y, _ = scan(cell, x, params=params, backend="reference")
+    numbers = [record and type(record)(*(leaf.numpy() for leaf in record)) for record in (x, params)]
+    inputs = type(x)(*(leaf[0, :, 0] for leaf in numbers[0]))
+    return inputs, params and type(params)(*(leaf[0] for leaf in numbers[1])), y[0, :, 0]
+
+
+def assert_equal(y, want):
+    assert error(y, torch.tensor(np.array(want))) < EXACT
+
+
+def unrolled(transitions, writes, queries):
+    """y[t] = sum_s U[s] A[s+1] ... A[t] q[t], each term by itself."""
+    outputs = []
+    for t, q in enumerate(queries):
+        read, y = q, 0.0
+        for s in range(t, -1, -1):
+            y = y + writes[s] @ read
+            read = transitions[s] @ read
+        outputs.append(y)
+    return outputs
+
+
+def outers(a, b):
+    return a[:, :, None] * b[:, None, :]
+
+
+def scalar(x):
+    return x[:, None, None]
+
+
+def diagonals(x):
+    return x[:, :, None] * np.eye(x.shape[-1])
+
+
+I = np.eye(SHAPE.K)
+
+
+def gla(x, _):
+    return diagonals(x.decay), outers(x.v, x.k), x.q
+
+
+def kda(x, _):
+    erase = I - scalar(x.beta) * outers(x.k, x.k)
+    return diagonals(x.decay) @ erase, scalar(x.beta) * outers(x.v, x.k), x.q
+
+
+def gdn2(x, _):
+    return diagonals(x.decay) @ (I - outers(x.erase * x.k, x.k)), outers(x.write * x.v, x.k), x.q
+
+
+def hgrn2(x, _):
+    return diagonals(x.decay), outers(x.v, 1 - x.decay), x.q
+
+
+def rwkv7(x, _):
+    return diagonals(x.decay) - outers(x.removed, x.rate * x.removed), outers(x.v, x.k), x.q
+
+
+def comba(x, params):
+    feedback = 1 / (1 + np.exp(-params.feedback))
+    erase = feedback * scalar(x.beta) * outers(x.k, x.k)
+    return scalar(x.decay) * I - erase, scalar(x.beta) * outers(x.v, x.k), x.q - params.correction * x.k
+
+
+def delta_product(x, _):
+    first, second = (I - scalar(x.beta[:, n]) * outers(x.k[:, n], x.k[:, n]) for n in (0, 1))
+    writes = [scalar(x.beta[:, n]) * outers(x.v[:, n], x.k[:, n]) for n in (0, 1)]
+    return scalar(x.decay) * first @ second, writes[0] @ second + writes[1], x.q
+
+
+@pytest.mark.parametrize("form", [gla, kda, gdn2, hgrn2, rwkv7, comba, delta_product], ids=lambda f: f.__name__)
+def test_memory_is_a_product_of_its_papers_matrices(form):
+    x, params, y = run(form.__name__)
+    assert_equal(y, unrolled(*form(x, params)))
+
+
+def test_titans_is_one_matrix_on_memory_and_surprise_side_by_side():
+    x, _, y = run("titans")
+    erase = scalar(x.beta) * outers(x.k, x.k)
+    momentum = scalar(x.momentum) * I
+    transitions = np.block([[scalar(x.decay) * I - erase, -erase], [momentum, momentum]])
+    write = scalar(x.beta) * outers(x.v, x.k)
+    assert_equal(y, unrolled(transitions, np.block([[write, write]]), np.pad(x.q, ((0, 0), (0, SHAPE.K)))))
+
+
+def test_gated_oja_multiplies_from_the_side_of_the_values():
+    x, _, y = run("gated-oja")
+    v = x.v / np.maximum(1, np.linalg.norm(x.v, axis=-1, keepdims=True))
+    left = (np.eye(SHAPE.V) - scalar(x.beta) * outers(v, v)) @ diagonals(x.decay)
+    W, want = np.zeros((SHAPE.V, SHAPE.K)), []
+    for t in range(SHAPE.T):
+        W = left[t] @ W + x.beta[t] * np.outer(v[t], x.k[t])
+        want.append(W @ x.q[t])
+    assert_equal(y, want)
+
+
+def test_longhorn_fades_every_number_by_itself():
+    """Each number of W is a sum over what was written there, times all that has faded since."""
+    x, _, y = run("longhorn")
+    e = x.beta / (1 + x.beta * np.square(x.k).sum(-1, keepdims=True))
+    fading = np.cumprod(1 - outers(e, x.k**2), axis=0)
+    W = fading * np.cumsum(outers(e * x.v, x.k) / fading, axis=0)
+    assert_equal(y, np.einsum("tvk,tk->tv", W, x.q))
+
+
+def test_rwkv6_reads_the_newest_with_its_bonus():
+    x, params, y = run("rwkv6")
+    before = np.concatenate([np.zeros((1, SHAPE.V, SHAPE.K)), outers(x.v, x.k)[:-1]])
+    shifted = np.concatenate([np.ones((1, SHAPE.K)), x.decay[:-1]])
+    want = unrolled(diagonals(shifted), before, x.q)
+    assert_equal(y, want + x.v * (params.bonus * x.k * x.q).sum(-1, keepdims=True))
+
+
+def test_mlstm_is_attention_weighted_by_its_gates():
+    """Without a stabiliser, over all time at once: D[t, s] = f[s+1] ... f[t] exp(i[s])."""
+    x, _, y = run("mlstm")
+    log_f = np.cumsum(-np.log1p(np.exp(-x.forget)))
+    weights = np.tril(np.exp(log_f[:, None] - log_f[None, :] + x.write[None, :])) * (x.q @ x.k.T)
+    assert_equal(y, weights @ x.v / np.maximum(np.abs(weights.sum(-1, keepdims=True)), 1))
+
+
+def test_slstm_is_its_equations_without_a_stabiliser():
+    x, params, y = run("slstm")
+    c = n = h = np.zeros(SHAPE.V)
+    want = []
+    for t in range(SHAPE.T):
+        new, write, forget, out = (said[t] + R @ h for said, R in zip(x, params, strict=True))
+        f, i = 1 / (1 + np.exp(-forget)), np.exp(write)
+        c, n = f * c + i * np.tanh(new), f * n + i
+        h = c / n / (1 + np.exp(-out))
+        want.append(h)
+    assert_equal(y, want)
+
+
+def test_m2rnn_is_its_equation_on_the_transposed_state():
+    x, params, y = run("m2rnn")
+    H, want = np.zeros((SHAPE.K, SHAPE.V)), []
+    for t in range(SHAPE.T):
+        Z = np.tanh(H @ params.R.T + np.outer(x.k[t], x.v[t]))
+        H = x.decay[t] * H + (1 - x.decay[t]) * Z
+        want.append(x.q[t] @ H)
+    assert_equal(y, want)
+
+
+def test_gated_slot_attention_attends_to_averages():
+    """A slot holds an average over time whose weights are what came in times all that has stayed since."""
+    x, _, y = run("gated-slot-attention")
+    stays = np.cumprod(x.decay, axis=0)
+    weights = (1 - x.decay)[None] * stays[:, None] / stays[None]
+    weights *= np.tril(np.ones((SHAPE.T, SHAPE.T)))[..., None]
+    scores = np.einsum("tsm,sk,tk->tm", weights, x.k, x.q)
+    attention = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    assert_equal(y, np.einsum("tm,tsm,sv->tv", attention, weights, x.v))
+
+
+def test_members_of_the_family_of_delta_rules_meet_where_their_gates_agree():
+    x = sample_inputs(Cell.named("gated-delta"), SHAPE)
+    wide = x.decay[..., None].expand_as(x.k)
+    rates = {"erase": x.beta[..., None].expand_as(x.k), "write": x.beta[..., None].expand_as(x.v)}
+    want, _ = scan("gated-delta", x, backend="reference")
+    for cell, inputs in {
+        "kda": {"decay": wide, "beta": x.beta},
+        "gdn2": {"decay": wide, **rates},
+    }.items():
+        y, _ = scan(cell, Cell.named(cell).Inputs(q=x.q, k=x.k, v=x.v, **inputs), backend="reference")
+        assert error(y, want) < EXACT, cell
+    one = Cell.of(make_delta_product(1))
+    y, _ = scan(
+        one, one.Inputs(x.q, x.k[..., None, :], x.v[..., None, :], x.beta[..., None], x.decay), backend="reference"
+    )
+    assert error(y, want) < EXACT
+
+
+def test_two_reflections_of_delta_product_are_a_rotation():
+    """Rates of 2 reflect: two of them turn what W maps to by twice the angle between the keys."""
+    cell = Cell.named("delta-product")
+    angle, shape = 0.3, (1, 1, 1)
+    keys = torch.tensor([[1.0, 0.0], [np.cos(angle), np.sin(angle)]], dtype=torch.float64)
+    one = torch.ones(shape, dtype=torch.float64)
+    start = cell.State(torch.eye(2, dtype=torch.float64)[None, None])
+    x = cell.Inputs(
+        q=torch.tensor([1.0, 0.0], dtype=torch.float64).expand(*shape, 2),
+        k=keys.expand(*shape, 2, 2),
+        v=torch.zeros(*shape, 2, 2, dtype=torch.float64),
+        beta=2 * one[..., None].expand(*shape, 2),
+        decay=one,
+    )
+    y, _ = scan(cell, x, start, backend="reference")
+    want = torch.tensor([np.cos(2 * angle), -np.sin(2 * angle)], dtype=torch.float64)
+    assert error(y[0, 0, 0], want) < EXACT
+
+
+def test_delta_product_without_a_step_is_refused():
+    with pytest.raises(InputError, match="steps must be at least 1, got 0"):
+        make_delta_product(0)
