@@ -69,7 +69,7 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
     return found
 
 
-def measure(again: bool) -> None:
+def measure(names: list[str], again: bool) -> None:
     """Makes all results that are not in the file."""
     kept: dict[str, Any] = {} if again or not KEPT.exists() else json.loads(KEPT.read_text(encoding="utf-8"))
 
@@ -81,9 +81,9 @@ def measure(again: bool) -> None:
 
     for size in SIZES:
         for chip in ("sm_90", "sm_80", "sm_100", "gfx942") if size == SIZES[0] else ("sm_90",):
-            for name in Cell.names():
+            for name in names:
                 once(f"{name} {chip} {size}", lambda n=name, s=size, c=chip: assembled(n, s, c))
-    for name in Cell.names():
+    for name in names:
         once(f"{name} interpreted", lambda n=name: interpreted(n))
 
 
@@ -96,10 +96,12 @@ def table(kept: dict[str, Any]) -> str:
         *(f"{c}, 16" for c in ("sm_80", "sm_100", "gfx942")),
     ]
     lines = [_row(head), _row(["---"] * len(head))]
-    for name in Cell.names():
-        checks = kept.get(f"{name} interpreted", {"checks": "not run yet"})
+    for name in sorted({key.split()[0] for key in kept}):
+        checks = kept.get(f"{name} interpreted", {"not run by this command yet": ""})
         right = (
-            "yes" if set(checks.values()) == {"ok"} else "; ".join(f"{c}: {v}" for c, v in checks.items() if v != "ok")
+            "yes"
+            if set(checks.values()) == {"ok"}
+            else "; ".join(f"{c}: {v}" if v else c for c, v in checks.items() if v != "ok")
         )
         cells = [f"{name} sm_90 {n}" for n in SIZES] + [f"{name} {c} 16" for c in ("sm_80", "sm_100", "gfx942")]
         lines.append(_row([name, right, *(_cell(kept[key]) if key in kept else "not made yet" for key in cells)]))
@@ -126,11 +128,12 @@ def _way(found: Any) -> str:
 def main() -> None:
     """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", help="those to show it of now; default: all")
     parser.add_argument("--into", type=Path, help="the page whose table is replaced")
     parser.add_argument("--again", action="store_true", help="make all anew")
     options = parser.parse_args()
     try:
-        measure(options.again)
+        measure(options.cells or Cell.names(), options.again)
     except KeyboardInterrupt:
         print("stopped: the table has what there is")
     text = table(json.loads(KEPT.read_text(encoding="utf-8")))
