@@ -74,8 +74,9 @@ def test_rows_that_are_cut_never_meet(name):
         return
     state = [x[0, 0] for x in sample_state(cell, shape)]
     inputs = cell.Inputs(*(x[0, 0, 0] for x in sample_inputs(cell, shape)))
+    params = [] if cell.Params is None else [cell.Params(*(x[0] for x in sample_params(cell, shape)))]
     jacobians = torch.autograd.functional.jacobian(
-        lambda *leaves: tuple(cell.step(cell.State(*leaves), inputs)[0]), tuple(state)
+        lambda *leaves: tuple(cell.step(cell.State(*leaves), inputs, *params)[0]), tuple(state)
     )
     for new, (name_of_new, axis) in zip(jacobians, found.leaves.items(), strict=True):
         for jacobian, old, other in zip(new, state, found.leaves.values(), strict=True):
