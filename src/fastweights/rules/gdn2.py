@@ -11,7 +11,7 @@ def gdn2(W: Matrix, k: Key, v: Value, decay: KeyDecay, erase: KeyRate, write: Va
 
     With all gates equal to beta it is `kda`.
 
-    Source: Gated DeltaNet-2, as read in flash-linear-attention, `ops/gdn2`.
+    Source: Gated DeltaNet-2, from a description of its update; no code of its authors was compared.
 
     Can: overwrite, fade.
     """
