@@ -120,5 +120,5 @@ def test_pixels_are_normalised_by_the_data_set_they_are_from():
 def test_bad_networks_are_refused():
     with pytest.raises(InputError, match="memory must be one of blocks, layer, snail"):
         network("delta-net", memory="block")
-    with pytest.raises(InputError, match="vision net must be one of conv-4, res-12"):
+    with pytest.raises(InputError, match="vision net must be one of conv-4, impala, res-12"):
         network("delta-net", vision="conv-5")

@@ -164,7 +164,7 @@ def test_learns_to_copy(kind):
     torch.manual_seed(0)
     model = Translator(N, d_model=32, depth=1, heads=2, d_ff=64, dropout=0.0, **KINDS[kind])
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
-    for _ in range(300):
+    for _ in range(600):
         words = torch.randint(2, N, (32, 3))
         target = torch.cat([torch.full((32, 1), BEGIN), words], dim=1)
         logits = model(words, None, target, None)

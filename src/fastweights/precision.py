@@ -7,6 +7,9 @@ import torch
 PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """What scans compute with, and what a layer's parameters may be in."""
 
+HAS_BFLOAT16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+"""Whether oneDNN has bfloat16 on this CPU."""
+
 
 def autocasts(device: torch.device) -> bool:
     """Whether autocast is on for a device; a device without numbers has none."""

@@ -85,7 +85,8 @@ def load(state: Any, file: str | Path) -> Any:
     sizes = {len(tensor) for tensor in tensors.values()}
     require(len(sizes) <= 1, "state", "of one batch size", f"{sorted(sizes)} in {file}")
     leaves, structure = tree_flatten_with_path(state)
-    moved = [tensors[name].to(leaf.device) for name, (_, leaf) in zip(wanted, leaves, strict=True)]
+    # Copies: numbers that begin anywhere in a file are added up in another order than those that begin at a vector.
+    moved = [tensors[name].to(leaf.device, copy=True) for name, (_, leaf) in zip(wanted, leaves, strict=True)]
     return tree_unflatten(moved, structure)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._start import Start
 from fastweights.layers._torch_recurrent import run_as_scan, run_in_stretches
+from fastweights.precision import HAS_BFLOAT16, autocasts, full_precision
 from fastweights.signature import Output, Slot, Value
 from fastweights.state import with_methods
 
@@ -89,8 +90,13 @@ class LSTM(Layer):
 
     def _run(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         dtype = self.like.dtype
-        given = (leaf.transpose(0, 1).to(dtype).contiguous() for leaf in state)
-        y, last = self.lstm(x, tuple(given))
+        given = tuple(leaf.transpose(0, 1).to(dtype).contiguous() for leaf in state)
+        if autocasts(x.device) and x.device.type == "cpu" and not HAS_BFLOAT16:
+            # Autocast would ask oneDNN for what it does not have.
+            with full_precision(x.device):
+                y, last = self.lstm(x.to(dtype), given)
+        else:
+            y, last = self.lstm(x, given)
         return y, LSTMState(*(leaf.transpose(0, 1).to(state.c.dtype) for leaf in last))
 
     def _scan(
