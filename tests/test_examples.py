@@ -1,0 +1,68 @@
+"""Examples: each runs, and does what it says."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights.testing.tolerance import error, tolerance
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def ppo():
+    pytest.importorskip("gymnasium", reason="needs the extra rl")
+    return example("ppo_any_memory")
+
+
+def settings(ppo, **changes):
+    flags = {"environments": 4, "steps": 12, "updates": 2, "d_model": 8, **changes}
+    return ppo.parsed([word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))])
+
+
+@pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "softmax-attention"])
+def test_the_first_pass_of_ppo_sees_what_acting_saw(ppo, layer):
+    """From the state of the beginning alone, over ends of episodes, for some of the environments."""
+    chosen = settings(ppo, layer=layer)
+    torch.manual_seed(0)
+    world = ppo.World(chosen)
+    agent = ppo.Agent(world.features, world.actions, chosen)
+    world.state = agent.memory.initial_state(chosen.environments)
+    ppo.act(agent, world, chosen)
+    rollout = ppo.act(agent, world, chosen)
+    assert bool(rollout.first[:, 1:].any()), "no episode began in the middle"
+    for part in ppo.minibatches(rollout, 2):
+        policy, value, _ = agent(part.seen, part.first, part.start)
+        assert error(policy.log_prob(part.action), part.log_probability) <= tolerance(torch.float32).forward
+        assert error(value, part.target - part.advantage) <= tolerance(torch.float32).forward
+
+
+def test_advantages_are_sums_over_the_rest_of_an_episode(ppo):
+    chosen = settings(ppo)
+    draw = torch.Generator().manual_seed(0)
+    reward, value = (torch.randn(3, T, generator=draw, dtype=torch.float64) for T in (9, 10))
+    ended = torch.rand(3, 9, generator=draw) < 0.3
+    expected = torch.zeros_like(reward)
+    for b in range(3):
+        for t in range(9):
+            weight = 1.0
+            for s in range(t, 9):
+                follows = 0.0 if ended[b, s] else chosen.discount * value[b, s + 1]
+                expected[b, t] += weight * (reward[b, s] + follows - value[b, s])
+                weight *= 0.0 if ended[b, s] else chosen.discount * chosen.trace
+    assert error(ppo.advantages(reward, ended, value, chosen), expected) <= tolerance(torch.float64).forward
+
+
+def test_ppo_with_a_memory_learns_what_a_sign_said(ppo):
+    chosen = settings(ppo, environments=32, steps=27, updates=40, d_model=32)
+    assert sum(ppo.train(chosen)[-5:]) / 5 > 0.9
