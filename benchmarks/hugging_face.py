@@ -23,14 +23,22 @@ from fastweights.training.run import environment
 from page import put
 
 T = 512
-SIZES = {"Qwen3-Next, one layer": (32, 128, 128), "half as wide": (16, 64, 64), "small": (4, 32, 32)}
-"""Heads, size of keys, size of values."""
+SIZES = {
+    "Qwen3-Next, one layer": ("gated_delta_rule", 32, 128, 128),
+    "half as wide": ("gated_delta_rule", 16, 64, 64),
+    "small": ("gated_delta_rule", 4, 32, 32),
+    "Kimi-Linear, half as wide": ("kimi_delta_attention", 16, 64, 64),
+    "Kimi-Linear, small": ("kimi_delta_attention", 4, 32, 32),
+}
+"""The memory, heads, size of keys, size of values."""
 MODEL = {
     **{"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "head_dim": 64},
     **{"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048},
     **{"linear_key_head_dim": 32, "linear_value_head_dim": 64, "linear_num_key_heads": 4, "linear_num_value_heads": 8},
     **{"shared_expert_intermediate_size": 64, "num_experts_per_tok": 2, "num_experts": 4, "num_local_experts": 4},
     **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 64, "indexer_budget": 64, "hc_lowrank": 32},
+    **{"linear_head_dim": 32, "linear_num_heads": 8, "kv_lora_rank": 64, "q_lora_rank": None, "qk_rope_head_dim": 32},
+    **{"qk_nope_head_dim": 32, "v_head_dim": 64, "n_group": 1, "topk_group": 1, "num_mtp_layers": 0},
     **{"indexer_compress_ratio": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None},
     **{"layer_types": [*["linear_attention"] * 3, "full_attention"]},
 }
@@ -65,32 +73,34 @@ def switch(ours: bool) -> None:
         disable()
 
 
-def memory(H: int, K: int, V: int) -> dict[str, Run]:
-    """What one layer does with its memory, as Qwen3-Next calls it."""
-    from transformers.models.qwen3_next import modeling_qwen3_next as module
-
+def memory(name: str, H: int, K: int, V: int) -> dict[str, Run]:
+    """What one layer does with its memory, as the first model that has it calls it."""
+    loops = {loop.name: loop for loop in kernels._loops() if loop.memory == name}
+    chunk, recurrent = (next(loop for end, loop in loops.items() if kind in end) for kind in ("chunk", "recurrent"))
     q, k, v = torch.randn(1, T, H, K), torch.randn(1, T, H, K), torch.randn(1, T, H, V)
-    g, beta = -torch.rand(1, T, H), torch.rand(1, T, H)
+    features = (K,) if name == "kimi_delta_attention" else ()
+    g, beta = -torch.rand(1, T, H, *features), torch.rand(1, T, H)
     whole, options = (q, k, v, g, beta), {"output_final_state": True, "use_qk_l2norm_in_kernel": True}
     one = [x[:, :1].contiguous() for x in whole]
     learning = [x.clone().requires_grad_() for x in whole]
     state = torch.randn(1, H, K, V)
 
-    def call(function: Callable[..., tuple[Tensor, Tensor]], given: list[Tensor], **more: object) -> Tensor:
+    def call(loop: kernels.Loop, given: list[Tensor], initial_state: Tensor | None = None) -> Tensor:
         q, k, v, g, beta = given
-        return function(q, k, v, g=g, beta=beta, **options, **more)[0]
+        function = getattr(loop.module, loop.name)
+        return function(q, k, v, g=g, beta=beta, initial_state=initial_state, **options)[0]
 
     def prefill() -> None:
         with torch.no_grad():
-            call(module.torch_chunk_gated_delta_rule, list(whole))
+            call(chunk, list(whole))
 
     def decode() -> None:
         with torch.no_grad():
             for _ in range(10):
-                call(module.torch_recurrent_gated_delta_rule, one, initial_state=state)
+                call(recurrent, one, state)
 
     def train() -> None:
-        torch.autograd.grad(call(module.torch_chunk_gated_delta_rule, learning).sum(), learning)
+        torch.autograd.grad(call(chunk, learning).sum(), learning)
 
     return {"prefill": prefill, "training": train, "decode": decode}
 
@@ -98,8 +108,10 @@ def memory(H: int, K: int, V: int) -> dict[str, Run]:
 def model(family: type[transformers.PreTrainedModel]) -> dict[str, Run]:
     """A whole small model: a sequence read, learned from, and continued by 16 tokens."""
     known = inspect.signature(family.config_class).parameters
+    # Latent attention has keys and values for every head.
+    sizes = MODEL | {"num_key_value_heads": MODEL["num_attention_heads"]} if "kv_lora_rank" in known else MODEL
     torch.manual_seed(0)
-    network = family(family.config_class(**{name: size for name, size in MODEL.items() if name in known}))
+    network = family(family.config_class(**{name: size for name, size in sizes.items() if name in known}))
     tokens = torch.randint(2, 1000, (1, T))
 
     def prefill() -> None:
@@ -143,7 +155,7 @@ def report(repeats: int) -> str:
         for kind, pair in compare(lambda sizes=sizes: memory(*sizes), repeats).items():
             steps = 10 if kind == "decode" else 1
             theirs, ours = (1e3 * seconds / steps for seconds in pair)
-            what = f"{name}: {', '.join(map(str, sizes))}"
+            what = f"{name}: {', '.join(map(str, sizes[1:]))}"
             lines.append(f"| {what} | {kind} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f} |")
     lines += ["", "| a small model | | loop tokens/s | kernel tokens/s | times as fast |", "|---|---|---:|---:|---:|"]
     for family in families():

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
+from fastweights import functional
 from fastweights.adapters import fla
 from fastweights.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
@@ -14,6 +15,9 @@ from fastweights.testing.tolerance import error, tolerance
 B, T, H, K, V = 2, 9, 2, 5, 3
 EXACT = tolerance(torch.float64).forward
 HOMES = {"linear_attn": "linear_attn", "gated_delta_rule": "gated_delta_rule", "gdn": "gated_delta_rule"}
+HOMES |= {name: name for name in ("kda", "gla", "rwkv7")}
+ELSEWHERE = {"kwargs", "chunk_indices", "cp_context", "use_graph", "max_num_seqs"}
+"""What says how kernels on GPUs are run, behind all else."""
 NAMES = sorted(name for name in vars(fla) if name.startswith(("chunk_", "fused_")))
 
 
@@ -23,7 +27,9 @@ def x():
     v, S = torch.randn(B, T, 2 * H, V, dtype=torch.float64), torch.randn(B, 2 * H, K, V, dtype=torch.float64)
     g, beta = torch.randn(2, B, T, 2 * H, dtype=torch.float64)
     z, A_log, dt_bias = torch.rand(B, 1, H, K, dtype=torch.float64), *torch.randn(2, 2 * H, dtype=torch.float64)
-    return {"q": q, "k": k, "v": v, "g": g, "beta": beta, "S": S, "z": z, "A_log": A_log, "dt_bias": dt_bias}
+    gk, a = torch.randn(B, T, 2 * H, K, dtype=torch.float64), torch.randn(B, T, H, K, dtype=torch.float64)
+    gates = {"g": g, "gk": gk, "beta": beta, "A_log": A_log, "dt_bias": dt_bias}
+    return {"q": q, "k": k, "v": v, "a": a / a.norm(dim=-1, keepdim=True), "S": S, "z": z, **gates}
 
 
 def read(S, q):
@@ -69,18 +75,57 @@ def test_gates_rates_heads_and_layouts_are_made_inside(x):
     assert error(last, S.mT) < tolerance(torch.float32).forward
 
 
+@pytest.mark.parametrize("lower_bound", [None, -5.0])
+def test_decays_of_features_are_made_inside(x, lower_bound):
+    """As `test_gates_rates_heads_and_layouts_are_made_inside`, with a decay for every feature of the keys."""
+    bias = torch.randn(2 * H * K, dtype=torch.float64)
+    switches = {"use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "lower_bound": lower_bound}
+    given = [x[name] for name in ("q", "k", "v", "gk", "beta")]
+    inside = {"initial_state": x["S"].mT, "state_v_first": True, "A_log": x["A_log"], "dt_bias": bias}
+    o, _ = fla.chunk_kda(*given, output_final_state=True, **switches, **inside)
+    raw, A = x["gk"] + bias.view(2 * H, K), x["A_log"].exp()[:, None]
+    g = -A * torch.log1p(raw.exp()) if lower_bound is None else -5 / (1 + torch.exp(-A * raw))
+    q, k = (y[:, :, [0, 0, 1, 1]] for y in (x["q"], x["k"]))
+    want, _ = functional.kimi_delta_attention(q, k, x["v"], g, x["beta"].sigmoid(), initial_state=x["S"])
+    assert error(o, want) < tolerance(torch.float32).forward  # A_log is read in float32
+    same, _ = fla.fused_recurrent_kda(*given, **switches, **inside)
+    assert torch.equal(same, o)
+
+
+def test_gated_functions_read_from_the_end(x):
+    q, k, v, g = x["q"], x["k"], x["v"][:, :, :H], -x["gk"][:, :, :H].abs()
+    o, last = fla.fused_recurrent_gla(q, k, v, g, output_final_state=True, reverse=True)
+    want, whole = fla.chunk_gla(*(y.flip(1) for y in (q, k, v, g)), output_final_state=True)
+    assert torch.equal(o, want.flip(1))
+    assert torch.equal(last, whole)
+    o, _ = fla.fused_mul_recurrent_rwkv7(q, g, k, v, x["a"], k, reverse=True)
+    want, _ = fla.chunk_rwkv7(*(y.flip(1) for y in (q, g, k, v, -x["a"], x["a"] * k)))
+    assert torch.equal(o, want.flip(1))
+
+
 def test_rates_of_one_and_no_decay_are_defaults(x):
     q, k, v = x["q"], x["k"], x["v"][:, :, :H]
     one = torch.ones(B, T, H, dtype=torch.float64)
     want, _ = fla.chunk_delta_rule(q, k, v, one, use_qk_l2norm_in_kernel=True)
     for function in (fla.fused_recurrent_delta_rule, fla.fused_recurrent_gated_delta_rule):
         assert error(function(q, k, v, use_qk_l2norm_in_kernel=True)[0], want) < EXACT
+    want, _ = fla.chunk_linear_attn(q, k, v, normalize=False)
+    assert error(fla.fused_recurrent_gla(q, k, v)[0], want) < EXACT
+    ours, last = fla.fused_recurrent_rwkv7(q, torch.zeros_like(k), k, v, k, torch.zeros_like(k))
+    assert error(ours, want) < EXACT
+    assert last.shape == (B, H, K, V)
 
 
 def test_what_cannot_be_is_refused(x):
     q, k, v = x["q"], x["k"], x["v"]
     with pytest.raises(InputError, match="gk and gv must be None"):
         fla.fused_recurrent_gated_delta_rule(q, k, v, gk=q)
+    with pytest.raises(InputError, match="gv must be None"):
+        fla.fused_recurrent_gla(q, k, v, gv=q)
+    with pytest.raises(InputError, match="return_intermediate_states must be False"):
+        fla.chunk_kda(q, k, v, q, x["beta"], return_intermediate_states=True)
+    with pytest.raises(InputError, match="A_log must be given with use_gate_in_kernel, or lower_bound"):
+        fla.chunk_kda(q, k, v, q, x["beta"], use_gate_in_kernel=True)
     with pytest.raises(InputError, match="allow_neg_eigval must be with use_beta_sigmoid_in_kernel"):
         fla.chunk_gated_delta_rule(q, k, v, x["g"], x["beta"], allow_neg_eigval=True)
 
@@ -95,15 +140,22 @@ class TestBesideFla:
         home = next((home for end, home in HOMES.items() if name.endswith(end)), "delta_rule")
         theirs = inspect.signature(getattr(import_module(f"fla.ops.{home}"), name)).parameters
         ours = [p for p in inspect.signature(getattr(fla, name)).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        assert [p.name for p in ours] == [n for n in theirs if n not in ("kwargs", "chunk_indices", "cp_context")]
+        assert [p.name for p in ours] == [n for n in theirs if n not in ELSEWHERE][: len(ours)]
         assert all(p.default == theirs[p.name].default for p in ours)
+        more = {p.name for p in inspect.signature(getattr(fla, name)).parameters.values()} - {p.name for p in ours}
+        assert {*theirs} - {p.name for p in ours} <= ELSEWHERE | more
 
     def test_numbers_are_theirs(self, x):
         q, k, v = (x[name][:, :, :H].float() for name in ("q", "k", "v"))
         k = torch.nn.functional.normalize(k, dim=-1)
         g, beta = -x["g"][:, :, :H].float().abs(), x["beta"][:, :, :H].float().sigmoid()
         S, z = x["S"][:, :H].float(), x["z"].float()
+        gk, a, b = (y[:, :, :H].float() for y in (-x["gk"].abs(), x["a"], x["q"] / K))
         linear = import_module("fla.ops.linear_attn.naive").naive_recurrent_linear_attn
+        kda = import_module("fla.ops.kda.naive").naive_recurrent_kda
+        gla = import_module("fla.ops.gla.naive").naive_recurrent_gla
+        dplr = import_module("fla.ops.generalized_delta_rule.dplr.naive").dplr_recurrence
+        o, last = dplr(*(y.transpose(1, 2) for y in (q, k, v, a, b, gk)), S)
         gated = import_module("fla.ops.gated_delta_rule.naive").naive_recurrent_gated_delta_rule
         pairs = [
             (fla.chunk_linear_attn(q, k, v, None, (S, z), True), linear(q, k, v, None, (S, z), True, True)),
@@ -111,6 +163,9 @@ class TestBesideFla:
                 fla.chunk_gated_delta_rule(q, k, v, g, beta, None, S, True),
                 gated(q, k, v, beta, g, initial_state=S, output_final_state=True),
             ),
+            (fla.chunk_kda(q, k, v, gk, beta, None, S, True), kda(q, k, v, gk, beta, None, S, True)),
+            (fla.chunk_gla(q, k, v, gk, None, S, True), gla(q, k, v, gk, S, True)),
+            (fla.chunk_rwkv7(q, gk, k, v, a, b, K**-0.5, S, True), (o.transpose(1, 2), last)),
         ]
         for ours, theirs in pairs:
             for got, want in zip(*(torch.utils._pytree.tree_leaves(y) for y in (ours, theirs)), strict=True):

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from fastweights import functional
+from fastweights.cell import Cell
+from fastweights.dispatch import scan
 from fastweights.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
@@ -18,16 +20,29 @@ def x():
     q, k = torch.randn(2, B, T, H, K, dtype=torch.float64)
     v, S = torch.randn(B, T, H, V, dtype=torch.float64), torch.randn(B, H, K, V, dtype=torch.float64)
     beta, g = torch.rand(B, T, H, dtype=torch.float64), -torch.rand(B, T, H, dtype=torch.float64)
-    return {"q": q, "k": k / k.norm(dim=-1, keepdim=True), "v": v, "beta": beta, "g": g, "S": S}
+    a, gk = torch.randn(B, T, H, K, dtype=torch.float64), -torch.rand(B, T, H, K, dtype=torch.float64)
+    a, b = a / a.norm(dim=-1, keepdim=True), torch.rand(B, T, H, K, dtype=torch.float64) / K
+    return {
+        "q": q,
+        "k": k / k.norm(dim=-1, keepdim=True),
+        "v": v,
+        "beta": beta,
+        "g": g,
+        "gk": gk,
+        "a": a,
+        "b": b,
+        "S": S,
+    }
 
 
 def loop(x, erase, decay):
-    """S `[B, H, K, V]` step by step."""
+    """S `[B, H, K, V]` step by step; `decay` names the logarithms of what stays of it."""
     S, outputs = x["S"], []
     for t in range(T):
         q, k, v = (x[name][:, t] for name in "qkv")
-        beta, alpha = x["beta"][:, t, :, None], x["g"][:, t, :, None, None].exp() if decay else 1.0
-        S = alpha * S
+        beta = x["beta"][:, t, :, None]
+        if decay:
+            S = x[decay][:, t].reshape(B, H, -1, 1).exp() * S
         written = beta * (v - torch.einsum("bhkv,bhk->bhv", S, k)) if erase else v
         S = S + k[..., None] * written[..., None, :]
         outputs.append(torch.einsum("bhkv,bhk->bhv", S, q) * K**-0.5)
@@ -37,9 +52,11 @@ def loop(x, erase, decay):
 @pytest.mark.parametrize(
     ("function", "names", "erase", "decay"),
     [
-        (functional.linear_attention, "q k v", False, False),
-        (functional.delta_rule, "q k v beta", True, False),
-        (functional.gated_delta_rule, "q k v g beta", True, True),
+        (functional.linear_attention, "q k v", False, None),
+        (functional.delta_rule, "q k v beta", True, None),
+        (functional.gated_delta_rule, "q k v g beta", True, "g"),
+        (functional.kimi_delta_attention, "q k v gk beta", True, "gk"),
+        (functional.gated_linear_attention, "q k v gk", False, "gk"),
     ],
 )
 def test_function_is_its_recurrence(x, function, names, erase, decay):
@@ -51,11 +68,38 @@ def test_function_is_its_recurrence(x, function, names, erase, decay):
     assert function(*arguments)[1] is None
 
 
-def test_keys_are_normalised_on_request(x):
+def test_rwkv7_reads_what_it_removes_before_it_fades(x):
+    q, gk, k, v, a, b = (x[name] for name in ("q", "gk", "k", "v", "a", "b"))
+    o, S = functional.rwkv7(q, gk, k, v, a, b, 0.5, x["S"], output_final_state=True)
+    want = x["S"]
+    for t in range(T):
+        removed = torch.einsum("bhkv,bhk->bhv", want, a[:, t])
+        want = gk[:, t].exp()[..., None] * want
+        want = want + b[:, t, ..., None] * removed[..., None, :] + k[:, t, ..., None] * v[:, t, :, None]
+        assert error(o[:, t], 0.5 * torch.einsum("bhkv,bhk->bhv", want, q[:, t])) < EXACT
+    assert error(S, want) < EXACT
+
+
+@pytest.mark.parametrize("name", ["hgrn2", "rwkv7"])
+def test_functions_are_cells_of_the_library(x, name):
+    """HGRN2 is gated linear attention whose keys are what fades; RWKV-7 removes along a direction of length 1."""
+    q, decay, rate = x["q"], x["gk"].exp(), x["b"]
+    if name == "hgrn2":
+        given, o = (q, x["v"], decay), functional.gated_linear_attention(q, 1 - decay, x["v"], x["gk"], 1.0)[0]
+    else:
+        given = (q, x["k"], x["v"], x["a"], decay, rate)
+        o, _ = functional.rwkv7(q, x["gk"], x["k"], x["v"], -x["a"], rate * x["a"])
+    cell = Cell.named(name)
+    assert error(o, scan(cell, cell.Inputs(*given))[0]) < EXACT
+
+
+@pytest.mark.parametrize("function", [functional.delta_rule, functional.kimi_delta_attention])
+def test_keys_are_normalised_on_request(x, function):
     longer = 3 * x["k"]
-    o, _ = functional.delta_rule(x["q"], longer, x["v"], x["beta"], use_qk_l2norm_in_kernel=True)
+    rest = (x["beta"],) if function is functional.delta_rule else (x["gk"], x["beta"])
+    o, _ = function(x["q"], longer, x["v"], *rest, use_qk_l2norm_in_kernel=True)
     unit = x["q"] / x["q"].norm(dim=-1, keepdim=True)
-    want, _ = functional.delta_rule(unit, x["k"], x["v"], x["beta"])
+    want, _ = function(unit, x["k"], x["v"], *rest)
     assert error(o, want) < tolerance(torch.float32).forward  # l2 has an epsilon of 1e-6
 
 
@@ -63,6 +107,9 @@ CASES = [
     (functional.linear_attention, "q k v"),
     (functional.delta_rule, "q k v beta"),
     (functional.gated_delta_rule, "q k v g beta"),
+    (functional.kimi_delta_attention, "q k v gk beta"),
+    (functional.gated_linear_attention, "q k v gk"),
+    (functional.rwkv7, "q gk k v a b"),
 ]
 
 

@@ -19,6 +19,8 @@ SIZES = {
     **{"linear_key_head_dim": 6, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
     **{"shared_expert_intermediate_size": 16, "num_experts_per_tok": 2, "num_experts": 4, "num_local_experts": 4},
     **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8, "hc_lowrank": 8},
+    **{"linear_head_dim": 8, "linear_num_heads": 2, "kv_lora_rank": 8, "q_lora_rank": None, "qk_rope_head_dim": 8},
+    **{"qk_nope_head_dim": 8, "v_head_dim": 8, "n_group": 1, "topk_group": 1, "num_mtp_layers": 0},
     **{"indexer_compress_ratio": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None},
     **{"layer_types": ["linear_attention", "full_attention"]},
 }
@@ -41,7 +43,35 @@ def families():
 
 def small(family):
     known = inspect.signature(family.config_class).parameters
-    return family(family.config_class(**{name: size for name, size in SIZES.items() if name in known})).eval()
+    # Latent attention has keys and values for every head.
+    sizes = SIZES | {"num_key_value_heads": SIZES["num_attention_heads"]} if "kv_lora_rank" in known else SIZES
+    return family(family.config_class(**{name: size for name, size in sizes.items() if name in known})).eval()
+
+
+def given(loop, dtype=torch.float32):
+    """Random arguments of a function: what all have, and decays of heads or of features."""
+    q, k = torch.randn(2, 1, T, 2, 6, dtype=dtype)
+    decays = {"gated_delta_rule": (1, T, 2), "kimi_delta_attention": (1, T, 2, 6)}[loop.memory]
+    v, g, beta = (
+        torch.randn(1, T, 2, 8, dtype=dtype),
+        -torch.rand(decays, dtype=dtype),
+        torch.rand(1, T, 2, dtype=dtype),
+    )
+    return {"query": q, "key": k, "value": v, "g": g, "beta": beta}
+
+
+def test_numbers_of_every_function_stay():
+    """In modules, too, whose model takes more than text."""
+    loops = list(kernels._loops())
+    assert {loop.memory for loop in loops} <= {*kernels.MEMORIES}
+    enable()
+    for loop in loops:
+        ours, x, start = getattr(loop.module, loop.name), given(loop), torch.randn(1, 2, 6, 8)
+        for unit in (False, True):
+            options = {"initial_state": start, "output_final_state": True, "use_qk_l2norm_in_kernel": unit}
+            x["key"] = x["key"] if unit else torch.nn.functional.normalize(x["key"], dim=-1)
+            for got, want in zip(ours(**x, **options), loop.function(**x, **options), strict=True):
+                assert error(got, want) < CLOSE, f"{loop.module.__name__}.{loop.name}"
 
 
 def learn(model, tokens):
@@ -101,11 +131,10 @@ def test_models_made_in_between_go_back_to_their_loops():
     (first, *_) = kernels._loops()
     enable()
     kept = getattr(first.module, first.name)
-    q, k, v = torch.randn(3, 1, 5, 2, 4, dtype=torch.float64)
-    g, beta = -torch.rand(1, 5, 2), torch.rand(1, 5, 2)
-    assert kept(q, k, v, g=g, beta=beta, output_final_state=True)[1].dtype == torch.float64
+    x = given(first, torch.float64)
+    assert kept(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float64
     disable()
-    assert kept(q, k, v, g=g, beta=beta, output_final_state=True)[1].dtype == torch.float32, "as their loop has it"
+    assert kept(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float32, "as their loop has it"
 
 
 def test_an_unknown_version_changes_nothing(monkeypatch):
@@ -127,11 +156,10 @@ def test_a_function_with_other_arguments_changes_nothing(monkeypatch):
 
 def test_packed_sequences_stay_apart():
     """Which the loops in PyTorch refuse."""
-    (first, *_) = kernels._loops()
-    q, k = torch.randn(2, 1, T, 2, 6)
-    v, g, beta = torch.randn(1, T, 2, 8), -torch.rand(1, T, 2), torch.rand(1, T, 2)
+    loops = {loop.memory: loop for loop in kernels._loops()}
     enable()
-    ours = getattr(first.module, first.name)
-    packed, _ = ours(q, k, v, g=g, beta=beta, cu_seqlens=torch.tensor([0, 4, T]))
-    apart = [ours(*(x[:, a:b] for x in (q, k, v)), g=g[:, a:b], beta=beta[:, a:b])[0] for a, b in ((0, 4), (4, T))]
-    assert error(packed, torch.cat(apart, 1)) < CLOSE
+    for loop in loops.values():
+        x, ours = given(loop), getattr(loop.module, loop.name)
+        packed, _ = ours(**x, cu_seqlens=torch.tensor([0, 4, T]))
+        apart = [ours(**{name: y[:, a:b] for name, y in x.items()})[0] for a, b in ((0, 4), (4, T))]
+        assert error(packed, torch.cat(apart, 1)) < CLOSE

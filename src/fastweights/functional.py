@@ -1,9 +1,10 @@
 """Memories as functions, with the argument names, layouts and defaults of flash-linear-attention.
 
-q, k `[B, T, H, K]`, v `[B, T, H, V]`, beta and g `[B, T, H]`; states `[B, H, K, V]`, float32 unless the inputs are
-float64. `scale` multiplies the queries, K^-0.5 if None. Unlike there, any device, float32 and float64 work, gradients
-reach `initial_state`, and `reset`, bool `[B, T]`, begins a new sequence before a step. With `cu_seqlens`, int
-`[N + 1]`, one member of a batch holds N sequences, one behind the other, and states are `[N, H, K, V]`, one a sequence.
+q, k `[B, T, H, K]`, v `[B, T, H, V]`, beta and g `[B, T, H]`, or g `[B, T, H, K]` where every feature of the keys fades
+by itself; states `[B, H, K, V]`, float32 unless the inputs are float64. `scale` multiplies the queries, K^-0.5 if None.
+Unlike there, any device, float32 and float64 work, gradients reach `initial_state`, and `reset`, bool `[B, T]`, begins
+a new sequence before a step. With `cu_seqlens`, int `[N + 1]`, one member of a batch holds N sequences, one behind the
+other, and states are `[N, H, K, V]`, one a sequence.
 """
 
 import types
@@ -21,7 +22,7 @@ from fastweights.errors import require
 from fastweights.families import family
 from fastweights.normalisers.l2 import l2
 from fastweights.packing import check_packed, lengths_of, pack, starts, unpack
-from fastweights.signature import Slot
+from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
 Result = tuple[Tensor, Tensor | None]
 
@@ -84,6 +85,83 @@ def gated_delta_rule(
     return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
 
 
+def kimi_delta_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+) -> Result:
+    """W <- M + beta (v - M k) k^T with M = W diag(exp(g)), o = scale W q; g `[B, T, H, K]` is at most 0.
+
+    Source: Kimi Team 2025 (Kimi Linear).
+    """
+    memory = "kda", use_qk_l2norm_in_kernel
+    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
+
+
+def gated_linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+) -> Result:
+    """W <- W diag(exp(g)) + v k^T, o = scale W q, g `[B, T, H, K]`; with k = 1 - exp(g) it is HGRN2.
+
+    Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
+    """
+    return _run(("gla", False), (q, k, v, g), scale, initial_state, output_final_state, reset, cu_seqlens)
+
+
+def rwkv7(
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor,
+    scale: float | None = 1.0,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+) -> Result:
+    """W <- W diag(exp(w)) + (W a) b^T + v k^T, o = scale W r; all but v are `[B, T, H, K]`.
+
+    What is removed, (W a) b^T, is read before W fades; RWKV-7 has a = -u, b = rate * u for a u of length 1.
+
+    Source: Peng et al. 2025 (RWKV-7).
+    """
+    memory = f"{__name__}:_removing", False
+    return _run(memory, (r, k, v, a, b, w), scale, initial_state, output_final_state, reset, cu_seqlens)
+
+
+class _Removal(NamedTuple):
+    q: RawKey
+    k: RawKey
+    v: Value
+    a: RawKey
+    b: RawKey
+    decay: KeyDecay
+
+
+def _removing(state: MemoryState, x: _Removal) -> tuple[MemoryState, Value]:
+    """The cell `rwkv7` for any a and b: a layer would not hold their product to what it removes."""
+    W = state.W * x.decay + torch.outer(state.W @ x.a, x.b) + torch.outer(x.v, x.k)
+    return MemoryState(W), W @ x.q
+
+
 class _State(NamedTuple):
     S: Annotated[Tensor, Slot("K V", "memory")]
 
@@ -140,7 +218,7 @@ def _laid_out(name: str, unit: bool) -> Callable[..., Any]:
     A kernel reads inputs and state as they come and writes the state as it goes out: for one step, turning it over
     would take longer than the step. Keys and queries get length 1 if `unit`; decays are logarithms.
     """
-    inside = Cell.named(name)
+    inside = Cell.of(name)
     makes: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _as_it_is, "decay": torch.exp}
     made = tuple(makes.get(slot.role, _as_it_is) for slot in inside.slots["Inputs"].values())
     # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.

@@ -5,6 +5,9 @@ chunked and the recurrent functions of a memory are one here: how it is computed
 on any device, in float32 and float64 too, and their gradients reach every input and the initial state.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -62,12 +65,7 @@ def fused_recurrent_linear_attn(
     """`chunk_linear_attn` with another default; `reverse` reads from the last step to the first."""
     if not reverse:
         return chunk_linear_attn(q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens)
-    ends = None if cu_seqlens is None else cu_seqlens[-1] - cu_seqlens.flip(0)
-    states = initial_state, output_final_state
-    require(ends is None or states == (None, False), "reverse", "without states where sequences are packed", states)
-    given = q.flip(1), k.flip(1), v.flip(1), scale
-    o, last = chunk_linear_attn(*given, *states, normalize, ends)
-    return o.flip(1), last
+    return _reversed(chunk_linear_attn, (q, k, v), (scale, initial_state, output_final_state, normalize), cu_seqlens)
 
 
 def fused_recurrent_delta_rule(
@@ -135,20 +133,15 @@ def chunk_gated_delta_rule(
 
     Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
     """
-    fits = use_beta_sigmoid_in_kernel or not allow_neg_eigval
-    require(fits, "allow_neg_eigval", "with use_beta_sigmoid_in_kernel", "it alone")
     if use_gate_in_kernel:
         require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel", A_log)
         bias = 0 if dt_bias is None else dt_bias
         g = -A_log.float().exp() * softplus(g.float() + bias)  # type: ignore[union-attr]
-    if use_beta_sigmoid_in_kernel:
-        beta = beta.sigmoid() * (2 if allow_neg_eigval else 1)
-    served = v.shape[2] // q.shape[2]
-    q, k = (x.repeat_interleave(served, dim=2) if served > 1 else x for x in (q, k))
-    state = initial_state.mT if state_v_first and initial_state is not None else initial_state
-    given = (scale, state, output_final_state, use_qk_l2norm_in_kernel)
+    beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
+    q, k = _for_every_value(q, k, v)
+    given = (scale, _turned(initial_state, state_v_first), output_final_state, use_qk_l2norm_in_kernel)
     o, last = functional.gated_delta_rule(q, k, v, g, beta, *given, None, cu_seqlens)
-    return o, last.mT if state_v_first and last is not None else last
+    return o, _turned(last, state_v_first)
 
 
 chunk_gdn = chunk_gated_delta_rule
@@ -196,3 +189,216 @@ def fused_recurrent_gated_delta_rule(
 
 
 fused_recurrent_gdn = fused_recurrent_gated_delta_rule
+
+
+def chunk_kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    safe_gate: bool = False,
+    lower_bound: float | None = None,
+    disable_recompute: bool = False,
+    return_intermediate_states: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    *,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+) -> functional.Result:
+    """S <- M + beta k (v - k M)^T with M = diag(exp(g)) S, o = scale q S: a decay for every feature of the keys.
+
+    v, g `[B, T, HV, K]` and beta may have more heads than q and k, and rates and states are as in
+    `chunk_gated_delta_rule`. With `use_gate_in_kernel` the decay is -exp(A_log) softplus(g + dt_bias), or with
+    `lower_bound` that times sigmoid(exp(A_log) (g + dt_bias)), A_log `[HV]`, dt_bias `[HV * K]`. `safe_gate` and
+    `disable_recompute` say how kernels there compute: they change nothing.
+
+    Raises:
+        InputError: `return_intermediate_states` is set, or A_log missing.
+
+    Source: Kimi Team 2025 (Kimi Linear).
+    """
+    require(not return_intermediate_states, "return_intermediate_states", "False", True, "States between are not kept.")
+    if use_gate_in_kernel:
+        g = _kda_decay(g, A_log, dt_bias, lower_bound)
+    beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
+    q, k = _for_every_value(q, k, v)
+    given = (scale, _turned(initial_state, state_v_first), output_final_state, use_qk_l2norm_in_kernel)
+    o, last = functional.kimi_delta_attention(q, k, v, g, beta, *given, None, cu_seqlens)
+    return o, _turned(last, state_v_first)
+
+
+def fused_recurrent_kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    lower_bound: float | None = None,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+) -> functional.Result:
+    """`chunk_kda`, with its arguments in another order."""
+    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    gates = (use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval)
+    switches = {"lower_bound": lower_bound, "state_v_first": state_v_first, "cu_seqlens": cu_seqlens}
+    return chunk_kda(q, k, v, g, beta, *given, *gates, **switches, A_log=A_log, dt_bias=dt_bias)  # type: ignore[arg-type]
+
+
+def chunk_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+) -> functional.Result:
+    """S <- diag(exp(g)) S + k v^T, o = scale q S, g `[B, T, H, K]`; HGRN2 calls it with k = 1 - exp(g).
+
+    Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
+    """
+    state = _turned(initial_state, state_v_first)
+    o, last = functional.gated_linear_attention(q, k, v, g, scale, state, output_final_state, None, cu_seqlens)
+    return o, _turned(last, state_v_first)
+
+
+def fused_recurrent_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gk: Tensor | None = None,
+    gv: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+) -> functional.Result:
+    """`chunk_gla`; without gk nothing decays, and `reverse` reads from the last step to the first.
+
+    Raises:
+        InputError: gv is given, decays of values.
+    """
+    require(gv is None, "gv", "None", "decays of values", "This memory decays by features of its keys, gk.")
+    given = (q, k, v, torch.zeros_like(k) if gk is None else gk)
+    rest = (scale, initial_state, output_final_state, state_v_first)
+    return _reversed(chunk_gla, given, rest, cu_seqlens) if reverse else chunk_gla(*given, *rest, cu_seqlens)
+
+
+def chunk_rwkv7(
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor,
+    scale: float | None = 1.0,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    safe_gate: bool = False,
+    chunk_size: int | None = None,
+    disable_recompute: bool = False,
+    *,
+    lower_bound: float | None = None,
+) -> functional.Result:
+    """S <- diag(exp(w)) S + b (a S) + k v^T, o = scale r S.
+
+    `safe_gate`, `chunk_size`, `disable_recompute` and `lower_bound` say how kernels there compute: they change nothing.
+
+    Source: Peng et al. 2025 (RWKV-7).
+    """
+    return functional.rwkv7(r, w, k, v, a, b, scale, initial_state, output_final_state, None, cu_seqlens)
+
+
+def fused_recurrent_rwkv7(
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = True,
+    cu_seqlens: Tensor | None = None,
+) -> functional.Result:
+    """`chunk_rwkv7` with other defaults: `scale` is K^-0.5, and the state is returned."""
+    return chunk_rwkv7(r, w, k, v, a, b, scale, initial_state, output_final_state, cu_seqlens)
+
+
+def fused_mul_recurrent_rwkv7(
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kk: Tensor,
+    a: Tensor,
+    scale: float | None = 1.0,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    cu_seqlens: Tensor | None = None,
+) -> functional.Result:
+    """`chunk_rwkv7` that removes -kk and writes kk * a there; `reverse` reads from the last step to the first."""
+    given, rest = (r, w, k, v, -kk, kk * a), (scale, initial_state, output_final_state)
+    return _reversed(chunk_rwkv7, given, rest, cu_seqlens) if reverse else chunk_rwkv7(*given, *rest, cu_seqlens)
+
+
+def _reversed(
+    function: Callable[..., Any], given: tuple[Tensor, ...], rest: tuple[Any, ...], cu_seqlens: Tensor | None
+) -> Any:
+    """From the last step to the first; of `rest`, the second and third are the states."""
+    ends = None if cu_seqlens is None else cu_seqlens[-1] - cu_seqlens.flip(0)
+    states = rest[1:3]
+    require(ends is None or states == (None, False), "reverse", "without states where sequences are packed", states)
+    o, last = function(*(x.flip(1) for x in given), *rest, cu_seqlens=ends)
+    return o.flip(1), last
+
+
+def _kda_decay(g: Tensor, A_log: Tensor | None, dt_bias: Tensor | None, lower_bound: float | None) -> Tensor:
+    """Logarithms of decays `[B, T, HV, K]` from what a network says."""
+    g = g.float() if dt_bias is None else g.float() + dt_bias.reshape(g.shape[-2:])
+    if lower_bound is not None:
+        return lower_bound * (g if A_log is None else A_log.float().exp()[:, None] * g).sigmoid()
+    require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel, or lower_bound", A_log)
+    return -A_log.float().exp()[:, None] * softplus(g)  # type: ignore[union-attr]
+
+
+def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
+    require(squashed or not doubled, "allow_neg_eigval", "with use_beta_sigmoid_in_kernel", "it alone")
+    return beta.sigmoid() * (2 if doubled else 1) if squashed else beta
+
+
+def _for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and queries, each for several heads of values."""
+    served = v.shape[2] // q.shape[2]
+    return (q, k) if served == 1 else (q.repeat_interleave(served, dim=2), k.repeat_interleave(served, dim=2))
+
+
+def _turned(state: Tensor | None, v_first: bool) -> Tensor | None:
+    return state.mT if v_first and state is not None else state

@@ -15,7 +15,10 @@ from fastweights import functional
 from fastweights.adapters.transformers.version import check_version
 from fastweights.errors import require
 
-MEMORIES: dict[str, Callable[..., functional.Result]] = {"gated_delta_rule": functional.gated_delta_rule}
+MEMORIES: dict[str, Callable[..., functional.Result]] = {
+    "gated_delta_rule": functional.gated_delta_rule,
+    "kimi_delta_attention": functional.kimi_delta_attention,
+}
 """How the names of their functions end, after `chunk_` or `recurrent_`, and what computes the same."""
 PARAMETERS = ("query", "key", "value", "g", "beta")
 OPTIONS = {"initial_state", "output_final_state", "use_qk_l2norm_in_kernel"}
