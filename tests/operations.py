@@ -50,7 +50,8 @@ COMPILED: dict[str, str] = {
         torch.linalg.matrix_norm(W); W.logsumexp(0); W.logsumexp((0, 1)); W.prod(0); v.prod(); v.cumprod(0)
         v.cumsum(0); W.cumsum(1); W.amax(); W.amax(0); W.amin(1, keepdim=True); W.aminmax(); W.max(); W.max(1).values
         W.min(0, keepdim=True).values; v.argmax() * v; (torch.arange(3) == v.argmin()) * v; v.diff(); W.trace()
-        v.take_along_dim(v.argmax()[None], 0); v * (W.argmax(1) == 1); torch.trapezoid(v)
+        v.take_along_dim(v.argmax()[None], 0); v * (W.argmax(1) == 1); torch.trapezoid(v); (W - W.mean()).sum(1)
+        (W - W.sum()).mean(); (W - W.mean()).sum((0, 1)) + v; (W[None] - W.mean()).mean(0)
     """,
     "losses": """
         F.normalize(W, dim=0); F.normalize(v, dim=0); F.normalize(W, p=1, dim=1); F.layer_norm(v, v.shape)

@@ -77,11 +77,11 @@ class Graph:
         return substitute(kept, [Index(a) for a in used])
 
     def _summed(self, shape: Shape, expression: Expression, axis: int) -> Expression:
-        if axis not in axes(expression):
-            return self.product(shape, [expression, Constant(float(shape[axis]))])
         constant, factors = _constants(_factors(expression))
         outer = [f for f in factors if axis not in axes(f)]
         inner = [f for f in factors if axis in axes(f)]
+        if not inner:
+            return self.product(shape, [expression, Constant(float(shape[axis]))])
         total = self._distributed(shape, inner, axis) or self._reduced("sum", shape, _sorted_product(inner), axis)
         return self.product(shape, [Constant(constant), *outer, total])
 
