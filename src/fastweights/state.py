@@ -62,7 +62,7 @@ def members(state: Any, which: Any) -> Any:
 def save(state: Any, file: str | Path) -> None:
     """Writes the state to a safetensors file, whole or not at all."""
     checkpoint = _checkpoints()
-    content = checkpoint.Checkpoint(_named(state), {"state": type(state).__name__})
+    content = checkpoint.Checkpoint(named(state), {"state": type(state).__name__})
     checkpoint.write_checkpoint(Path(file), content)
 
 
@@ -75,7 +75,7 @@ def load(state: Any, file: str | Path) -> Any:
         InputError: the file cannot be read, is damaged, or holds the state of another layer.
     """
     tensors, facts = _checkpoints().read_checkpoint(Path(file), "state")
-    kind, wanted = type(state).__name__, _named(state)
+    kind, wanted = type(state).__name__, named(state)
     remedy = "Load it as the state of the layer that it came from."
     require(facts.get("state") == kind, "state", f"a {kind}", f"{facts.get('state', 'none')} in {file}", remedy)
     unlike = sorted(wanted.keys() ^ tensors.keys())
@@ -98,7 +98,7 @@ def _checkpoints() -> Any:
     return checkpoint
 
 
-def _named(state: Any) -> dict[str, Tensor]:
+def named(state: Any) -> dict[str, Tensor]:
     """The tensors of a state by where they are in it, such as `layers.0.W`."""
     leaves, _ = tree_flatten_with_path(state)
     return {

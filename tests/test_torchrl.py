@@ -1,0 +1,111 @@
+"""Layers as memories in TorchRL: stepped and scanned they are one, and agents learn with them."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights import InputError
+from fastweights.layers import make_layer
+from fastweights.testing.tolerance import error, tolerance
+
+pytest.importorskip("torchrl", reason="needs the extra torchrl")
+gymnasium = pytest.importorskip("gymnasium", reason="needs the extra rl")
+
+from tensordict import TensorDict  # noqa: E402
+from tensordict.nn import TensorDictModule, TensorDictSequential  # noqa: E402
+from torchrl.collectors import Collector  # noqa: E402
+from torchrl.envs import GymWrapper, InitTracker, SerialEnv, TransformedEnv  # noqa: E402
+from torchrl.modules import ProbabilisticActor, ValueOperator, set_recurrent_mode  # noqa: E402
+from torchrl.modules.utils import get_primers_from_module  # noqa: E402
+from torchrl.objectives.value import GAE  # noqa: E402
+
+from fastweights.adapters.torchrl import MemoryModule  # noqa: E402
+
+LAYERS = ["delta-net", "recurrent-delta-net", "srwm", "lstm", "softmax-attention"]
+D, B, T = 8, 3, 11
+
+
+class Noise(gymnasium.Env):
+    """Random numbers, and episodes of random lengths."""
+
+    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (D,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.normal(size=D).astype("float32"), {}
+
+    def step(self, action):
+        seen, _ = self.reset()
+        return seen, float(action), bool(self.np_random.random() < 0.3), False, {}
+
+
+def collected(layer):
+    """A memory, its value network, and what an agent did with both."""
+    memory = MemoryModule(make_layer(layer, D, heads=2), "observation", "h")
+    mind = TensorDictModule(torch.nn.Linear(D, 2), ["h"], ["logits"])
+    chooses = {"in_keys": ["logits"], "distribution_class": torch.distributions.Categorical, "return_log_prob": True}
+    policy = TensorDictSequential(memory, ProbabilisticActor(mind, **chooses))
+    value = TensorDictSequential(memory, ValueOperator(torch.nn.Linear(D, 1), in_keys=["h"]))
+
+    def make():
+        return GymWrapper(Noise(), categorical_action_encoding=True)
+
+    env = TransformedEnv(SerialEnv(B, make), InitTracker())
+    env.append_transform(get_primers_from_module(policy))
+    env.set_seed(0)
+    collector = Collector(
+        env, policy, frames_per_batch=B * T, total_frames=2 * B * T, auto_register_policy_transforms=False
+    )
+    *_, data = list(collector)
+    assert bool(data["is_init"][:, 1:].any()), "no episode began in the middle"
+    return memory, value, data
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_one_scan_gives_what_steps_gave(layer):
+    memory, _, data = collected(layer)
+    with set_recurrent_mode(True):
+        again = memory(data.select(*memory.in_keys))
+    assert error(again["h"], data["h"]) <= tolerance(torch.float32).forward
+    assert ("next", "memory_begun") not in again.keys(True), "states are written that nobody steps on from"
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_values_of_what_follows_are_those_of_the_next_step(layer, shifted):
+    """Also after the first step of an episode, which TorchRL marks as one that begins."""
+    _, value, data = collected(layer)
+    estimator = GAE(gamma=0.9, lmbda=0.9, value_network=value, shifted=shifted, deactivate_vmap=True)
+    with set_recurrent_mode(True), torch.no_grad():
+        estimator(data)
+    goes_on = ~data["next", "done"][:, :-1]
+    following = data["next", "state_value"][:, :-1][goes_on]
+    assert error(following, data["state_value"][:, 1:][goes_on]) <= tolerance(torch.float32).forward
+
+
+def test_gradients_reach_back_to_the_beginning_of_an_episode_and_no_further():
+    memory, _, data = collected("delta-net")
+    given = data.select(*memory.in_keys).clone()
+    given["observation"].requires_grad_()
+    last = int(given["is_init"][0, :, 0].nonzero()[-1])
+    with set_recurrent_mode(True):
+        memory(given)["h"][0, -1].sum().backward()
+    reached = given["observation"].grad[0].abs().sum(-1) > 0
+    assert reached.tolist() == [t >= last for t in range(T)]
+
+
+def test_an_environment_without_a_primer_is_told():
+    memory = MemoryModule(make_layer("delta-net", D, heads=2), "observation", "h")
+    with pytest.raises(InputError, match=r"memory_W, memory_begun, is_init, got one without. Append InitTracker"):
+        memory(TensorDict({"observation": torch.zeros(B, D)}, [B]))
+
+
+def test_the_page_s_agent_learns():
+    page = (Path(__file__).parents[1] / "docs" / "torchrl.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(import .*?)```", page, re.DOTALL)
+    found = {"__name__": "page"}
+    exec(program, found)
+    assert found["share"] > 0.9
