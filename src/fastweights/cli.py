@@ -1,5 +1,5 @@
-"""The command line: `fastweights list | explain | check | train | evaluate | generate | inspect | adapt | reproduce |
-report`.
+"""The command line: `fastweights list | explain | compile | check | train | evaluate | generate | inspect | adapt |
+reproduce | report`.
 
 torch takes seconds to import, so everything here that needs it is imported when it runs.
 """
@@ -151,6 +151,7 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     _add_list(commands)
     _add_explain(commands)
+    _add_compile(commands)
     _add_check(commands)
     train = commands.add_parser("train", help="train a model", description="Trains a recipe: see its own --help.")
     train.add_argument("recipe", help=f"one of {', '.join(RECIPES.names())}")
@@ -273,6 +274,34 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:
         raise InputError(f"target must be one that can be compiled for here, got {options.target}: {error}.") from None
+
+
+def _add_compile(commands: Any) -> None:
+    words = "a cell as C++ with a C interface, for programs without Python"
+    command = commands.add_parser("compile", help=words, description=f"Writes {words}: code, header and example.")
+    command.add_argument("cell", metavar="CELL", help=CELL)
+    command.add_argument("--size", nargs="+", required=True, metavar="AXIS=N", help="of every axis: K=16 V=16")
+    command.add_argument("--into", type=_folder, required=True, metavar="FOLDER", help="where the files go")
+    dtypes = ["float32", "float64"]
+    command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
+    command.set_defaults(run=_compile)
+
+
+def _compile(options: argparse.Namespace) -> int:
+    import torch
+
+    from fastweights.compiler.target import write
+    from fastweights.compiler.unsupported import Unsupported
+
+    cell = _cell(options.cell)
+    sizes, axes = _sizes(options.size, cell.example_sizes), cell.example_sizes
+    require(set(sizes) == set(axes), "size", f"given for every axis, {' '.join(f'{a}=N' for a in axes)}", options.size)
+    try:
+        files = write(cell, sizes, getattr(torch, options.dtype), options.into)
+    except Unsupported as error:
+        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+    print(f"Written: {', '.join(map(str, files))}. The first line of the last one says how to build them.")
+    return 0
 
 
 def _sizes(given: Sequence[str], axes: Collection[str]) -> dict[str, int]:

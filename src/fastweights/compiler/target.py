@@ -85,6 +85,19 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, 
     return str(module.report(cell, sizes, dtype, chip, heads))
 
 
+def write(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, folder: Path) -> list[Path]:
+    """Writes a cell as C++ with a C interface, forward only, to be built and run without Python; returns the files.
+
+    `NAME.cpp`, `NAME.h`, which says what is called and with what, and `example.c`; any compiler of the kind of GCC or
+    Clang builds them, for any CPU.
+
+    Raises:
+        Unsupported: the cell leaves the subset that compiles.
+    """
+    module: Any = target_of("cpu")
+    return list(module.write(cell, sizes, dtype, folder))
+
+
 @cache
 def fingerprint(target: str) -> str:
     """The digest of all code that makes the kernels of a target: other code makes other kernels of the same step."""

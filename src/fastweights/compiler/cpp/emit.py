@@ -1,6 +1,6 @@
 """The C++ source of a cell's kernels: every step as a function, and the loops over time that call them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ SELDOM = "__attribute__((noinline)) "
 """Before functions of which a sequence has a few calls: to repeat them in the loops takes the compiler time."""
 ON_STACK = 1 << 14
 """Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
+EXPORTED = 'extern "C" __attribute__((visibility("default")))'
 
 
 class Source:
@@ -30,17 +31,23 @@ class Source:
         self.scratch = 0
 
     def text(self) -> str:
-        """All of it."""
+        """All of it: a library with the functions `forward` and `backward`."""
         plan = self.plan
         ways = {"forward": plan.forward, "again": plan.again, "backward": plan.backward}
-        steps = [function for name, way in ways.items() for function in self._functions(name, way)]
-        head = f"// {self.title}\n#define FASTWEIGHTS_DOUBLE {int(self.dtype == torch.float64)}\n"
-        parts = [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;", *self._tables(), *steps]
-        return "\n".join([*parts, *self._layouts(), self._forward(), self._backward(), ""])
+        states = [*self.state, *plan.backward.state]
+        return "\n".join([*self._parts(ways, states), self._forward(EXPORTED), self._backward(), ""])
 
-    def _tables(self) -> list[str]:
-        programs = (self.plan.forward.step, self.plan.again.step, self.plan.backward.step)
-        return [_table(b.name, d) for d, b in _tables_of(programs).items()]
+    def forward_text(self) -> str:
+        """The way forward alone, `forward`, which no other file sees."""
+        return "\n".join([*self._parts({"forward": self.plan.forward}, self.state), self._forward("static"), ""])
+
+    def _parts(self, ways: Mapping[str, Way], states: Sequence[Buffer]) -> list[str]:
+        """What stands above the loops over time."""
+        head = f"// {self.title}\n#define FASTWEIGHTS_DOUBLE {int(self.dtype == torch.float64)}\n"
+        tables = [_table(b.name, d) for d, b in _tables_of([way.step for way in ways.values()]).items()]
+        steps = [function for name, way in ways.items() for function in self._functions(name, way)]
+        copies = [_copies(b) for b in {b.name: b for b in [*states, *self.plan.params]}.values()]
+        return [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;", *tables, *steps, *copies]
 
     def _functions(self, name: str, way: Way) -> list[str]:
         step = self._function(f"{name}_step", way.step, *self._of_step(way))
@@ -79,14 +86,9 @@ class Source:
                 offset += _padded(size)
         self.scratch = max(self.scratch, offset)
 
-    def _layouts(self) -> list[str]:
-        """Functions that copy a tensor into the order in which the kernels keep it, and back."""
-        buffers = {b.name: b for b in [*self.state, *self.plan.backward.state, *self.plan.params]}
-        return [_copies(b) for b in buffers.values()]
-
-    def _forward(self) -> str:
+    def _forward(self, linkage: str) -> str:
         plan, out = self.plan, Writer(depth=0)
-        out.open('\nextern "C" __attribute__((visibility("default"))) void forward(void** p, const std::int64_t* n)')
+        out.open(f"\n{linkage} void forward(void** p, const std::int64_t* n)")
         self._sizes(out)
         self._pointers(out, FORWARD)
         self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
@@ -116,7 +118,7 @@ class Source:
 
     def _backward(self) -> str:
         plan, out = self.plan, Writer(depth=0)
-        out.open('\nextern "C" __attribute__((visibility("default"))) void backward(void** p, const std::int64_t* n)')
+        out.open(f"\n{EXPORTED} void backward(void** p, const std::int64_t* n)")
         self._sizes(out)
         self._pointers(out, BACKWARD)
         d_state = plan.backward.state

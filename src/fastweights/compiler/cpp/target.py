@@ -7,12 +7,13 @@ import torch
 from fastweights.cell import Cell
 from fastweights.compiler import lowered
 from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp.abi import write
 from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.kernel import Kernel, chunk
 from fastweights.compiler.cpp.plan import plan
 from fastweights.compiler.target import fingerprint
 
-__all__ = ["chunk", "kernel", "lack", "source"]
+__all__ = ["chunk", "kernel", "lack", "source", "write"]
 
 
 def lack() -> str:

@@ -1,0 +1,125 @@
+"""Cells as C++ with a C interface: what programs without Python compute, beside the reference."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from fastweights import cli
+from fastweights.cell import Cell
+from fastweights.compiler.op import sizes_of
+from fastweights.compiler.target import write
+from fastweights.dispatch import scan
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+from fastweights.testing.tolerance import error, tolerance
+
+SHAPE = Shape(2, 5, 3, 4, 6)
+FLAGS = ["-O1", "-Wno-psabi", "-Werror"]
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+
+
+def samples(cell, dtype):
+    """State, inputs, and params if there are any, as `write` orders them."""
+    records = [sample_state(cell, SHAPE, dtype), sample_inputs(cell, SHAPE, dtype), sample_params(cell, SHAPE, dtype)]
+    return [record for record in records if record is not None]
+
+
+def write_sample(cell, dtype, folder):
+    state, inputs, *params = samples(cell, dtype)
+    return write(cell, sizes_of(cell, [*inputs, *state, *sum(params, ())]), dtype, folder)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """One program with every cell of the library, in float32."""
+    folder = tmp_path_factory.mktemp("cells")
+    code = [write_sample(Cell.named(name), torch.float32, folder / name)[0] for name in Cell.names()]
+    subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", *code, "-o", folder / "cells.so"], check=True)
+    return ctypes.CDLL(str(folder / "cells.so"))
+
+
+def structure(record):
+    return (ctypes.c_void_p * len(record))(*(x.data_ptr() for x in record))
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_a_step_and_a_sequence_are_those_of_the_reference(library, name):
+    """One after the other: the second goes on with the state that the first has left."""
+    cell = Cell.named(name)
+    state, inputs, *params = samples(cell, torch.float32)
+    run = getattr(library, f"{name.replace('-', '_')}_run")
+    want_params = cell.Params(*(x.double() for x in params[0])) if params else None
+    want = cell.State(*(x.double() for x in state))
+    for T in (1, SHAPE.T):
+        x = cell.Inputs(*(x[:, :T].contiguous() for x in inputs))
+        want_y, want = scan(cell, cell.Inputs(*(x.double() for x in x)), want, want_params, backend="reference")
+        y = torch.empty(want_y.shape)
+        sizes = map(ctypes.c_int64, (SHAPE.B, T, SHAPE.H))
+        run(*map(structure, [state, x, *params]), ctypes.c_void_p(y.data_ptr()), *sizes)
+        assert error(y, want_y) < tolerance(torch.float32).forward
+        for field, got, wanted in zip(cell.State._fields, state, want, strict=True):
+            assert error(got, wanted) < tolerance(torch.float32).forward, field
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("delta", "float32"), ("delta", "float64"), ("srwm", "float32")])
+def test_the_example_runs_without_python(name, dtype, tmp_path):
+    """With nothing but a compiler, and the header read by one of C."""
+    cell, folder = Cell.named(name), tmp_path / "made"
+    sizes = [f"{axis}={size}" for axis, size in cell.example_sizes.items()]
+    assert cli.main(["compile", name, "--size", *sizes, "--into", str(folder), "--dtype", dtype]) == 0
+    text = (folder / "example.c").read_text()
+    subprocess.run(["gcc", "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "example.c"], cwd=folder, check=True)
+    build, run = re.search(r"/\* (g\+\+ .*) && (\S+) \*/", text).groups()
+    subprocess.run(build.split(), cwd=folder, check=True)
+    out = subprocess.run([run], cwd=folder, check=True, capture_output=True, text=True, env={}).stdout
+    heads, T = (int(re.search(rf"{word} = (\d+)", text)[1]) for word in ("HEADS", "TIME"))
+    records = [[(1, T, heads), cell.Inputs, "Inputs"], [(heads,), cell.Params, "Params"]]
+    inputs, params = (
+        record and record(*(filled((*leading, *slot.shape(cell.example_sizes))) for slot in cell.slots[kind].values()))
+        for leading, record, kind in records
+    )
+    _, state = scan(cell, cell.Inputs(*(x[:, :1] for x in inputs)), params=params, backend="reference")
+    y, _ = scan(cell, inputs, state, params, backend="reference")
+    got = torch.tensor([float(line) for line in out.split()], dtype=torch.float64)
+    assert error(got, y.flatten()) < tolerance(getattr(torch, dtype)).forward
+
+
+def filled(shape):
+    """What the example fills an array with."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) % 7 + 1) / 10).double().reshape(shape)
+
+
+def test_the_example_is_short(tmp_path):
+    *_, example = write_sample(Cell.named("delta"), torch.float32, tmp_path)
+    assert len(example.read_text().splitlines()) <= 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["delta", "--size", "K=16"], r"size must be given for every axis, V=N K=N, got \['K=16'\]"),
+        (["delta", "--size", "K=16", "V=0"], "size must be AXIS=N"),
+        (["detla", "--size", "K=16", "V=16"], "Did you mean 'delta'"),
+        (["./no.py:rule", "--size", "K=16", "V=16"], "no.py"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_in_one_line(arguments, message, tmp_path, capsys):
+    assert cli.main(["compile", *arguments, "--into", str(tmp_path / "made")]) == 2
+    assert re.search(message, said := capsys.readouterr().err)
+    assert said.count("\n") == 1
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_cell_that_does_not_compile_is_refused_in_one_line(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "from fastweights.signature import Key, Matrix, Value\n"
+        "def rule(W: Matrix, k: Key, v: Value) -> Matrix:\n"
+        "    return W + v[:, None] * k if k.sum() > 0 else W\n"
+    )
+    arguments = ["compile", f"{tmp_path}/mine.py:rule", "--size", "K=4", "V=4", "--into", str(tmp_path / "made")]
+    assert cli.main(arguments) == 2
+    assert "cell must be one that compiles" in capsys.readouterr().err
