@@ -90,7 +90,7 @@ def test_the_example_runs_without_python(name, dtype, tmp_path):
 def filled(shape):
     """What the example fills an array with."""
     count = torch.Size(shape).numel()
-    return ((torch.arange(count) % 7 + 1) / 10).double().reshape(shape)
+    return (torch.arange(count) % 7 + 1).double().reshape(shape) / 10
 
 
 def test_the_example_is_short(tmp_path):
