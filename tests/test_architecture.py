@@ -28,7 +28,7 @@ KNOWS = {
     "training": BASE | {"tasks"},
     "experiments": BASE | {"address", "catalogue", "training", "tasks"},
     "report": BASE | {"training", "experiments", "catalogue"},
-    "inspect": BASE | {"dispatch", "problem", "report"},
+    "inspect": BASE | {"dispatch", "problem", "report", "tasks"},
     "recipes": BASE | {"experiments", "training", "layers"},
     "adapters": BASE | {"functional", "layers", "models", "cell"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},

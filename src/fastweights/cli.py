@@ -1,5 +1,5 @@
-"""The command line: `fastweights list | explain | compile | check | train | evaluate | generate | inspect | adapt |
-reproduce | report`.
+"""The command line: `fastweights list | explain | compile | check | train | evaluate | generate | inspect | play |
+adapt | reproduce | report`.
 
 torch takes seconds to import, so everything here that needs it is imported when it runs.
 """
@@ -158,6 +158,7 @@ def _parser() -> Parser:
     _add_evaluate(commands)
     _add_generate(commands)
     _add_inspect(commands)
+    _add_play(commands)
     _add_adapt(commands)
     _add_reproduce(commands)
     _add_report(commands)
@@ -508,6 +509,43 @@ def _inspect(options: argparse.Namespace) -> int:
     found, tokens = watch_text(model, text, words, options.most)
     write_atomically(options.page, page(found, tokens, f"What {options.folder} remembers").encode())
     print(f"The page is {options.page}: {len(found)} memories, {len(tokens)} tokens.")
+    return 0
+
+
+def _add_play(commands: Any) -> None:
+    words = "an episode of an agent as pictures, beside what its memories write and read"
+    command = commands.add_parser("play", help=words)
+    _add_run(command)
+    command.add_argument("--seed", type=int, default=0, help="of the episode, default: %(default)s")
+    most = "steps, from the beginning; default: %(default)s"
+    command.add_argument("--most", type=int, default=300, metavar="N", help=most)
+    film = "all steps, one after the other; default: %(default)s"
+    command.add_argument("--gif", type=Path, default=Path("episode.gif"), metavar="FILE", help=film)
+    sheet = "some of them, and all that the memories did; default: %(default)s"
+    command.add_argument("--sheet", type=Path, default=Path("episode.png"), metavar="FILE", help=sheet)
+    command.set_defaults(run=_play)
+
+
+def _play(options: argparse.Namespace) -> int:
+    from fastweights.experiments.opened import trial_of
+    from fastweights.files import write_atomically
+    from fastweights.inspect.episode import watch_episode
+    from fastweights.inspect.pictures import film, sheet
+    from fastweights.trained import load
+    from fastweights.training.run import Run
+    from fastweights.training.settings.actor_critic import ActorCritic
+
+    require(options.most >= 1, "most", "at least 1", options.most)
+    require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)
+    settings = trial_of(Run.open(options.folder), options.layer).training
+    if not isinstance(settings, ActorCritic):
+        raise InputError(f"run must be one of an agent, got {options.folder}, another model's.")
+    episode = watch_episode(*load(options.folder, options.layer), options.seed, options.most, settings.greedy)
+    write_atomically(options.gif, film(episode))
+    write_atomically(options.sheet, sheet(episode, f"An episode of {options.folder}"))
+    told = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"
+    looked = f"{len(episode.memories)} memories that can be looked into"
+    print(f"{told}, {looked}. The film is {options.gif}, the sheet {options.sheet}.")
     return 0
 
 

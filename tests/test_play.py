@@ -1,0 +1,75 @@
+"""An episode to watch: it is the one that was played, and its pictures show every step."""
+
+import re
+
+import pytest
+import torch
+
+from fastweights import cli
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.experiments.job import Job, carry_out
+from fastweights.inspect import watch_episode
+from fastweights.inspect.episode import frames_of
+from fastweights.models import Agent
+from fastweights.tasks import Catch, TMaze
+from fastweights.training.settings._training import Where
+
+Image = pytest.importorskip("PIL.Image", reason="matplotlib of the extra train brings it")
+SMALL = {"d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
+
+
+def agent(task, layer="delta-net"):
+    torch.manual_seed(0)
+    return Agent(*task.arguments, layer, **SMALL).eval()
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_an_episode_is_what_the_agent_and_the_environment_make_of_each_other(greedy):
+    """Its actions, taken again, earn the same; the likeliest are taken if it is greedy."""
+    task = TMaze(5)
+    episode = watch_episode(agent(task), task, seed=3, greedy=greedy)
+    again = task.worlds(1, 3, 2)
+    again.begin()
+    earned = [float(again.step(action[None]).reward) for action in episode.actions]
+    assert earned == episode.rewards.tolist()
+    assert len(earned) == 6 == len(episode.frames) == len(episode.values)
+    assert not greedy or float(episode.probabilities.min()) >= 1 / task.actions
+    assert episode.memories[0].courses["written"].shape == (6, 2)
+
+
+def test_an_episode_ends_where_it_is_cut_or_over():
+    task = Catch(size=6, seen=2)
+    assert [len(watch_episode(agent(task), task, most=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
+
+
+def test_a_frame_shows_what_was_seen():
+    screens = torch.rand(4, 5, 7)
+    grey = frames_of(screens)
+    assert grey.shape == (4, 5, 7, 3)
+    assert float(torch.corrcoef(torch.stack([grey[..., 0].flatten().float(), screens.flatten()]))[0, 1]) > 0.999
+    assert int(grey.min()) == 0
+    assert int(grey.max()) == 255
+    colours, stacked = torch.randint(256, (2, 4, 3, 8, 8), dtype=torch.uint8)
+    assert torch.equal(frames_of(colours), colours.permute(0, 2, 3, 1))
+    assert torch.equal(frames_of(stacked[:, :2])[..., 1], stacked[:, 1])
+    assert frames_of(torch.rand(4, 3)).shape == (4, 1, 3, 3)
+    assert not frames_of(torch.ones(4, 3)).any()
+
+
+@pytest.mark.parametrize(("model", "memories"), [("delta-net", 1), ("lstm", 0)])
+def test_a_run_is_played(tmp_path, capsys, model, memories):
+    job = Job("agents/memory", "smoke", model, "t-maze", 0)
+    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
+    film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
+    assert cli.main(["play", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
+    assert re.search(rf"11 steps, a return of -?[\d.]+, {memories} memories", capsys.readouterr().out)
+    with Image.open(film) as shown, Image.open(sheet) as still:
+        assert shown.n_frames == 11
+        assert still.height > 150 * (2 + memories)
+
+
+def test_a_run_without_an_agent_is_refused(tmp_path, capsys):
+    job = Job("schlag2021/figure-2", "smoke", "linear", "20", 0)
+    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
+    assert cli.main(["play", str(job.run(tmp_path).path)]) == 2
+    assert "run must be one of an agent, got" in capsys.readouterr().err
