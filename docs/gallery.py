@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fastweights import Cell, scan
 from fastweights.inspect import Contents, look_into, watch
-from fastweights.report.adaptation_page import png
-from fastweights.report.palette import LIGHT
+from fastweights.report.palette import LIGHT, rgb
+from fastweights.report.png import png
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 
@@ -80,12 +80,8 @@ def _given(cell: Cell) -> Any:
 def picture(found: Contents) -> Tensor:
     """The attention map of the first head in the page's colours, bytes `[3, height, width]`."""
     share = found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30)
-    paper, plus, minus = (_rgb(colour) for colour in (LIGHT.paper, *LIGHT.series[:2]))
+    paper, plus, minus = (torch.tensor(rgb(colour)) for colour in (LIGHT.paper, *LIGHT.series[:2]))
     ink = torch.where(share[..., None] < 0, minus, plus)
     mixed = paper + share.abs().sqrt()[..., None] * (ink - paper)
     large = mixed.permute(2, 0, 1).repeat_interleave(PIXELS, 1).repeat_interleave(PIXELS, 2)
     return large.round().to(torch.uint8)
-
-
-def _rgb(colour: str) -> Tensor:
-    return torch.tensor([float(int(colour[n : n + 2], 16)) for n in (1, 3, 5)])

@@ -10,7 +10,7 @@ from PIL import Image
 import fastweights as library
 from fastweights import InputError, cli
 from fastweights.experiments.adaptation import adapt
-from fastweights.report.adaptation_page import png
+from fastweights.report.png import png
 from fastweights.tasks._images import read_channels
 from fastweights.testing.tolerance import tolerance
 

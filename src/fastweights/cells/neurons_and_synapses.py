@@ -105,6 +105,18 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any
     return NamedTuple("State", state), NamedTuple("Params", fields)
 
 
+def make_network(
+    inputs: int, neurons: int, depth: int, components: int, embedding: int, width: int, body: str, synapse: str
+) -> tuple[Any, dict[str, int]]:
+    """The step for `depth` hidden layers of as many neurons, and its sizes."""
+    require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
+    for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
+        require(size >= 1, name, "at least 1", size)
+    require(depth >= 0, "depth", "at least 0", depth)
+    step = make_neurons_and_synapses((neurons,) * depth, body, synapse)
+    return step, {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
+
+
 @family
 def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated") -> Any:
     """The step for hidden layers of these sizes and the operators of bodies and synapses: see `OPERATORS`.

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fastweights.errors import require
 from fastweights.inspect.contents import Contents
-from fastweights.report.palette import DARK, LIGHT, variables
+from fastweights.report.document import framed
+from fastweights.report.palette import DARK, LIGHT, rgb
 
 FULL = 127
 """What the largest number of an attention map is written as."""
@@ -35,16 +36,9 @@ def page(found: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
     script = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     folder = files("fastweights.inspect")
     style, code, body = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js", "page.html"))
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{variables()} {_signs()}\n{style}</style>"
-    )
     told = body.replace("{title}", escape(title))
     data_script = f'<script type="application/json" id="data">{script}</script>'
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{told}{data_script}<script>{code}</script>'
-        "\n</body>\n</html>\n"
-    )
+    return framed(title, f" {_signs()}\n{style}", f"{told}{data_script}<script>{code}</script>")
 
 
 def _memory(contents: Contents) -> dict[str, Any]:
@@ -74,7 +68,7 @@ def _signs() -> str:
     """The colours of what adds to a read and of what takes from it, as red, green and blue."""
 
     def rules(series: tuple[str, ...]) -> str:
-        plus, minus = (", ".join(str(int(colour[n : n + 2], 16)) for n in (1, 3, 5)) for colour in series[:2])
+        plus, minus = (", ".join(map(str, rgb(colour))) for colour in series[:2])
         return f":root {{ --plus: {plus}; --minus: {minus} }}"
 
     return f"{rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from fastweights.cell import Cell
-from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
-from fastweights.errors import require
+from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.layers._fast_weight import FastWeight
 
 
@@ -51,12 +50,8 @@ class NeuronsAndSynapses(FastWeight):
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
-        for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
-            require(size >= 1, name, "at least 1", size)
-        require(depth >= 0, "depth", "at least 0", depth)
-        cell = Cell.of(make_neurons_and_synapses((neurons,) * depth, body, synapse))
-        sizes = {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
+        step, sizes = make_network(inputs, neurons, depth, components, embedding, width, body, synapse)
+        cell = Cell.of(step)
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)
         with torch.no_grad():
             # As weights of ordinary nets start, which a neuron has from all others: N(0, 1 / neurons).

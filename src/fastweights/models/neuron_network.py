@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
+from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.dispatch import scan
-from fastweights.errors import require
 from fastweights.layers._slow_weights import SlowWeights
 from fastweights.layers._start import Start
 from fastweights.models._tokens import check_known, check_tokens
@@ -49,13 +48,9 @@ class NeuronNetwork(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
-        for name, size in {"neurons": neurons, "embedding": embedding, "width": width}.items():
-            require(size >= 1, name, "at least 1", size)
-        require(depth >= 0, "depth", "at least 0", depth)
-        self.cell = Cell.of(make_neurons_and_synapses((neurons,) * depth, body, synapse))
+        step, sizes = make_network(vocabulary, neurons, depth, components, embedding, width, body, synapse)
+        self.cell = Cell.of(step)
         self.backend = backend
-        sizes = {"I": vocabulary, "Z": components // 2, "E": embedding, "P": width}
         self.rules = SlowWeights(self.cell, 1, sizes)
         self.start = Start.of_heads(self.cell, 1, sizes, "zero")
         self.register_buffer("symbols", torch.eye(vocabulary), persistent=False)

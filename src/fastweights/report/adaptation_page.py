@@ -1,17 +1,15 @@
 """What a model says of pictures that it was shown examples of, as one page that needs no other file."""
 
 import base64
-import struct
-import zlib
 from collections.abc import Iterator
 from html import escape
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.experiments.adaptation import Adaptation, Seen
-from fastweights.report.palette import DARK, LIGHT, variables
+from fastweights.report.document import framed
+from fastweights.report.palette import DARK, LIGHT
+from fastweights.report.png import png
 
 STYLE = """
 * { box-sizing: border-box; }
@@ -45,15 +43,11 @@ def adaptation_page(found: Adaptation, run: str, trained: str) -> str:
         f"{shots} {examples} of each of {', '.join(found.classes)}, shown once, one by one, in this order. The model "
         f"of {run} was trained for {trained}, not on these classes: nothing was trained here."
     )
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{variables()}{_colours(len(found.classes))}{STYLE}</style>"
-    )
     body = (
         f'<h1>{escape(title)}</h1><h2>Examples</h2><p>{escape(said)}</p><div class="tiles">{"".join(_examples(found))}'
         f'</div><h2>Answers</h2><p>{_legend(found)}</p><div class="answers">{"".join(_answers(found))}</div>'
     )
-    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
+    return framed(title, _colours(len(found.classes)) + STYLE, body)
 
 
 def _examples(found: Adaptation) -> Iterator[str]:
@@ -116,16 +110,3 @@ def _colours(classes: int) -> str:
 def _image(seen: Seen, words: str) -> str:
     source = f"data:image/png;base64,{base64.b64encode(png(seen.image)).decode()}"
     return f'<img src="{source}" alt="{escape(words)}">'
-
-
-def png(image: NDArray[np.uint8]) -> bytes:
-    """A picture `[1 or 3, height, width]` as a PNG file."""
-    channels, height, width = image.shape
-    rows = np.ascontiguousarray(image.transpose(1, 2, 0)).reshape(height, -1)
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1).tobytes()
-    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in parts
-    )

@@ -72,13 +72,18 @@ figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size:
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
     """One page that loads nothing, with links to its headings."""
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{variables()}{STYLE}</style>"
-    )
     body = "\n".join(_elements(blocks))
     # Neighbouring figures stand side by side where there is room.
     body = body.replace('</figure></div>\n<div class="figures"><figure>', "</figure>\n<figure>")
+    return framed(title, STYLE, body)
+
+
+def framed(title: str, style: str, body: str) -> str:
+    """A page in the colours of all pages, of a style sheet and the elements of its body."""
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{variables()}{style}</style>"
+    )
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
 
 

@@ -37,6 +37,16 @@ DARK = Scheme(
 `dark_mode` can tell by a colour what it is the colour of."""
 
 
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue, from 0 to 255.
+
+    >>> rgb("#0072b2")
+    (0, 114, 178)
+    """
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue
+
+
 def variables() -> str:
     """A style sheet with the colours of a page under the names `--paper`, `--ink`, `--line` and `--link`."""
     light, dark = (

@@ -13,6 +13,7 @@ from torch import Tensor
 from fastweights.tasks import Batch, combine
 from fastweights.tasks.kinds.episodes import Episodes, number_instances
 from fastweights.testing.labelled_checks import B, first_batches
+from fastweights.testing.labelled_checks import check_seeds_differ as check_seeds_differ
 from fastweights.testing.labelled_checks import fingerprints as fingerprints
 from fastweights.testing.refusals import assert_bad_options_are_refused, assert_refused
 
@@ -33,13 +34,6 @@ def check_seeds_reproduce(make: Make) -> None:
     assert batches[2:] == first_batches(other, 2, seed=3, start=2), "a start in the middle gives other episodes"
     assert batches == first_batches(make(workers=0), 4, seed=3), "without threads there are other episodes"
     assert fingerprints(one) == fingerprints(other), "the validation or the test set changes"
-
-
-def check_seeds_differ(make: Make) -> None:
-    """Another seed and another step give other episodes."""
-    task = make()
-    batches = first_batches(task, 3, seed=3) + first_batches(task, 3, seed=4)
-    assert len(set(batches)) == len(batches), "two batches are the same"
 
 
 def check_batches_can_be_cut_anywhere(make: Make) -> None:

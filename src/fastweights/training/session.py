@@ -94,6 +94,16 @@ class Session:
         self.place.count(mean_over(self.fabric, loss))
         self._bar.advance(told)
 
+    def require_number(self, loss: float) -> None:
+        """`InputError` unless the loss of an update is finite."""
+        remedy = "Take a smaller learning_rate."
+        require(math.isfinite(loss), "loss", "a number", f"{loss} after step {self.place.step}", remedy)
+
+    def speed(self, length: int) -> str:
+        """How many units of the task are read a second, in sequences of this length."""
+        rate = self.clock.rate(self.place.step) * self.settings.batch_size * length
+        return f"{rate:,.0f} {self.task.unit}s/s"
+
     @property
     def due(self) -> bool:
         """Whether it is time to evaluate."""

@@ -25,6 +25,7 @@ CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
 """What differs from Figure 1 at delay 80, by name: a label, and the parts of a trial."""
 
 LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"steps": 5_000, "evaluate_every": 500}}
+"""50,000 symbols a run."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -55,4 +56,3 @@ EXPERIMENT = Experiment(
         "these two are to be compared with nothing else.",
     ),
 )
-"""50,000 symbols a run."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastweights.experiments.experiment import Trial
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.metric import SCORE
 from fastweights.training.settings.actor_critic import ActorCritic
 
 LABELS = {
@@ -34,6 +35,13 @@ TRAINING: dict[str, dict[str, Any]] = {
     "cpu": {"steps": 2_000, "evaluate_every": 100, "unroll": 20, "episodes": 48, "longest": 1_000},
     "paper": {"evaluate_every": 1_250, "episodes": 600},
 }
+SR_IS_BETTER = Claim(
+    "The SR-DeltaNet scores more than the DeltaNet.",
+    lambda mean: mean("sr-delta-net", "memory") > mean("delta-net", "memory"),
+)
+WRITING_IS_BETTER = Claim(
+    "The SRWM scores more than Fake SR.", lambda mean: mean("srwm", "easy") > mean("fake-srwm", "easy")
+)
 NOTES = (
     "48 environments take turns with the learner, which learns from all of them; the paper's 48 actors run beside a "
     "learner that takes 32 of their unrolls at a time. As in the public code, gradients through fast weights end after "
@@ -55,3 +63,41 @@ def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, pre
     training = ActorCritic(learning_rate=6e-4, truncate=int(model not in ("lstm", "feed-forward")), **settings)
     task = {"games": list(games), "distribution": "memory" if memory else "easy", "levels": levels}
     return Trial("procgen", task, "agent", NETWORKS[model], training)
+
+
+def one_for_all(
+    title: str,
+    place: str,
+    memory: bool,
+    published: Mapping[str, Any],
+    claims: tuple[Claim, ...],
+    by_game: Mapping[str, tuple[Any, ...]] | None = None,
+) -> Experiment:
+    """One agent for all games, easy ones or those that ask for a `memory`; with `by_game`, their scores one by one.
+
+    The rows of `published` are the models, with a score as in `table`.
+    """
+    games, column, millions = (MEMORY, "memory", 800) if memory else (EASY, "easy", 300)
+    models = {name: LABELS[name] for name in published}
+
+    def trial_of(model: str, _: str, preset: str) -> Trial:
+        return trial(model, games, memory, millions, preset)
+
+    return Experiment(
+        title=title,
+        source=f"Irie, Schlag, Csordas and Schmidhuber 2022, {place}",
+        metric=SCORE.told("percent", "normalised test score, %"),
+        models=models,
+        columns={column: f"{len(games)} games, {column}"},
+        published=table((column,), {name: (score,) for name, score in published.items()}),
+        presets={
+            "smoke": Preset((column,), ("sr-delta-net" if memory else "srwm",)),
+            "cpu": Preset((column,), tuple(models)),
+            "paper": Preset((column,), tuple(models), seeds=3),
+        },
+        trial=trial_of,
+        claims=claims,
+        details=games if by_game else {},
+        published_details=table(tuple(games), by_game or {}),
+        notes=NOTES,
+    )

@@ -1,59 +1,33 @@
 """ProcGen: one agent for six games, by game."""
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
-from fastweights.metric import SCORE
-from fastweights.recipes.irie2022._procgen import EASY, LABELS, NOTES
-from fastweights.recipes.irie2022._procgen import trial as procgen
+from fastweights.experiments.experiment import Claim
+from fastweights.recipes.irie2022._procgen import WRITING_IS_BETTER, one_for_all
 
-MODELS = {name: LABELS[name] for name in ("feed-forward", "lstm", "delta-net", "fake-srwm", "reset-srwm", "srwm")}
-
-
-def trial(model: str, column: str, preset: str) -> Trial:
-    """One agent for all games."""
-    return procgen(model, EASY, False, 300, preset)
-
-
-EXPERIMENT = Experiment(
-    title="ProcGen, easy: one agent for six games, by game",
-    source="Irie, Schlag, Csordas and Schmidhuber 2022, Appendix C.2, Table 6",
-    metric=SCORE.told("percent", "normalised test score, %"),
-    models=MODELS,
-    columns={"easy": "6 games, easy"},
-    published=table(
-        ("easy",),
-        {
-            "feed-forward": ((16.4, 1.6),),
-            "lstm": ((15.7, 1.6),),
-            "fake-srwm": ((15.3, 1.9),),
-            "delta-net": ((18.6, 1.7),),
-            "srwm": ((20.0, 1.8),),
-            "reset-srwm": ((16.1, 2.2),),
-        },
-    ),
-    presets={
-        "smoke": Preset(("easy",), ("srwm",)),
-        "cpu": Preset(("easy",), tuple(MODELS)),
-        "paper": Preset(("easy",), tuple(MODELS), seeds=3),
+EXPERIMENT = one_for_all(
+    "ProcGen, easy: one agent for six games, by game",
+    "Appendix C.2, Table 6",
+    memory=False,
+    published={
+        "feed-forward": (16.4, 1.6),
+        "lstm": (15.7, 1.6),
+        "delta-net": (18.6, 1.7),
+        "fake-srwm": (15.3, 1.9),
+        "reset-srwm": (16.1, 2.2),
+        "srwm": (20.0, 1.8),
     },
-    trial=trial,
     claims=(
-        Claim("The SRWM scores more than Fake SR.", lambda mean: mean("srwm", "easy") > mean("fake-srwm", "easy")),
+        WRITING_IS_BETTER,
         Claim(
             "The SRWM scores more when its changes are not reset.",
             lambda mean: mean("srwm", "easy") > mean("reset-srwm", "easy"),
         ),
     ),
-    details=EASY,
-    published_details=table(
-        tuple(EASY),
-        {
-            "feed-forward": ((4.3, 2.3), (25.6, 1.1), (3.4, 0.4), (1.4, 0.3), (3.2, 0.3), (53.0, 1.7)),
-            "lstm": ((3.2, 1.1), (24.8, 0.7), (3.6, 0.4), (1.6, 0.4), (2.9, 0.4), (48.3, 2.0)),
-            "delta-net": ((7.8, 1.5), (24.5, 1.5), (3.3, 0.4), (1.7, 0.2), (3.3, 0.2), (53.9, 2.4)),
-            "srwm": ((9.0, 2.0), (25.5, 1.0), (3.4, 0.4), (1.8, 0.5), (3.0, 0.2), (54.6, 2.4)),
-            "fake-srwm": ((4.7, 2.4), (24.6, 1.2), (3.6, 0.4), (1.3, 0.3), (3.1, 0.5), (49.6, 2.1)),
-            "reset-srwm": ((5.8, 1.3), (25.2, 1.4), (3.5, 0.3), (1.5, 0.3), (3.0, 0.2), (48.6, 1.9)),
-        },
-    ),
-    notes=NOTES,
+    by_game={
+        "feed-forward": ((4.3, 2.3), (25.6, 1.1), (3.4, 0.4), (1.4, 0.3), (3.2, 0.3), (53.0, 1.7)),
+        "lstm": ((3.2, 1.1), (24.8, 0.7), (3.6, 0.4), (1.6, 0.4), (2.9, 0.4), (48.3, 2.0)),
+        "delta-net": ((7.8, 1.5), (24.5, 1.5), (3.3, 0.4), (1.7, 0.2), (3.3, 0.2), (53.9, 2.4)),
+        "srwm": ((9.0, 2.0), (25.5, 1.0), (3.4, 0.4), (1.8, 0.5), (3.0, 0.2), (54.6, 2.4)),
+        "fake-srwm": ((4.7, 2.4), (24.6, 1.2), (3.6, 0.4), (1.3, 0.3), (3.1, 0.5), (49.6, 2.1)),
+        "reset-srwm": ((5.8, 1.3), (25.2, 1.4), (3.5, 0.3), (1.5, 0.3), (3.0, 0.2), (48.6, 1.9)),
+    },
 )

@@ -77,9 +77,8 @@ def train(session: Session) -> None:
         while not place.stopped:
             parts = (fabric.to_device(part_of(fabric, part)) for part in book.moment(place.step, ORDER))
             loss, state = update(fabric, model, optimiser, Moment(*parts), state, start, settings)
-            remedy = "Take a smaller learning_rate."
-            require(math.isfinite(loss), "loss", "a number", f"{loss} after step {place.step}", remedy)
-            session.count(loss, f"{loss * BITS:.2f} bits  {_speed(session)}")
+            session.require_number(loss)
+            session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.segment)}")
             told = _evaluate(session, model) if session.due else ""
             session.rest(state, told)
 
@@ -187,11 +186,5 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     mean = place.loss_sum / place.loss_count * BITS
     measured = measure(model, task.validation, session.settings)
     session.judge(measured)
-    found = f"{measured['bits']:.3f} of a text read once"
-    return f"step {place.step:>6}  {mean:.3f} bits a {task.unit} of the past, {found}  {_speed(session)}"
-
-
-def _speed(session: Session) -> str:
-    settings = session.settings
-    rate = session.clock.rate(session.place.step) * settings.batch_size * settings.segment
-    return f"{rate:,.0f} {session.task.unit}s/s"
+    past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
+    return f"step {place.step:>6}  {past}  {session.speed(session.settings.segment)}"

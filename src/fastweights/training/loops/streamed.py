@@ -12,7 +12,6 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from fastweights.errors import require
 from fastweights.state import detach, members
 from fastweights.training.descent import descend, micro_batches
 from fastweights.training.processes import part_of
@@ -47,9 +46,8 @@ def train(session: Session) -> None:
             before = carried if settings.carry and window else None
             loss, after = update(fabric, model, optimiser, windows[window], before, settings.clip, settings.accumulate)
             carried = after if settings.carry else ()
-            remedy = "Take a smaller learning_rate."
-            require(math.isfinite(loss), "loss", "a number", f"{loss} after step {place.step}", remedy)
-            session.count(loss, f"{loss * BITS:.2f} bits  {_speed(session)}")
+            session.require_number(loss)
+            session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
             told = _evaluate(session, model) if session.due else ""
             session.rest(carried, told)
 
@@ -174,10 +172,4 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     seconds = int((settings.steps - place.step) / max(session.clock.rate(place.step), 1e-9))
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
     line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
-    return f"{line}  {_speed(session):>7}  {seconds // 60}:{seconds % 60:02d} left"
-
-
-def _speed(session: Session) -> str:
-    settings = session.settings
-    rate = session.clock.rate(session.place.step) * settings.batch_size * settings.window
-    return f"{rate:,.0f} {session.task.unit}s/s"
+    return f"{line}  {session.speed(settings.window):>7}  {seconds // 60}:{seconds % 60:02d} left"
