@@ -44,6 +44,7 @@ MODEL = {
 }
 
 Run = Callable[[], object]
+Pair = tuple[Tensor, Tensor]
 
 
 def compare(make: Callable[[], dict[str, Run]], repeats: int) -> dict[str, tuple[float, float]]:
@@ -83,12 +84,13 @@ def memory(name: str, H: int, K: int, V: int) -> dict[str, Run]:
     whole, options = (q, k, v, g, beta), {"output_final_state": True, "use_qk_l2norm_in_kernel": True}
     one = [x[:, :1].contiguous() for x in whole]
     learning = [x.clone().requires_grad_() for x in whole]
-    state = torch.randn(1, H, K, V)
+    cache = transformers.cache_utils.LinearAttentionLayer()
+    cache.update_recurrent_state(torch.randn(1, H, K, V))
 
-    def call(loop: kernels.Loop, given: list[Tensor], initial_state: Tensor | None = None) -> Tensor:
+    def call(loop: kernels.Loop, given: list[Tensor], initial_state: Tensor | None = None) -> Pair:
         q, k, v, g, beta = given
         function = getattr(loop.module, loop.name)
-        return function(q, k, v, g=g, beta=beta, initial_state=initial_state, **options)[0]
+        return function(q, k, v, g=g, beta=beta, initial_state=initial_state, **options)
 
     def prefill() -> None:
         with torch.no_grad():
@@ -97,10 +99,11 @@ def memory(name: str, H: int, K: int, V: int) -> dict[str, Run]:
     def decode() -> None:
         with torch.no_grad():
             for _ in range(10):
-                call(recurrent, one, state)
+                state = cache.recurrent_states[0]
+                cache.update_recurrent_state(call(recurrent, one, state)[1])
 
     def train() -> None:
-        torch.autograd.grad(call(chunk, learning).sum(), learning)
+        torch.autograd.grad(call(chunk, learning)[0].sum(), learning)
 
     return {"prefill": prefill, "training": train, "decode": decode}
 

@@ -47,7 +47,7 @@ SHAPES = [
 CELL_SHAPES = [Shape(8, 256, 8, 16, 16), Shape(32, 50, 4, 32, 32)]
 RULE_SHAPES = [Shape(16, 456, 16, 16, 16), Shape(4, 1024, 8, 64, 64)]
 RULES = ["sum", "delta", "gated-delta"]
-STEP = Shape(1, 1, 8, 16, 16)
+STEPS = {"delta": Shape(1, 1, 8, 16, 16), "gated-delta": Shape(1, 1, 32, 128, 128)}
 DELTA = Cell.named("delta")
 Run = Callable[..., Tensor]
 
@@ -267,19 +267,27 @@ def cell_run(cell: Cell, params: Any, way: str) -> Run:
     return lambda *x: scan(cell, cell.Inputs(*x), params=params, backend=way)[0]
 
 
-def one_step() -> dict[str, float]:
+def one_step() -> dict[str, dict[str, float]]:
     """Microseconds of a call of one step without gradients, as in streaming and acting."""
-    x = sample_inputs(DELTA, STEP, torch.float32)
-    state = scan(DELTA, x)[1]
-    flat = DELTA.State(state.W[0]), DELTA.Inputs(*(leaf[0, 0] for leaf in x))
+    return {name: step_of(Cell.named(name), shape) for name, shape in STEPS.items()}
+
+
+def step_of(cell: Cell, shape: Shape) -> dict[str, float]:
+    """For one memory: every backend, its state in place, and the step that one would write by hand."""
+    x = sample_inputs(cell, shape, torch.float32)
+    state = scan(cell, x)[1]
+    flat = cell.State(state.W[0]), cell.Inputs(*(leaf[0, 0] for leaf in x))
     calls: dict[str, Callable[[], Any]] = {
-        name: partial(scan, DELTA, x, state, backend=name) for name in backends_of(DELTA)
+        name: partial(scan, cell, x, state, backend=name) for name in backends_of(cell)
     }
-    calls["eager step, no checks"] = partial(eager.delta, *flat, None, None)
+    own = cell.State(state.W.clone())
+    calls["in place"] = partial(scan, cell, x, own, state_out=own)
+    calls["eager step, no checks"] = partial(eager.STEPS[cell.name], *flat, None, None)
     with torch.inference_mode():
         times = {name: 1e3 * milliseconds(partial(_repeat, call), 1.0) / 100 for name, call in calls.items()}
     listed = ", ".join(f"{name} {time:.0f}" for name, time in times.items())
-    say(f"\nOne step of 8 heads, K = 16, in inference mode, microseconds a call: {listed}.")
+    sizes = f"{shape.H} heads, K = {shape.K}"
+    say(f"\nOne step of {cell.name}, {sizes}, in inference mode, microseconds a call: {listed}.")
     return times
 
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.errors import require, require_name
-from fastweights.precision import autocasts, full_precision
-from fastweights.problem import Problem, pose
+from fastweights.overwrite import check_apart, check_unwatched, put
+from fastweights.precision import full_precision
+from fastweights.problem import Problem, agree, pose
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
@@ -44,6 +45,7 @@ def scan(
     lengths: Tensor | None = None,
     initial: Any = None,
     backend: str = "auto",
+    state_out: Any = None,
 ) -> tuple[Tensor, Any]:
     """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
 
@@ -57,9 +59,13 @@ def scan(
             looked at, its y is 0, and the last state is that after the member's own last step.
         initial: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
         backend: "auto", or a name from `explain`; a named backend runs or raises.
+        state_out: `cell.State` of contiguous tensors `[B, H, ...]` that the state after the last step is written to,
+            where no gradients are wanted. It may be `state`, which is then updated in place: a step that leaves a large
+            one as it was takes twice as long. It must share no memory with anything else that is given.
 
     Returns:
-        y `[B, T, H, V]` in the dtype of the inputs, and the state after the last step, in float32 or float64.
+        y `[B, T, H, V]` in the dtype of the inputs, and the state after the last step, in float32 or float64:
+        `state_out`, if that is given.
 
     Raises:
         InputError: an input does not fit the cell, or the backend cannot run it.
@@ -71,15 +77,25 @@ def scan(
     (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
     cell = Cell.of(cell)
-    problem = pose(cell, inputs, state, params, reset, lengths, initial)
-    device = problem.inputs[0].device
-    for note in WATCHERS:
-        note(problem)
-    if not autocasts(device):
-        return run_problem(problem, backend)
-    # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
-    with full_precision(device):
-        return run_problem(problem, backend)
+    agreement = agree(cell, inputs, state, params, reset, lengths, initial, state_out)
+    if state_out is not None:
+        check_apart(state_out, state, [*inputs, *(params or ()), *(initial or ())])
+    again = None if WATCHERS or state is None else agreement.known.get(backend)
+    result = None if again is None else again(inputs, state, params, state_out)
+    if result is None:
+        if state_out is not None:
+            check_unwatched(state_out, [*inputs, *(state or ()), *(params or ()), *(initial or ())])
+        problem = pose(cell, inputs, state, params, reset, lengths, initial, state_out, agreement)
+        for note in WATCHERS:
+            note(problem)
+        # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
+        with full_precision(inputs[0].device):
+            module = MODULES[_choose(problem, backend)]
+            result = module.run(problem)
+        # Of one step, what this library's Python takes is longer than the step: a backend may do calls alike at once.
+        if agreement.known.get(backend) is None and hasattr(module, "again"):
+            agreement.known[backend] = module.again(problem)
+    return result if state_out is None else (result[0], put(result[1], state_out))
 
 
 def run_problem(problem: Problem, backend: str) -> tuple[Tensor, Any]:

@@ -5,6 +5,8 @@ by itself; states `[B, H, K, V]`, float32 unless the inputs are float64. `scale`
 Unlike there, any device, float32 and float64 work, gradients reach `initial_state`, and `reset`, bool `[B, T]`, begins
 a new sequence before a step. With `cu_seqlens`, int `[N + 1]`, one member of a batch holds N sequences, one behind the
 other, and states are `[N, H, K, V]`, one a sequence.
+With `state_out`, where no gradients are wanted, the final state is written there and returned; it may be
+`initial_state`, which is then updated in place.
 """
 
 import types
@@ -36,12 +38,13 @@ def linear_attention(
     output_final_state: bool = False,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
 ) -> Result:
     """W <- W + v k^T, o = scale W q: the sum rule, without a normaliser.
 
     Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
     """
-    return _run(("sum", False), (q, k, v), scale, initial_state, output_final_state, reset, cu_seqlens)
+    return _run(("sum", False), (q, k, v), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
 
 
 def delta_rule(
@@ -55,13 +58,14 @@ def delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
 ) -> Result:
     """W <- W + beta (v - W k) k^T, o = scale W q.
 
     Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
     """
     memory = "delta", use_qk_l2norm_in_kernel
-    return _run(memory, (q, k, v, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
+    return _run(memory, (q, k, v, beta), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
 
 
 def gated_delta_rule(
@@ -76,13 +80,14 @@ def gated_delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
 ) -> Result:
     """W <- exp(g) W + beta (v - exp(g) W k) k^T, o = scale W q, with g <= 0 the logarithm of the decay.
 
     Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
     """
     memory = "gated-delta", use_qk_l2norm_in_kernel
-    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
+    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
 
 
 def kimi_delta_attention(
@@ -97,13 +102,14 @@ def kimi_delta_attention(
     use_qk_l2norm_in_kernel: bool = False,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
 ) -> Result:
     """W <- M + beta (v - M k) k^T with M = W diag(exp(g)), o = scale W q; g `[B, T, H, K]` is at most 0.
 
     Source: Kimi Team 2025 (Kimi Linear).
     """
     memory = "kda", use_qk_l2norm_in_kernel
-    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens)
+    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
 
 
 def gated_linear_attention(
@@ -116,12 +122,13 @@ def gated_linear_attention(
     output_final_state: bool = False,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
 ) -> Result:
     """W <- W diag(exp(g)) + v k^T, o = scale W q, g `[B, T, H, K]`; with k = 1 - exp(g) it is HGRN2.
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
     """
-    return _run(("gla", False), (q, k, v, g), scale, initial_state, output_final_state, reset, cu_seqlens)
+    return _run(("gla", False), (q, k, v, g), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
 
 
 def rwkv7(
@@ -136,6 +143,7 @@ def rwkv7(
     output_final_state: bool = False,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
 ) -> Result:
     """W <- W diag(exp(w)) + (W a) b^T + v k^T, o = scale W r; all but v are `[B, T, H, K]`.
 
@@ -144,7 +152,7 @@ def rwkv7(
     Source: Peng et al. 2025 (RWKV-7).
     """
     memory = f"{__name__}:_removing", False
-    return _run(memory, (r, k, v, a, b, w), scale, initial_state, output_final_state, reset, cu_seqlens)
+    return _run(memory, (r, k, v, a, b, w), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
 
 
 class _Removal(NamedTuple):
@@ -174,18 +182,19 @@ def _run(
     output_final_state: bool,
     reset: Tensor | None,
     cu_seqlens: Tensor | None,
+    state_out: Tensor | None,
 ) -> Result:
     lengths = None
     if cu_seqlens is not None:
         check_packed(cu_seqlens, given[0])
         require(reset is None, "reset", "None where cu_seqlens is given", "both", "They say the same.")
-        if initial_state is None and not output_final_state:
+        if initial_state is None and state_out is None and not output_final_state:
             reset = starts(cu_seqlens, given[0].shape[1])
         else:
             given, lengths = tuple(unpack(x, cu_seqlens) for x in given), lengths_of(cu_seqlens)
-    o, last = _scan(_cell(*memory), given, scale, initial_state, reset, lengths)
+    o, last = _scan(_cell(*memory, scale is not None), given, scale, initial_state, reset, lengths, state_out)
     o = o if lengths is None or cu_seqlens is None else pack(o, cu_seqlens)
-    return o, last if output_final_state else None
+    return o, last if output_final_state or state_out is not None else None
 
 
 def _scan(
@@ -195,28 +204,32 @@ def _scan(
     initial_state: Tensor | None,
     reset: Tensor | None,
     lengths: Tensor | None,
+    state_out: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     q = given[0]
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    # Not in the dtype of half precision, which would round it.
-    factor = torch.full((1, 1, 1), scale, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
+    if scale is not None:
+        # Not in the dtype of half precision, which would round it.
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        given = (*given, torch.full((1, 1, 1), scale, dtype=dtype, device=q.device).expand(q.shape[:3]))
     inputs: Callable[..., Any] = cell.Inputs
     state = None if initial_state is None else _State(initial_state)
-    o, last = scan(cell, inputs(*given, factor.expand(q.shape[:3])), state, reset=reset, lengths=lengths)
-    return o.to(q.dtype), last.S
+    out = None if state_out is None else state if state_out is initial_state else _State(state_out)
+    o, last = scan(cell, inputs(*given), state, reset=reset, lengths=lengths, state_out=out)
+    return o if o.dtype == q.dtype else o.to(q.dtype), last.S
 
 
 @cache
-def _cell(name: str, unit: bool) -> Cell:
-    return Cell.of(_laid_out(name, unit))
+def _cell(name: str, unit: bool, scaled: bool) -> Cell:
+    return Cell.of(_laid_out(name, unit, scaled))
 
 
 @family
-def _laid_out(name: str, unit: bool) -> Callable[..., Any]:
+def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     """The step of a memory whose state lies as it does there, keys before values, and whose inputs are made inside.
 
     A kernel reads inputs and state as they come and writes the state as it goes out: for one step, turning it over
-    would take longer than the step. Keys and queries get length 1 if `unit`; decays are logarithms.
+    would take longer than the step. Keys and queries get length 1 if `unit`; decays are logarithms. The factor on the
+    queries is an input if `scaled`, else K^-0.5.
     """
     inside = Cell.of(name)
     makes: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _as_it_is, "decay": torch.exp}
@@ -224,11 +237,12 @@ def _laid_out(name: str, unit: bool) -> Callable[..., Any]:
     # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.
     run, Instructions = inside.step, inside.Inputs
     fields = [(field, Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]
-    Inputs = NamedTuple("Inputs", [*fields, ("scale", Annotated[Tensor, Slot("", "value")])])  # type: ignore[misc]
+    factor = [("scale", Annotated[Tensor, Slot("", "value")])] if scaled else []
+    Inputs = NamedTuple("Inputs", [*fields, *factor])  # type: ignore[misc]
 
     def prepare(x: Any) -> Any:
-        q, *rest = [make(value) for make, value in zip(made, x[:-1], strict=True)]
-        return Instructions(q * x.scale[..., None], *rest)
+        q, *rest = [make(value) for make, value in zip(made, x, strict=False)]
+        return Instructions(q * (x.scale[..., None] if scaled else q.shape[-1] ** -0.5), *rest)
 
     def step(state: _State, x: Any) -> tuple[_State, Tensor]:
         after, y = run(MemoryState(state.S.mT), prepare(x))

@@ -1,7 +1,7 @@
 """A checked call of `scan`: what every backend is given."""
 
 from collections.abc import Hashable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
 from fastweights.lengths import check_ends, check_lengths, only, within
+from fastweights.overwrite import check_dtype
 from fastweights.precision import PRECISIONS, full_precision
 from fastweights.promise import check_step
 from fastweights.remember import remember
@@ -24,7 +25,8 @@ class Problem(NamedTuple):
 
     `initial` is the state that a reset goes back to, None without resets, and `from_zero` whether it is 0; no reset
     lies beyond a length. `dtype` is the dtype of the output. `known` is where backends keep what they have found out of
-    all calls that are alike, and `found` what they have of this one.
+    all calls that are alike, and `found` what they have of this one. `out` is where the last state goes, if anywhere:
+    a backend need not heed it.
     """
 
     cell: Cell
@@ -39,6 +41,7 @@ class Problem(NamedTuple):
     dtype: torch.dtype
     known: dict[str, Any]
     found: dict[str, Any]
+    out: Any = None
 
     @property
     def leading(self) -> tuple[int, int, int]:
@@ -73,10 +76,18 @@ class Problem(NamedTuple):
 
 
 def pose(
-    cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
+    cell: Cell,
+    inputs: Any,
+    state: Any,
+    params: Any,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    initial: Any,
+    out: Any = None,
+    agreement: "Agreement | None" = None,
 ) -> Problem:
     """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
-    sizes, dtype, known = _agree(cell, inputs, state, params, reset, lengths, initial)
+    sizes, dtype, known = agreement or agree(cell, inputs, state, params, reset, lengths, initial, out)
     T = inputs[0].shape[1]
     check_ends(lengths, T)
     compute = torch.promote_types(dtype, torch.float32)
@@ -89,7 +100,7 @@ def pose(
         start = None
     elif lengths is not None:
         reset = reset & within(lengths, T)
-    return Problem(cell, inputs, state, start, from_zero, params, reset, lengths, sizes, dtype, known, {})
+    return Problem(cell, inputs, state, start, from_zero, params, reset, lengths, sizes, dtype, known, {}, out)
 
 
 def _start(cell: Cell, initial: Any, sizes: dict[str, int], like: Tensor) -> Any:
@@ -112,23 +123,42 @@ _AGREED: dict[Hashable, Agreement] = {}
 _KEPT: dict[Hashable, bool] = {}
 
 
-def _agree(
-    cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
+def agree(
+    cell: Cell,
+    inputs: Any,
+    state: Any,
+    params: Any,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    initial: Any,
+    out: Any,
 ) -> Agreement:
     """What there is to know of a call that fits its cell; calls alike are checked once: a step takes microseconds."""
-    given = (inputs, state, params, reset, lengths, initial)
-    marks = tuple([mark for mark in (reset, lengths) if mark is not None])
-    kinds = _kinds(inputs), _kinds(state), _kinds(params), _kinds(marks), reset is None, _kinds(initial)
-    if torch.compiler.is_compiling() or None in kinds or is_observed():
-        return _check(cell, *given)
+    kinds = (
+        _kinds(inputs),
+        _kinds(state),
+        () if params is None else _kinds(params),
+        () if reset is None else _kinds((reset,)),
+        () if lengths is None else _kinds((lengths,)),
+        () if initial is None else _kinds(initial),
+        () if out is None else (out is state) or _kinds(out),
+    )
+    if None in kinds or is_observed():
+        return _check(cell, inputs, state, params, reset, lengths, initial, out)
     # What a step makes without saying of what dtype depends on the default.
     key = (cell.key, kinds, torch.get_default_dtype())
-    return remember(_AGREED, key, lambda: _check_all(cell, *given))
+    work_out = partial(_check_all, cell, inputs, state, params, reset, lengths, initial, out)
+    return _AGREED.get(key) or remember(_AGREED, key, work_out)
 
 
 def is_observed() -> bool:
     """Whether what is computed now is transformed or recorded: then no step is run for any other reason."""
-    return torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+    )
 
 
 def _check_all(cell: Cell, inputs: Any, state: Any, params: Any, *given: Any) -> Agreement:
@@ -157,12 +187,21 @@ def _kinds(record: Any) -> Any:
         return ()
     if not isinstance(record, tuple):
         return None
-    found = [(x.shape, x.dtype, x.device, x.layout) for x in record if isinstance(x, Tensor)]
-    return (getattr(record, "_fields", None), *found) if len(found) == len(record) else None
+    try:
+        return type(record), *[(x.shape, x.dtype, x.device, x.layout) for x in record]
+    except AttributeError:
+        return None
 
 
 def _check(
-    cell: Cell, inputs: Any, state: Any, params: Any, reset: Tensor | None, lengths: Tensor | None, initial: Any
+    cell: Cell,
+    inputs: Any,
+    state: Any,
+    params: Any,
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    initial: Any,
+    out: Any,
 ) -> Agreement:
     _check_record("inputs", inputs, cell.Inputs)
     sizes: dict[str, int] = {}
@@ -173,6 +212,9 @@ def _check(
         _check_state("state", state, cell, {"B": B, "H": H}, sizes, inputs[0].device)
     if initial is not None:
         _check_state("initial", initial, cell, {"H": H}, sizes, inputs[0].device)
+    if out is not None:
+        _check_state("state_out", out, cell, {"B": B, "H": H}, sizes, inputs[0].device)
+        check_dtype(out, torch.promote_types(_promote(inputs), torch.float32))
     check_lengths(lengths, B, inputs[0].device)
     _check_reset(reset, B, T, inputs[0].device)
     return Agreement(sizes, _promote(inputs), {})

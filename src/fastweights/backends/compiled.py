@@ -1,6 +1,6 @@
 """The cell compiled: traced once, lowered to loops, and built by the target of the device, which keeps its kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fastweights.backends._transforms import transform
 from fastweights.compiler.forms import Form, forms, why_never
-from fastweights.compiler.op import scan
+from fastweights.compiler.op import PLAIN, is_plain, scan
 from fastweights.compiler.target import TARGETS
 from fastweights.problem import Problem
 
@@ -26,7 +26,12 @@ def refusal(problem: Problem, build: bool) -> str:
     if torch.compiler.is_compiling():
         return why_never(problem.cell.key, first.device.type)
     form, _ = _form(problem)
-    form.build() if build else form.check()
+    if not build:
+        form.check()
+    elif _is_one_step(problem):
+        form.build_one_step()
+    else:
+        form.build()
     return form.refusal
 
 
@@ -45,8 +50,52 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
         form, captured = _form(problem)
         cell, heads = form.cell, problem.leading[2]
         tensors += [x.to(tensors[0].dtype).expand(heads, *x.shape) for x in captured]
+        if form.one_step is not None and _is_one_step(problem):
+            y, state = form.one_step(tensors, initial, problem.reset, problem.out)
+            return y.to(problem.dtype), problem.cell.State(*state)
     y, state = scan(cell, tensors, initial, problem.reset, lengths)
     return y.to(problem.dtype), problem.cell.State(*state)
+
+
+def again(problem: Problem) -> Callable[..., tuple[Tensor, Any] | None] | None:
+    """What runs calls of one step that are like this one without looking at them a second time; None if none can.
+
+    It takes inputs, state, params and where to put the new state, and returns None for a call that it must not run.
+    """
+    if torch.compiler.is_compiling() or problem.reset is not None or not _is_one_step(problem):
+        return None
+    form, forms = _form(problem)[0], problem.known["forms"]
+    one_step, watch, State, dtype = form.one_step, forms.watch, problem.cell.State, problem.inputs[0].dtype
+    if one_step is None or watch is None:
+        return None
+
+    def run(inputs: Any, state: Any, params: Any, out: Any) -> tuple[Tensor, Any] | None:
+        tensors = [*inputs, *state] if params is None else [*inputs, *state, *params]
+        # What else stands in the way would have kept the call from being known: see `agree`.
+        is_same = forms.watch is watch and watch.holds()
+        if not (is_same and _want_nothing(tensors) and PLAIN.issuperset(map(type, tensors))):
+            return None
+        y, last = one_step([x if x.dtype is dtype else x.to(dtype) for x in tensors], out=out)
+        return y if problem.dtype is dtype else y.to(problem.dtype), State(*last) if out is None else out
+
+    return run
+
+
+def _is_one_step(problem: Problem) -> bool:
+    """Whether it is one step of which no gradient is wanted."""
+    tensors = [*problem.inputs, *problem.state, *(problem.params or ()), *(problem.initial or ())]
+    return problem.leading[1] == 1 and problem.lengths is None and _is_free(tensors)
+
+
+def _is_free(tensors: Sequence[Tensor]) -> bool:
+    """Whether nobody but the kernel must see a call."""
+    return _want_nothing(tensors) and is_plain(tensors) and not transform()
+
+
+def _want_nothing(tensors: Sequence[Tensor]) -> bool:
+    """Whether no derivative is wanted, forwards or backwards."""
+    forward = torch.autograd.forward_ad._current_level >= 0
+    return not forward and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
 
 
 def _form(problem: Problem) -> tuple[Form, Sequence[Tensor]]:

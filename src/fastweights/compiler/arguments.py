@@ -30,6 +30,15 @@ FORWARD = (
     Argument("last_state", "State", is_given=False),
     Argument("checkpoints", is_given=False),  # [B H, chunks, numbers of a state]; absent if no gradient is wanted
 )
+ONE_STEP = (
+    Argument("all_in", "Inputs"),
+    Argument("first_state", "State"),
+    Argument("all_param", "Params"),
+    Argument("initial_state", "State"),
+    Argument("reset", kind="bool"),
+    Argument("all_y", is_given=False),
+    Argument("last_state", "State", is_given=False),  # may be the first one
+)
 BACKWARD = (
     Argument("all_in", "Inputs"),
     Argument("all_param", "Params"),

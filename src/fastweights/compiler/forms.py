@@ -17,7 +17,7 @@ from fastweights.compiler.alone import alone
 from fastweights.compiler.calls import Calls, calls_of
 from fastweights.compiler.lift import lift
 from fastweights.compiler.tape import Tape, write_down
-from fastweights.compiler.target import Kernel, target_of
+from fastweights.compiler.target import Kernel, OneStep, target_of
 from fastweights.compiler.unsupported import Unbuilt, Unsupported
 from fastweights.compiler.watch import Changing, Watch
 from fastweights.remember import remember
@@ -39,12 +39,15 @@ class Where(NamedTuple):
 
 @dataclass(eq=False)
 class Form:
-    """What a step is: the cell with a param for every tensor that it has from elsewhere, and its kernel or why not."""
+    """What a step is: the cell with a param for every tensor that it has from elsewhere, and its kernels or why not."""
 
     cell: Cell
     text: str
     where: Where
     kernel: Kernel | None = None
+    one_step: OneStep | None = None
+    has_one_step: bool = True
+    """Whether the target has a kernel for one step by itself, as far as is known."""
     refusal: str = ""
     is_known: bool = False
     """Whether it has been lowered, without a kernel."""
@@ -52,10 +55,15 @@ class Form:
 
     def build(self) -> None:
         """Makes the kernel, or says why it cannot be made; what has failed is tried again after a while."""
-        if self.kernel is None and (not self.refusal or time.monotonic() > self.tried + PAUSE):
-            with LOCK.held:
-                self.refusal, self.tried = "", float("inf")
-                self._attempt(self._build)
+        if self.kernel is None:
+            self._make(self._build)
+
+    def build_one_step(self) -> None:
+        """The same for one step by itself; that of any number of steps where the target has no other."""
+        if self.one_step is None and self.has_one_step:
+            self._make(self._build_one_step)
+        if not self.has_one_step:
+            self.build()
 
     def check(self) -> None:
         """Says why no kernel can be made, as far as that can be told without building it."""
@@ -68,9 +76,20 @@ class Form:
         sizes, dtype, device = self.where
         self.kernel = self.kernel or target_of(device).kernel(self.cell, sizes, dtype, self.text)
 
+    def _build_one_step(self) -> None:
+        sizes, dtype, device = self.where
+        self.one_step = self.one_step or target_of(device).one_step(self.cell, sizes, dtype, self.text)
+        self.has_one_step = self.one_step is not None
+
     def _lower(self) -> None:
         lowered(self.cell, self.where.sizes, self.where.dtype)
         self.is_known = True
+
+    def _make(self, action: Callable[[], None]) -> None:
+        if not self.refusal or time.monotonic() > self.tried + PAUSE:
+            with LOCK.held:
+                self.refusal, self.tried = "", float("inf")
+                self._attempt(action)
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:

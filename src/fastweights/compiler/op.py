@@ -141,7 +141,7 @@ def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
         # A program that was exported keeps none: whoever runs it may or may not want gradients.
         *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, tensors, initial, reset, lengths, True)
     given = (tensors, initial, reset, lengths, checkpoints, d_y, d_last)
-    if torch.is_grad_enabled() or not _is_plain(tensors):
+    if torch.is_grad_enabled() or not is_plain(tensors):
         gradients = torch.ops.fastweights.scan_backward(ctx.cell, *given)
     else:
         gradients = _kernel(ctx.cell, tensors).backward(*given)
@@ -180,7 +180,7 @@ def scan(
 ) -> tuple[Tensor, list[Tensor]]:
     """y and the last state, differentiable once."""
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *initial))
-    if _is_plain(tensors):
+    if is_plain(tensors):
         if wanted:
             y, *last = _Direct.apply(cell.key, len(tensors), reset, lengths, *tensors, *initial)
         else:
@@ -191,15 +191,15 @@ def scan(
     return y, last
 
 
-def _is_plain(tensors: Sequence[Tensor]) -> bool:
+def is_plain(tensors: Sequence[Tensor]) -> bool:
     """Whether nobody but the kernel must see a call: for one step, PyTorch's dispatcher takes half as long as it."""
     return (
         not torch.compiler.is_compiling()
         and torch._C._get_tracing_state() is None
         and not torch._C._len_torch_dispatch_stack()
-        and all(type(x) in PLAIN for x in tensors)
+        and PLAIN.issuperset(map(type, tensors))
         and tensors[0].device.type in TARGETS
     )
 
 
-PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN = {Tensor, torch.nn.Parameter}

@@ -47,6 +47,19 @@ class Kernel(Protocol):
         """The gradients of `tensors` and of `initial`."""
 
 
+class OneStep(Protocol):
+    """Runs one step of every head without a way back."""
+
+    def __call__(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor] = (),
+        reset: Tensor | None = None,
+        out: Sequence[Tensor] | None = None,
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
+
+
 class Target(Protocol):
     """What the module `compiler/NAME/target.py` has."""
 
@@ -66,6 +79,9 @@ class Target(Protocol):
             Unsupported: the cell leaves the subset that compiles.
             Unbuilt: the machine lacks what builds kernels, or that fails.
         """
+
+    def one_step(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep | None:
+        """The kernel of one step by itself; None where the target has none. Raises as `kernel` does."""
 
 
 def target_of(device: str) -> Target:

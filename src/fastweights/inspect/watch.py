@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
@@ -35,7 +36,8 @@ def watch(model: nn.Module) -> Iterator[list[Watched]]:
 
     def note(problem: Problem) -> None:
         if inside and threading.get_ident() == thread:
-            found.append(Watched(inside[-1], tree_map_only(Tensor, Tensor.detach, problem)))
+            keep = Tensor.detach if problem.out is None else torch.clone  # before it is written over
+            found.append(Watched(inside[-1], tree_map_only(Tensor, keep, problem)))
 
     handles = [hook for name, module in model.named_modules() for hook in _hooks(module, name, inside)]
     WATCHERS.append(note)

@@ -342,6 +342,27 @@ def check_changes_no_input(cell: Cell, backend: str) -> None:
         assert torch.equal(mine, copy), "an input was changed"
 
 
+def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
+    """The last state written over the one before it, or elsewhere, has the bits of one that has a place of its own."""
+    for T, with_reset in ((1, False), (1, True), (ODD.T, True)):
+        a = arguments(cell, ODD)
+        a = _time(a, 0, T) if with_reset else _time(a, 0, T)._replace(reset=None)
+        y, last = run(cell, backend, a)
+        over, elsewhere = (_with_clone(a.state) for _ in range(2))
+        for _ in range(2):  # once more: what is known of a call must not change it
+            for given, out in ((over, over), (a.state, elsewhere)):
+                for leaf, value in zip(over, a.state, strict=True):
+                    leaf.copy_(value)
+                got, state = scan(cell, *a._replace(state=given), backend=backend, state_out=out)
+                assert state is out, "the state that came back is another"
+                same = [torch.equal(mine, want) for mine, want in zip((got, *state), (y, *last), strict=True)]
+                assert all(same), f"in place is not apart, T={T}"
+
+
+def _with_clone(record: Any) -> Any:
+    return type(record)(*(leaf.clone() for leaf in record))
+
+
 def check_nan_propagates(cell: Cell, backend: str) -> None:
     """A NaN in any input shows in the output of its step, or of the next where a step reads before it writes."""
     for n, name in enumerate(cell.Inputs._fields):  # type: ignore[attr-defined]

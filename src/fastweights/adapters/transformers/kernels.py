@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fastweights import functional
@@ -101,6 +102,15 @@ def _instead_of(loop: Loop) -> Callable[..., Any]:
         if served > 1:
             query, key = (x.repeat_interleave(served, dim=2) for x in (query, key))
         known = {name: options[name] for name in OPTIONS & options.keys()}
+        known["state_out"] = _overwritten(known.get("initial_state"))
         return memory(query, key, value, g, beta, cu_seqlens=options.get("cu_seqlens"), **known)
 
     return run
+
+
+def _overwritten(state: Tensor | None) -> Tensor | None:
+    """The state, if it is one that a cache of transformers keeps at one address: what comes back it copies there, and a
+    decoded token would wait for nothing else as long."""
+    is_kept = hasattr(state, "_dynamo_static_input_type") and not torch.is_grad_enabled()
+    fits = is_kept and state is not None and state.dtype == torch.float32 and state.is_contiguous()
+    return state if fits else None

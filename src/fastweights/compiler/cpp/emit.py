@@ -1,34 +1,29 @@
 """The C++ source of a cell's kernels: every step as a function, and the loops over time that call them."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import torch
 
-from fastweights.compiler.arguments import BACKWARD, FORWARD, NUMBERS, Argument, names
-from fastweights.compiler.cpp.loops import Writer, _number, emit_nest
+from fastweights.compiler.arguments import BACKWARD, FORWARD
+from fastweights.compiler.cpp.loops import Writer
+from fastweights.compiler.cpp.parts import EXPORTED, Functions, beginning, open_kernel, padded, tables
 from fastweights.compiler.cpp.plan import Plan, Way
 from fastweights.compiler.cpp.schedule import Buffer, Program
-from fastweights.compiler.ir import Table, volume
+from fastweights.compiler.ir import volume
 
-TYPES = {"real": "real", "bool": "bool", "int64": "std::int64_t"}
-RUNTIME = Path(__file__).with_name("runtime.h")
 AHEAD = 4
 """How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
 SELDOM = "__attribute__((noinline)) "
 """Before functions of which a sequence has a few calls: to repeat them in the loops takes the compiler time."""
-ON_STACK = 1 << 14
-"""Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
-EXPORTED = 'extern "C" __attribute__((visibility("default")))'
 
 
 class Source:
     """Puts the source of all kernels together."""
 
     def __init__(self, plan: Plan, title: str, dtype: torch.dtype, lanes: int) -> None:
-        self.plan, self.title, self.dtype, self.lanes = plan, title, dtype, lanes
+        self.plan, self.title, self.dtype = plan, title, dtype
         self.state = plan.forward.state
-        self.scratch = 0
+        self.functions = Functions(dtype, lanes)
 
     def text(self) -> str:
         """All of it: a library with the functions `forward` and `backward`."""
@@ -43,11 +38,10 @@ class Source:
 
     def _parts(self, ways: Mapping[str, Way], states: Sequence[Buffer]) -> list[str]:
         """What stands above the loops over time."""
-        head = f"// {self.title}\n#define FASTWEIGHTS_DOUBLE {int(self.dtype == torch.float64)}\n"
-        tables = [_table(b.name, d) for d, b in _tables_of([way.step for way in ways.values()]).items()]
+        constants = tables([way.step for way in ways.values()])
         steps = [function for name, way in ways.items() for function in self._functions(name, way)]
         copies = [_copies(b) for b in {b.name: b for b in [*states, *self.plan.params]}.values()]
-        return [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;", *tables, *steps, *copies]
+        return [*beginning(self.title, self.dtype), *constants, *steps, *copies]
 
     def _functions(self, name: str, way: Way) -> list[str]:
         step = self._function(f"{name}_step", way.step, *self._of_step(way))
@@ -63,34 +57,13 @@ class Source:
         return [*way.state, *way.moving, *self.plan.params], way.ahead
 
     def _function(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
-        out = Writer()
         constant, changed = _arguments(program, given, made)
         arguments = [f"const real* __restrict__ {b}" for b in constant] + [f"real* __restrict__ {b}" for b in changed]
-        self._temporaries(program, out)
-        for nest in program.nests:
-            emit_nest(program, nest, self.lanes, out)
-        rare = SELDOM if name.endswith("_begin") else ""
-        head = f"\n{rare}static void {name}({', '.join(arguments)}, real* __restrict__ scratch) {{\n    (void)scratch;"
-        return "\n".join([head, *out.lines, "}"])
-
-    def _temporaries(self, program: Program, out: Writer) -> None:
-        offset = 0
-        for buffer in program.local:
-            size = volume(buffer.shape)
-            if buffer.is_scalar:
-                out.add(f"real {buffer.name};")
-            elif size * self.dtype.itemsize <= ON_STACK:
-                out.add(f"alignas(64) real {buffer.name}[{size}];")
-            else:
-                out.add(f"real* const {buffer.name} = scratch + {offset};")
-                offset += _padded(size)
-        self.scratch = max(self.scratch, offset)
+        return self.functions.write(name, program, arguments, SELDOM if name.endswith("_begin") else "")
 
     def _forward(self, linkage: str) -> str:
         plan, out = self.plan, Writer(depth=0)
-        out.open(f"\n{linkage} void forward(void** p, const std::int64_t* n)")
-        self._sizes(out)
-        self._pointers(out, FORWARD)
+        open_kernel(out, "forward", FORWARD, plan.fields, linkage)
         self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
         self._load_params(out)
         for b in self.state:
@@ -118,9 +91,7 @@ class Source:
 
     def _backward(self) -> str:
         plan, out = self.plan, Writer(depth=0)
-        out.open(f"\n{EXPORTED} void backward(void** p, const std::int64_t* n)")
-        self._sizes(out)
-        self._pointers(out, BACKWARD)
+        open_kernel(out, "backward", BACKWARD, plan.fields)
         d_state = plan.backward.state
         d_initial = _named("initial", d_state)
         ahead = [*plan.again.ahead, *plan.backward.ahead]
@@ -225,25 +196,12 @@ class Source:
             offset += volume(b.shape)
         return places
 
-    def _sizes(self, out: Writer) -> None:
-        sizes = [f"{name} = n[{n}]" for n, name in enumerate(NUMBERS) if name != "threads"]
-        out.add(f"const std::int64_t {', '.join(sizes)};")
-        out.add(f"const int threads = int(n[{NUMBERS.index('threads')}]);")
-        out.add(f"const std::int64_t* const strides = n + {len(NUMBERS)};")
-        out.add("(void)strides; (void)C;")
-
-    def _pointers(self, out: Writer, arguments: Sequence[Argument]) -> None:
-        for argument in arguments:
-            kind = ("const " if argument.is_given else "") + TYPES[argument.kind]
-            for name in names(argument, self.plan.fields):
-                out.add(f"{kind}* const {name} = ({kind}*)*p++;")
-
     def _open_heads(self, out: Writer, buffers: Sequence[Buffer], slots: Sequence[Buffer] = ()) -> None:
         """The loop over batch and heads, with memory for `buffers` in an arena a thread."""
-        offsets, offset = [], _padded(self.scratch)
+        offsets, offset = [], padded(self.functions.scratch)
         for b in buffers:
             offsets.append(f"real* {b.name} = arena.start + {offset};")
-            offset += _padded(volume(b.shape))
+            offset += padded(volume(b.shape))
         total = str(offset)
         if slots:
             offsets.append(f"real* const slots = arena.start + {offset};")
@@ -288,18 +246,14 @@ class Source:
         offsets, offset = [], 0
         for b in self.state:
             offsets.append((b, offset))
-            offset += _padded(volume(b.shape))
+            offset += padded(volume(b.shape))
         return offsets
 
     def _slot_size(self) -> int:
-        return sum(_padded(volume(b.shape)) for b in self.state)
+        return sum(padded(volume(b.shape)) for b in self.state)
 
     def _keep_size(self) -> int:
-        return _padded(sum(volume(b.shape) for b in self.plan.kept))
-
-
-def _padded(size: int) -> int:
-    return (size + 15) // 16 * 16
+        return padded(sum(volume(b.shape) for b in self.plan.kept))
 
 
 def _named(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -315,15 +269,6 @@ def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]
     constant = [b.name for b in given if b.name not in program.in_place]
     in_place = [b.name for b in given if b.name in program.in_place]
     return constant, in_place + [b.name for b in made if b.name.removeprefix("new_") not in program.in_place]
-
-
-def _tables_of(programs: Sequence[Program]) -> dict[Table, Buffer]:
-    return {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, Table)}
-
-
-def _table(name: str, definition: Table) -> str:
-    numbers = ", ".join(_number(x) for x in definition.numbers)
-    return f"alignas(64) static const real {name}[{definition.size}] = {{{numbers}}};"
 
 
 def _copies(buffer: Buffer) -> str:

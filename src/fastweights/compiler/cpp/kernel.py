@@ -1,33 +1,108 @@
 """A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
 
-from collections.abc import Mapping, Sequence
-from ctypes import CDLL, c_int64, c_void_p
-from functools import lru_cache
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from ctypes import CDLL, c_char_p, c_int64, c_void_p
+from functools import lru_cache, partial
+from itertools import chain
+from struct import Struct, pack
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.arguments import BACKWARD, FORWARD, in_order
+from fastweights.remember import remember
 
 CHUNK = 1 << 20
 """Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""
+THREAD = 1 << 16
+"""Numbers of states that a thread writes, at least: it is started for a few microseconds of work or more."""
 STEPS = 64
 """Steps of a chunk, at most. Half as many keep twice the memory, which is what the way forward waits for."""
 
 
-class Kernel:
-    """Runs the scan of a cell forward and back.
+class _Called:
+    """What is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other."""
 
-    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
-    """
-
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
         self.inputs, self.states = len(cell.slots["Inputs"]), len(cell.slots["State"])
         self.output = cell.output.shape(dict(sizes))
         self.dtype = dtype
         self.size = sum(_volume(slot.shape(dict(sizes))) for slot in cell.slots["State"].values())
+
+    def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
+        """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
+        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
+        rest = [x.contiguous() for x in tensors[self.inputs :]]
+        return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
+
+    def _threads(self, steps: int) -> int:
+        """As many as there are, but none that would wait longer for the others than it works."""
+        return max(1, min(torch.get_num_threads(), steps * self.size // THREAD))
+
+
+class _Alike(NamedTuple):
+    """What is known of calls with tensors of the same shapes and strides: whether the kernel can read them where they
+    are, the shape of y, how many threads at most have work, and the numbers that one is called with."""
+
+    are_read: bool
+    shape: tuple[int, ...]
+    most: int
+    alone: bytes
+
+
+class OneStep(_Called):
+    """Runs one step of every head, as in streaming and acting, without a way back."""
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
+        super().__init__(cell, sizes, dtype)
+        self._seen: dict[Hashable, _Alike] = {}
+        self._nowhere = [0] * (self.states + 1)
+        count = self.inputs + 3 * self.states + len(cell.slots.get("Params", ())) + 2
+        self._pack = Struct(f"{count}P").pack
+        self._call = library.one_step
+        # Bytes are memory that C reads: made in half the time of an array of ctypes.
+        self._call.restype, self._call.argtypes = None, [c_char_p, c_char_p]
+
+    def __call__(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor] = (),
+        reset: Tensor | None = None,
+        out: Sequence[Tensor] | None = None,
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
+        key = (tensors[0].shape, *[x.stride() for x in tensors])
+        alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
+        if not alike.are_read:
+            tensors = [x for record in self._given(tensors)[0] for x in record]
+        y = tensors[0].new_empty(alike.shape)
+        out = [torch.empty_like(x) for x in tensors[self.inputs : self.inputs + self.states]] if out is None else out
+        starts = [] if reset is None else [x.contiguous() for x in (*initial, reset)]
+        places = [x.data_ptr() for x in starts] or self._nowhere
+        pointers = [*[x.data_ptr() for x in tensors], *places, y.data_ptr(), *[x.data_ptr() for x in out]]
+        numbers = alike.alone if alike.most < 2 else self._numbers(tensors, min(torch.get_num_threads(), alike.most))
+        self._call(self._pack(*pointers), numbers)
+        return y, out
+
+    def _look_at(self, tensors: Sequence[Tensor]) -> _Alike:
+        B, T, H = tensors[0].shape[:3]
+        are_read = all(a is b for a, b in zip(tensors, chain(*self._given(tensors)[0]), strict=True))
+        return _Alike(are_read, (B, T, H, *self.output), B * H * self.size // THREAD, self._numbers(tensors, 1))
+
+    def _numbers(self, tensors: Sequence[Tensor], threads: int) -> bytes:
+        _, strides = self._given(tensors)
+        B, T, H = tensors[0].shape[:3]
+        numbers = (B, T, H, 1, threads, *strides)
+        return pack(f"{len(numbers)}q", *numbers)
+
+
+class Kernel(_Called):
+    """Runs the scan of a cell forward and back."""
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
+        super().__init__(cell, sizes, dtype)
         self._forward, self._backward = library.forward, library.backward
         self._forward.restype = self._backward.restype = None
 
@@ -54,7 +129,7 @@ class Kernel:
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
         named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
-        self._forward(_pointers(in_order(FORWARD, named)), _numbers((B, T, H, C, torch.get_num_threads(), *strides)))
+        self._forward(_pointers(in_order(FORWARD, named)), _numbers((B, T, H, C, self._threads(B * T * H), *strides)))
         return [y, *last, checkpoints]
 
     def backward(
@@ -79,15 +154,9 @@ class Kernel:
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
-        numbers = (B, T, H, self.chunk(T), torch.get_num_threads(), *strides)
+        numbers = (B, T, H, self.chunk(T), self._threads(B * T * H), *strides)
         self._backward(_pointers(in_order(BACKWARD, named)), _numbers(numbers))
         return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
-
-    def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
-        """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
-        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
-        rest = [x.contiguous() for x in tensors[self.inputs :]]
-        return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
 
 
 def chunk(size: int, T: int) -> int:

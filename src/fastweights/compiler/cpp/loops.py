@@ -336,7 +336,7 @@ class Block:
     def value(self, expression: Expression, r: int, v: int) -> Result:
         """Code for an expression at a row and a vector."""
         if isinstance(expression, Constant):
-            return Result(_number(expression.value), False)
+            return Result(number(expression.value), False)
         if isinstance(expression, Load):
             return self._loaded(expression, r, v)
         return self._applied(expression, r, v)
@@ -388,7 +388,8 @@ def _combined(statement: Statement, parts: list[str]) -> str:
     return total
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A number in C++."""
     if value != value:
         return "std::numeric_limits<real>::quiet_NaN()"
     if abs(value) == float("inf"):

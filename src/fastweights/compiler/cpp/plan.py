@@ -41,6 +41,44 @@ class Plan:
     fields: Mapping[str, Sequence[str]]
 
 
+@dataclass(frozen=True)
+class OneStep:
+    """A step by itself: from `state`, `moving` and `params`, where and as they lie, to `new` states and `y`. Those of
+    the `new` ones that are in `over` may lie where the old ones do."""
+
+    step: Program
+    state: list[Buffer]
+    moving: list[Buffer]
+    params: list[Buffer]
+    new: list[Buffer]
+    over: set[str]
+    y: Buffer
+    fields: Mapping[str, Sequence[str]]
+
+
+def plan_one_step(phases: Phases, lanes: int) -> OneStep:
+    """Schedules a step that nothing follows: it reads nothing ahead, and keeps every tensor in the order of its axes,
+    since to turn a matrix over takes longer than a step."""
+    planner, forward = Planner(phases), phases.forward
+    records = (forward.carried.values(), forward.moving.values(), phases.params.values())
+    state, moving, params = ([planner.given[d] for d in record] for record in records)
+    given = {d: planner.given[d] for d in [*records[0], *records[1], *planner.fixed]}
+    for buffer in given.values():
+        buffer.layout.fixed = True
+    new = [b.named(f"new_{b.name}") for b in state]
+    results = [Target(b, value) for b, value in zip(new, settled(list(forward.new.values())), strict=True)]
+    targets, pairs = (
+        [Target(planner.made["y"], forward.made["y"]), *results],
+        [(b.name, f"new_{b.name}") for b in state],
+    )
+    program = schedule(given, targets, pairs, planner.asked)
+    over, program.in_place = {f"new_{name}" for name in program.in_place}, set()
+    for b, old in zip(new, state, strict=True):
+        b.name = f"new_{old.name}"  # by itself, even where it may take the place of the old one
+    choose_layouts([program], lanes)
+    return OneStep(program, state, moving, params, new, over, planner.made["y"], phases.fields)
+
+
 def plan(phases: Phases, lanes: int) -> Plan:
     """Schedules all of them together, so that they agree on how the states lie in memory."""
     planner = Planner(phases)

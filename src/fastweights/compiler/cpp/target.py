@@ -9,11 +9,12 @@ from fastweights.compiler import lowered
 from fastweights.compiler.cpp import build
 from fastweights.compiler.cpp.abi import write
 from fastweights.compiler.cpp.emit import Source
-from fastweights.compiler.cpp.kernel import Kernel, chunk
-from fastweights.compiler.cpp.plan import plan
+from fastweights.compiler.cpp.kernel import Kernel, OneStep, chunk
+from fastweights.compiler.cpp.one_step import one_step_source
+from fastweights.compiler.cpp.plan import plan, plan_one_step
 from fastweights.compiler.target import fingerprint
 
-__all__ = ["chunk", "kernel", "lack", "source", "write"]
+__all__ = ["chunk", "kernel", "lack", "one_step", "source", "write"]
 
 
 def lack() -> str:
@@ -30,8 +31,7 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
     ways = lowered(cell, sizes, dtype)
     programs = plan(ways, lanes)
-    axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
-    return Source(programs, f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}", dtype, lanes).text()
+    return Source(programs, _title(cell, sizes, dtype), dtype, lanes).text()
 
 
 def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
@@ -44,3 +44,21 @@ def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) 
     stem = build.stem(cell.name, text, fingerprint("cpp"))
     library = build.load(stem) or build.build(source(cell, sizes, dtype), stem)
     return Kernel(cell, sizes, dtype, library)
+
+
+def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep:
+    """The same for one step by itself, a small library of its own."""
+    stem = build.stem(f"{cell.name}-one-step", text, fingerprint("cpp"))
+    library = build.load(stem) or build.build(_one_step_source(cell, sizes, dtype), stem)
+    return OneStep(cell, sizes, dtype, library)
+
+
+def _one_step_source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+    lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
+    program = plan_one_step(lowered(cell, sizes, dtype), lanes)
+    return one_step_source(program, f"One step of {_title(cell, sizes, dtype)}", dtype, lanes)
+
+
+def _title(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+    axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+    return f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}"

@@ -67,6 +67,10 @@ def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) 
     return made
 
 
+def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> None:
+    """None of its own: what a launch costs is more than one step saves."""
+
+
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
     """Grid, warps, registers, spills and shared memory of both kernels for so many heads, and their source."""
     from fastweights.compiler.triton.chips import choose, target_of
