@@ -77,3 +77,7 @@ def test_pages_need_only_what_is_public(page):
                 assert not [part for part in node.module.split(".") if part.startswith("_")], node.module
                 assert names <= {*getattr(home, "__all__", vars(home))}, f"{node.module} has no public {names}"
                 assert not [name for name in names if name.startswith("_")]
+
+
+def test_what_is_cited_is_this_version():
+    assert f"version: {fastweights.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
