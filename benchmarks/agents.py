@@ -17,7 +17,7 @@ from torch import nn
 from fastweights.catalogue import TASKS
 from fastweights.models import Agent
 from fastweights.training.hardware import make_fabric
-from fastweights.training.loops.actor_critic import rms_prop, update
+from fastweights.training.learning import rms_prop, update
 from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.stage import Stage
 

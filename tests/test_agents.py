@@ -19,7 +19,8 @@ from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.hardware import make_fabric
-from fastweights.training.loops.actor_critic import first_fault, measure, objective, rms_prop, update
+from fastweights.training.learning import first_fault, objective, rms_prop, update
+from fastweights.training.loops.actor_critic import measure
 from fastweights.training.processes import share
 from fastweights.training.progress import Interrupted
 from fastweights.training.run import Run

@@ -1,15 +1,18 @@
 """One step of an optimiser, as all loops take it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    # It takes seconds to import, and processes that act need none of it.
+    from lightning.fabric import Fabric
 
 
 def descend(
-    fabric: Fabric,
+    fabric: "Fabric",
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     losses: Sequence[Callable[[], Tensor]],

@@ -1,12 +1,16 @@
 """Settings of `loops/actor_critic.py`."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from fastweights.errors import require
+from fastweights.errors import require, require_name
 from fastweights.training.settings._training import Training, require_numbers, require_positive
 
 MOST_ACTIONS = 256
 """An action is a byte in a checkpoint."""
+MOST_ACTORS = 1024
+
+Way = Literal["synchronous", "impala", "hogwild"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +20,10 @@ class ActorCritic(Training):
     Args:
         batch_size: Environments side by side.
         unroll: Steps of every environment between two updates.
+        acting: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with the
+            weights of the update before; "hogwild", processes that each learn, too, and change shared weights whenever
+            they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new episodes.
+        actors: Processes that act, among which the environments are shared out; none if synchronous.
         truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
             the papers does for fast weights, and not what their text says.
         learning_rate: RMSProp's.
@@ -33,6 +41,8 @@ class ActorCritic(Training):
     """
 
     unroll: int
+    acting: Way = "synchronous"
+    actors: int = 2
     truncate: int = 0
     learning_rate: float
     anneal: float = 1.0
@@ -54,3 +64,22 @@ class ActorCritic(Training):
         require_positive(self, ("learning_rate", "epsilon"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
+        require_name("acting", self.acting, get_args(Way))
+        require_numbers(self, ("actors",), 1, MOST_ACTORS)
+        if self.acting != "synchronous":
+            self._require_shares()
+
+    @property
+    def frames(self) -> int:
+        """Steps of environments an update."""
+        return self.batch_size * self.unroll // (self.actors if self.acting == "hogwild" else 1)
+
+    def _require_shares(self) -> None:
+        """`InputError` unless the environments can be shared out, and the model handed to processes."""
+        shares = self.devices * self.actors
+        require(self.batch_size % shares == 0, "batch_size", f"a multiple of {shares}, of all actors", self.batch_size)
+        require(not self.compiled, "compiled", "False for actors in processes", self.compiled)
+        if self.acting == "hogwild":
+            alone = (self.devices, self.accumulate, self.precision)
+            wanted = (1, 1, "32-true")
+            require(alone == wanted, "devices, accumulate, precision", f"{wanted} with hogwild", alone)

@@ -1,0 +1,236 @@
+"""Who acts in environments, and who learns from it: one process in turns, or several at once."""
+
+from copy import deepcopy
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+from fastweights.errors import require
+from fastweights.state import to
+from fastweights.training.actors import begin_acting, begin_learning, room_for, seed_of
+from fastweights.training.crew import Crew
+from fastweights.training.learning import set_learning_rate, update
+from fastweights.training.session import Session
+from fastweights.training.stage import Stage, Unroll
+
+
+class Acting(Protocol):
+    """Agents that act and learn, an update at a time."""
+
+    returns: "Returns"
+    """Since the last evaluation."""
+
+    def learn(self) -> float:
+        """An update; returns its loss."""
+
+    def renew(self) -> None:
+        """After an evaluation."""
+
+    def carried(self) -> Any:
+        """What a checkpoint holds beside weights."""
+
+    def news(self) -> str:
+        """What happened to those who act, a line each."""
+
+    def close(self) -> None:
+        """Ends what runs."""
+
+
+class Returns:
+    """Of the episodes that have ended."""
+
+    def __init__(self) -> None:
+        self.earned, self.ended = 0.0, 0
+
+    def add(self, earned: float, ended: int) -> None:
+        """Some more of them."""
+        self.earned, self.ended = self.earned + earned, self.ended + ended
+
+    @property
+    def mean(self) -> float:
+        """0 where none has ended."""
+        return self.earned / max(self.ended, 1)
+
+
+class Synchronous:
+    """Acting and learning take turns. Goes on to the same bits: environments are made anew from their seed, and the
+    actions that were taken since are taken again."""
+
+    def __init__(self, session: Session, model: nn.Module, optimiser: Any, carried: Any) -> None:
+        self.session, self.model, self.optimiser = session, model, optimiser
+        state, history = carried
+        self._begin(state, history, session.place.step % session.settings.evaluate_every)
+
+    @staticmethod
+    def blank(session: Session) -> Any:
+        """The agents' state, and room for the actions until the next evaluation."""
+        settings, rows = session.settings, rows_of(session)
+        steps = min(settings.evaluate_every, settings.steps) * settings.unroll
+        return session.bare.initial_state(rows), torch.zeros(rows, steps, dtype=torch.uint8)  # type: ignore[operator]
+
+    @property
+    def returns(self) -> Returns:
+        """Those of the stage."""
+        found = Returns()
+        found.add(self.stage.earned, self.stage.ended)
+        return found
+
+    def learn(self) -> float:
+        """Acts for an unroll, and learns from it."""
+        session, settings = self.session, self.session.settings
+        unroll = self.stage.act(session.bare, settings.unroll)
+        set_learning_rate(self.optimiser, settings, session.place.step)
+        return update(session.fabric, self.model, self.optimiser, unroll, settings)
+
+    def renew(self) -> None:
+        """Environments begin anew."""
+        self.close()
+        state, history = self.blank(self.session)
+        self._begin(state, history, 0)
+
+    def carried(self) -> Any:
+        """The agents' state, and the actions since the environments began."""
+        return to(self.stage.state, "cpu"), self.stage.history
+
+    def news(self) -> str:
+        """None."""
+        return ""
+
+    def close(self) -> None:
+        """Ends the environments."""
+        self.stage.worlds.close()
+
+    def _begin(self, state: Any, history: Tensor, updates: int) -> None:
+        """Environments of this process and of this evaluation, so many updates after they began."""
+        fabric, settings = self.session.fabric, self.session.settings
+        began = self.session.place.step - updates
+        worlds = self.session.task.worlds(len(history), seed_of(settings.seed, fabric.global_rank, began))
+        self.stage = Stage(worlds, to(state, fabric.device), history, updates * settings.unroll, fabric.device)
+
+
+class Apart:
+    """Processes that act in environments of their own; these are not saved, and begin anew where a run goes on."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.returns = session, Returns()
+        self.seats = list(range(session.settings.actors))
+        self.seed = (session.settings.seed, session.fabric.global_rank, session.place.step)
+        self.crew: Crew
+
+    @staticmethod
+    def blank(session: Session) -> Any:
+        """Nothing."""
+        return ()
+
+    def renew(self) -> None:
+        """Environments go on."""
+        self.returns = Returns()
+
+    def carried(self) -> Any:
+        """Nothing."""
+        return ()
+
+    def news(self) -> str:
+        """Who died."""
+        told, self.crew.news = "\n".join(self.crew.news), []
+        return told
+
+    def close(self) -> None:
+        """Ends the processes."""
+        self.crew.close()
+
+
+class Impala(Apart):
+    """Actors act with the weights of the update before, while the learner learns from what they did before that.
+
+    Weights lie in shared memory twice: actors read one copy, while the learner writes the other; unrolls lie there,
+    one an actor. Nobody waits for a lock, so that whoever dies holds none.
+
+    Source: Espeholt et al. 2018 (IMPALA), Sec. 3.
+    """
+
+    def __init__(self, session: Session, model: nn.Module, optimiser: Any, carried: Any) -> None:
+        super().__init__(session)
+        self.model, self.optimiser, self.newest = model, optimiser, 0
+        self.copies = [deepcopy(session.bare).cpu().share_memory() for _ in range(2)]
+        rows = rows_of(session) // len(self.seats)
+        self.rooms = [room_for(self.copies[0], session.task, rows, session.settings.unroll) for _ in self.seats]
+        _, self.structure = tree_flatten(self.rooms[0])
+        rooms = [tree_flatten(room)[0] for room in self.rooms]
+        given = (session.task, self.copies, rooms, session.settings, self.seed)
+        self.crew = Crew(len(self.seats), begin_acting, given)
+        for seat in self.seats:
+            self.crew.tell(seat, self.newest)
+
+    def learn(self) -> float:
+        """Learns from an unroll of every actor."""
+        session, waiting = self.session, list(self.seats)
+        while waiting:
+            seat, counted = self.crew.hear(waiting)
+            waiting.remove(seat)
+            self.returns.add(*counted)
+        unroll = self._unroll()
+        for seat in self.seats:
+            self.crew.tell(seat, self.newest)
+        set_learning_rate(self.optimiser, session.settings, session.place.step)
+        loss = update(session.fabric, self.model, self.optimiser, unroll, session.settings)
+        # All have answered since they were told of this copy: nobody reads it.
+        self.newest = 1 - self.newest
+        self.copies[self.newest].load_state_dict(session.bare.state_dict())
+        return loss
+
+    def _unroll(self) -> Unroll:
+        """What all actors did, on the device of the learner; actors may write again."""
+        leaves = zip(*(tree_flatten(room)[0] for room in self.rooms), strict=True)
+        joined: Unroll = tree_unflatten([torch.cat(parts) for parts in leaves], self.structure)
+        return tree_map_only(Tensor, lambda leaf: leaf.to(self.session.fabric.device), joined)
+
+
+class Hogwild(Apart):
+    """Asynchronous advantage actor-critic: processes act, and change shared weights and moments without a lock.
+
+    Each copies the weights, acts with the copy for an unroll, and goes down the gradient that it finds with it. An
+    update is that of one process.
+
+    Source: Mnih et al. 2016 (A3C), Algorithm S3, with shared moments, Sec. 4; Ba et al. 2016, Sec. 4.4.
+    """
+
+    def __init__(self, session: Session, model: nn.Module, optimiser: Any, carried: Any) -> None:
+        super().__init__(session)
+        require(session.fabric.device.type == "cpu", "device", "cpu with hogwild", session.fabric.device.type)
+        session.bare.share_memory()
+        moments = [_shared_moments(optimiser.optimizer.state, parameter) for parameter in session.bare.parameters()]
+        self.begun = session.place.step
+        given = (session.task, session.bare, moments, session.settings, self.seed)
+        self.crew = Crew(len(self.seats), begin_learning, given)
+        self.busy: list[int] = []
+
+    def learn(self) -> float:
+        """Waits for an update; before an evaluation no other is begun."""
+        settings, step = self.session.settings, self.session.place.step
+        last = min((step // settings.evaluate_every + 1) * settings.evaluate_every, settings.steps)
+        for seat in [seat for seat in self.seats if seat not in self.busy][: last - self.begun]:
+            self.crew.tell(seat, self.begun)
+            self.busy.append(seat)
+            self.begun += 1
+        seat, (loss, *counted) = self.crew.hear(self.busy)
+        self.busy.remove(seat)
+        self.returns.add(*counted)
+        return float(loss)
+
+
+WAYS: dict[str, Any] = {"synchronous": Synchronous, "impala": Impala, "hogwild": Hogwild}
+
+
+def rows_of(session: Session) -> int:
+    """Environments of this process."""
+    return int(session.settings.batch_size // session.fabric.world_size)
+
+
+def _shared_moments(state: Any, parameter: nn.Parameter) -> dict[str, Tensor]:
+    """RMSProp's, from the beginning or where it was."""
+    if not state[parameter]:
+        state[parameter] = {"step": torch.zeros(()), "square_avg": torch.zeros_like(parameter)}
+    return {name: moment.share_memory_() for name, moment in state[parameter].items()}

@@ -1,0 +1,183 @@
+"""Agents that act in processes of their own: what they learn, and what happens where one dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fastweights import InputError
+from fastweights.errors import Died
+from fastweights.experiments.experiment import Trial
+from fastweights.experiments.trial import carry_out
+from fastweights.training import acting
+from fastweights.training.crew import Crew
+from fastweights.training.run import Run
+from fastweights.training.settings.actor_critic import ActorCritic
+
+SETTINGS = ActorCritic(
+    steps=8, batch_size=8, evaluate_every=4, unroll=5, learning_rate=1e-3, episodes=4, acting="impala"
+)
+SMALL = {"layer": "delta-net", "d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
+APART = ["impala", "hogwild"]
+
+
+def trial(**changes):
+    return Trial("t-maze", {"length": 3}, "agent", SMALL, replace(SETTINGS, **changes))
+
+
+def begin(seat, hired, kind):
+    """A process that doubles numbers, in one of several ways."""
+    if kind == "stillborn":
+        os._exit(3)
+
+    def double(number):
+        if kind == "refuses":
+            raise InputError("number must be even,\ngot an odd one.")
+        if kind == "dies once" and number == 7 and not hired:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2 * number, hired
+
+    return double
+
+
+@pytest.fixture
+def crew_of():
+    made = []
+
+    def make(kind, number=1):
+        made.append(Crew(number, begin, (kind,)))
+        return made[-1]
+
+    yield make
+    for crew in made:
+        crew.close()
+
+
+def test_a_process_that_dies_is_named_and_its_work_is_done_by_another(crew_of):
+    crew = crew_of("dies once", 2)
+    for seat in (0, 1):
+        crew.tell(seat, 1)
+    assert {crew.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
+    crew.tell(1, 7)
+    assert crew.hear([1]) == (1, (14, 1))
+    assert crew.news == ["Actor 2 died (SIGKILL) after 1 unrolls; another one takes its place."]
+
+
+def test_a_process_that_dies_before_it_has_done_anything_ends_it_all(crew_of):
+    crew = crew_of("stillborn")
+    crew.processes[0].join()
+    with pytest.raises(Died, match=r"Actor 1 died \(exit status 3\) before it had done anything"):
+        crew.tell(0, 1)
+
+
+def test_what_a_process_refuses_is_said_here(crew_of):
+    crew = crew_of("refuses")
+    crew.tell(0, 1)
+    with pytest.raises(InputError, match="number must be even, got an odd one"):
+        crew.hear([0])
+
+
+@pytest.mark.parametrize("way", APART)
+def test_agents_learn_what_they_did_apart(way, tmp_path):
+    updates = {"impala": 80, "hogwild": 160}[way]
+    chosen = {"acting": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "unroll": 16}
+    larger = {**SMALL, "d_model": 16, "d_ff": 16}
+    training = replace(SETTINGS, **chosen, learning_rate=3e-3, episodes=64)
+    carry_out(Run(tmp_path), trial()._replace(model_options=larger, training=training), "test", {}, resume=False)
+    assert Run(tmp_path).result().test["return"] > 0.9
+
+
+@pytest.mark.parametrize("way", APART)
+def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
+    learn, calls = acting.WAYS[way].learn, []
+
+    def kill(self):
+        calls.append(self.crew)
+        if len(calls) == 3:
+            # It has done something by then, and has more to do.
+            seat = max(range(2), key=lambda n: self.crew.answers[n])
+            os.kill(self.crew.processes[seat].pid, signal.SIGKILL)
+        return learn(self)
+
+    monkeypatch.setattr(acting.WAYS[way], "learn", kill)
+    carry_out(Run(tmp_path), trial(acting=way), "test", {}, resume=False, shown=True)
+    assert Run(tmp_path).result().steps == 8
+    told = capsys.readouterr().out
+    assert "died (SIGKILL) after" in told
+    assert "another one takes its place" in told
+    assert not any(process.is_alive() for process in calls[0].processes)
+
+
+def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch):
+    """As where the environment takes a process down: nobody is hired again and again."""
+    begun = acting.begin_acting
+    monkeypatch.setattr(acting, "begin_acting", gone)
+    with pytest.raises(Died, match="before it had done anything, and the run stopped"):
+        carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
+    monkeypatch.setattr(acting, "begin_acting", begun)
+    carry_out(Run(tmp_path), trial(), "test", {}, resume=True)
+    assert Run(tmp_path).result().steps == 8
+
+
+def gone(*_):
+    os._exit(1)
+
+
+PROGRAM = """
+import os, signal, sys
+from multiprocessing import active_children
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from test_actors import Run, acting, carry_out, trial
+
+def die(self):
+    calls.append(0)
+    if len(calls) == 6:
+        print(*(child.pid for child in active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return learn(self)
+
+if __name__ == "__main__":
+    way, calls = acting.WAYS[{way!r}], []
+    learn, way.learn = way.learn, die
+    carry_out(Run(Path({folder!r})), trial(acting={way!r}), "test", {{}}, resume=False)
+"""
+
+
+@pytest.mark.parametrize("way", ["synchronous", "impala"])
+def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous(way, tmp_path):
+    """In the middle between two evaluations. Those who acted for it end by themselves."""
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(tests=str(Path(__file__).parent), way=way, folder=str(killed)))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    carry_out(Run(killed), trial(acting=way), "test", {}, resume=True)
+    assert Run(killed).result().steps == 8
+    until = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in done.stdout.split()) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}").exists()]
+    if way == "synchronous":
+        carry_out(Run(whole), trial(acting=way), "test", {}, resume=False)
+        for name in ("last.safetensors", "best.safetensors"):
+            assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"acting": "alone"}, "acting must be one of hogwild, impala, synchronous, got 'alone'"),
+        ({"actors": 3}, "batch_size must be a multiple of 3, of all actors, got 8"),
+        ({"acting": "hogwild", "accumulate": 2}, "devices, accumulate, precision must be"),
+        ({"compiled": True}, "compiled must be False for actors in processes"),
+    ],
+)
+def test_settings_that_cannot_be_shared_out_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        replace(SETTINGS, **changes)
