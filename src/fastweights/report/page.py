@@ -9,6 +9,7 @@ from pathlib import Path
 from fastweights.experiments.experiment import FREE, Published, Results, Summary
 from fastweights.files import write_atomically
 from fastweights.metric import Metric
+from fastweights.report.aggregates import aggregates
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.plots import courses, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
@@ -68,6 +69,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Paragraph(
         f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
+    yield from aggregates(group)
     yield from _beside(group)
     if experiment.metric.data == "validation":
         yield Heading(3, "What is best")

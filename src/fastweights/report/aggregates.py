@@ -1,0 +1,79 @@
+"""Agents over several games: aggregates of few runs, and how far they can be trusted."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastweights.report.document import Block, Grid, Heading, Paragraph
+from fastweights.report.runs import Group
+
+RESAMPLES = 2_000
+CHANCE = "random actions"
+MEASURES = ("IQM", "median", "mean", "optimality gap")
+Scores = Sequence[NDArray[np.float64]]
+"""A model's, those of all seeds for every column; `[resamples, seeds]` each in what is drawn of them."""
+
+
+def aggregates(group: Group) -> Iterator[Block]:
+    """Measures over all columns with 95 % intervals, for agents with several seeds.
+
+    A score is (x - x_0) / (x_1 - x_0), with x_0 that of random actions and x_1 the mean of the column's best model.
+
+    Source: Agarwal et al. 2021 (rliable).
+    """
+    spans = {column: _span(group, column) for column in group.columns}
+    values = {m: [group.results[m, c].values if (m, c) in group.results else () for c in spans] for m in group.models}
+    several = {model: found for model, found in values.items() if all(found) and max(map(len, found)) > 1}
+    if not several or any(span is None for span in spans.values()):
+        return
+    known = [span for span in spans.values() if span is not None]
+    rows = []
+    for model, found in several.items():
+        scores = [(np.array(x) - low) / (high - low) for x, (low, high) in zip(found, known, strict=True)]
+        rows.append([group.models[model], *map(_told, measures(scores), intervals(scores))])
+    yield Heading(3, "Over all columns")
+    yield Grid(["", *MEASURES], rows)
+    yield Paragraph(
+        "Scores are 0 for random actions and 1 for the mean of a column's best model. IQM: the mean of the middle half "
+        "of all runs; median: that of the means of columns; optimality gap: what runs lack to 1, in the mean. In "
+        f"brackets 95 % of {RESAMPLES:,} stratified bootstrap samples: seeds are drawn anew in every column."
+    )
+
+
+def measures(scores: Scores) -> NDArray[np.float64]:
+    """IQM, median, mean and optimality gap of scores whose last axes are seeds, one part a column: `[..., 4]`.
+
+    >>> measures([np.array([0.0, 1.0]), np.array([0.5, 0.7])]).tolist()
+    [0.6, 0.55, 0.55, 0.45]
+    """
+    runs = np.sort(np.concatenate(scores, axis=-1), axis=-1)
+    cut = runs.shape[-1] // 4
+    middle = runs[..., cut : runs.shape[-1] - cut].mean(-1)
+    columns = np.stack([part.mean(-1) for part in scores], axis=-1)
+    gap = (1 - np.minimum(runs, 1)).mean(-1)
+    return np.stack([middle, np.median(columns, axis=-1), columns.mean(-1), gap], axis=-1)
+
+
+def intervals(scores: Scores, seed: int = 0) -> NDArray[np.float64]:
+    """Of every measure the 2.5th and the 97.5th percentile over samples that draw seeds anew in every column: `[4, 2]`.
+
+    >>> intervals([np.array([0.2, 0.2]), np.array([0.9])])[1].tolist()  # columns are not drawn: none is left out
+    [0.55, 0.55]
+    """
+    draw = np.random.default_rng(seed)
+    drawn = [part[draw.integers(0, len(part), (RESAMPLES, len(part)))] for part in scores]
+    found: NDArray[np.float64] = np.percentile(measures(drawn), (2.5, 97.5), axis=0).T
+    return found
+
+
+def _span(group: Group, column: str) -> tuple[float, float] | None:
+    """What random actions and the best model come to; None if that is no span."""
+    low = group.baselines.get((CHANCE, column))
+    means = [summary.mean for (_, c), summary in group.results.items() if c == column]
+    high = group.experiment.metric.best(means, default=None)
+    return None if low is None or high is None or not low < high else (low, high)
+
+
+def _told(value: float, interval: NDArray[np.float64]) -> str:
+    return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
