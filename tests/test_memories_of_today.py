@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastweights import Cell, scan
+from fastweights import Cell, inner, scan
 from fastweights.cells.delta_product import make_delta_product
 from fastweights.errors import InputError
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
@@ -217,3 +217,49 @@ def test_two_reflections_of_delta_product_are_a_rotation():
 def test_delta_product_without_a_step_is_refused():
     with pytest.raises(InputError, match="steps must be at least 1, got 0"):
         make_delta_product(0)
+
+
+def descent(x, link, slope):
+    """Descent on W = link(A) by the slope of a loss at the error."""
+    A, want = np.zeros((SHAPE.V, SHAPE.K)), []
+    for t in range(SHAPE.T):
+        A = x.decay[t] * A - x.beta[t] * np.outer(slope(link(A) @ x.k[t] - x.v[t], t), x.k[t])
+        want.append(link(A) @ x.q[t])
+    return want
+
+
+def test_the_three_of_miras_step_along_slopes_that_were_found_by_hand():
+    x, _, y = run("yaad")
+    assert_equal(y, descent(x, lambda A: A, lambda e, t: np.clip(e, -x.threshold[t], x.threshold[t])))
+    x, _, y = run("moneta")
+    norm = lambda A: A / np.sqrt(max((A**4).sum(), 1e-6))  # noqa: E731
+    assert_equal(y, descent(x, norm, lambda e, t: 3 * np.sign(e) * e**2))
+    x, _, y = run("memora")
+    rows = lambda A: np.exp(A) / np.exp(A).sum(-1, keepdims=True)  # noqa: E731
+    assert_equal(y, descent(x, rows, lambda e, t: e))
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("moneta", Cell.from_loss(inner.power(3.0), link=inner.scaled(4.0), retention=inner.fade, fades_first=False)),
+        ("memora", Cell.from_loss(inner.l2, link=inner.softmax, retention=inner.fade, fades_first=False)),
+    ],
+)
+def test_a_cell_of_miras_is_what_its_loss_makes(name, made):
+    x = sample_inputs(Cell.named(name), SHAPE)
+    want, _ = scan(name, x, backend="reference")
+    assert error(scan(made, made.Inputs(*x), backend="reference")[0], want) < EXACT
+
+
+def test_hope_multiplies_its_matrix_by_one_of_its_own_making():
+    x, params, y = run("hope")
+    K, M, want = SHAPE.K, params.M, []
+    unit = lambda z: z / np.sqrt((z**2).sum() + 1e-6)  # noqa: E731
+    for t in range(SHAPE.T):
+        made = M @ x.x[t]
+        k, v = unit(made[K : 2 * K]), unit(made[2 * K : 3 * K])
+        eta, alpha = 0.5 / (1 + np.exp(-made[-2])), 1 / (1 + np.exp(-made[-1] - 3))
+        M = M @ (alpha * np.eye(K) - 2 * eta * np.outer(k, k) + eta * np.outer(v, k))
+        want.append(M[:K] @ x.q[t])
+    assert_equal(y, want)

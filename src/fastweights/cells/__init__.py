@@ -19,9 +19,12 @@ from fastweights.cells.gated_attention import gated_attention
 from fastweights.cells.gated_slot_attention import gated_slot_attention
 from fastweights.cells.half_attention_delta import half_attention_delta
 from fastweights.cells.hgrn2 import hgrn2
+from fastweights.cells.hope import hope
 from fastweights.cells.linear_attention import linear_attention
 from fastweights.cells.m2rnn import m2rnn
+from fastweights.cells.memora import memora
 from fastweights.cells.mlstm import mlstm
+from fastweights.cells.moneta import moneta
 from fastweights.cells.multi_level_fast_weight_rnn import multi_level_fast_weight_rnn
 from fastweights.cells.neurons_and_synapses import neurons_and_synapses
 from fastweights.cells.one_rate_srwm import one_rate_srwm
@@ -33,6 +36,7 @@ from fastweights.cells.slstm import slstm
 from fastweights.cells.sr_delta_net import sr_delta_net
 from fastweights.cells.srwm import srwm
 from fastweights.cells.titans import titans
+from fastweights.cells.yaad import yaad
 
 __all__ = [
     "associative_lstm",
@@ -54,9 +58,12 @@ __all__ = [
     "gated_slot_attention",
     "half_attention_delta",
     "hgrn2",
+    "hope",
     "linear_attention",
     "m2rnn",
+    "memora",
     "mlstm",
+    "moneta",
     "multi_level_fast_weight_rnn",
     "neurons_and_synapses",
     "one_rate_srwm",
@@ -68,4 +75,5 @@ __all__ = [
     "sr_delta_net",
     "srwm",
     "titans",
+    "yaad",
 ]

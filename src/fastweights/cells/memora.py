@@ -1,0 +1,37 @@
+"""Memora: a memory whose rows are distributions."""
+
+from typing import NamedTuple
+
+import torch
+
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+
+
+class MemoraState(NamedTuple):
+    """The logarithm of the memory, but for a constant a row."""
+
+    A: Matrix
+
+
+class MemoraInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    beta: Rate
+
+
+@keyed_by("identity", "l2")
+def memora(state: MemoraState, x: MemoraInputs) -> tuple[MemoraState, Value]:
+    """A <- decay A - beta (W k - v) k^T, W = softmax(A), y = W q: mirror descent with the relative entropy.
+
+    Every row of W divides one unit of weight among the features of the key: nothing grows, and what is written to one
+    feature is taken from the others. With a decay, A goes back to rows that are the same everywhere.
+
+    Source: Behrouz et al. 2025 (MIRAS), Eq. 27.
+
+    Can: overwrite, fade.
+    """
+    error = state.A.softmax(-1) @ x.k - x.v
+    A = x.decay * state.A - x.beta * torch.outer(error, x.k)
+    return MemoraState(A), A.softmax(-1) @ x.q

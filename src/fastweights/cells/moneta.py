@@ -1,0 +1,43 @@
+"""Moneta: a memory that minimises the third power of its errors, and is kept in a norm."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+
+
+class MonetaState(NamedTuple):
+    """What is moved; the memory is A / |A|_4^2."""
+
+    A: Matrix
+
+
+class MonetaInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    beta: Rate
+
+
+@keyed_by("identity", "l2")
+def moneta(state: MonetaState, x: MonetaInputs) -> tuple[MonetaState, Value]:
+    """A <- decay A - beta 3 e |e| k^T, e = W k - v, W = A / |A|_4^2, y = W q: descent on |e|_3^3 in the norm of 4.
+
+    Small errors are left alone, large ones mended at once; and however much is written, W stays of one size. Powers
+    p = 3 and q = 4 are the paper's: any others are a line, `Cell.from_loss(power(p), link=scaled(q), ...)`.
+
+    Source: Behrouz et al. 2025 (MIRAS), Eqs. 24-25.
+
+    Can: overwrite, fade.
+    """
+    error = _weights(state.A) @ x.k - x.v
+    A = x.decay * state.A - x.beta * torch.outer(3 * error * error.abs(), x.k)
+    return MonetaState(A), _weights(A) @ x.q
+
+
+def _weights(A: Tensor) -> Tensor:
+    # Without the floor a memory of zeros would have no gradient.
+    return A * (A.square() * A.square()).sum().clamp(min=1e-6).rsqrt()

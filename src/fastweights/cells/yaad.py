@@ -1,0 +1,37 @@
+"""Yaad: a memory that one wild value does not overwrite."""
+
+from typing import NamedTuple
+
+import torch
+
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+
+
+class YaadState(NamedTuple):
+    W: Matrix
+
+
+class YaadInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    threshold: Rate
+    beta: Rate
+
+
+@keyed_by("identity", "l2")
+def yaad(state: YaadState, x: YaadInputs) -> tuple[YaadState, Value]:
+    """W <- decay W - beta e k^T, y = W q: e is W k - v, no component beyond a threshold: descent on Huber's loss.
+
+    The slow net says at every step from where on an error counts as an outlier. In the paper an error within the
+    threshold counts twice, which the rate makes up for here: so nothing jumps at the threshold.
+
+    Source: Behrouz et al. 2025 (MIRAS), Eq. 26.
+
+    Can: overwrite, fade.
+    """
+    error = state.W @ x.k - x.v
+    error = torch.minimum(torch.maximum(error, -x.threshold), x.threshold)
+    W = x.decay * state.W - x.beta * torch.outer(error, x.k)
+    return YaadState(W), W @ x.q
