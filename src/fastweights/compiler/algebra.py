@@ -48,7 +48,7 @@ class Graph:
 
     def product(self, shape: Shape, factors: Iterable[Expression]) -> Expression:
         """A product over `shape` whose smaller factors are multiplied first, outside the larger loop."""
-        constant, rest = _constants(factor for f in factors for factor in _factors(f))
+        constant, rest = _constants(factor for f in factors for factor in factors_of(f))
         if not rest:
             return Constant(constant)
         if constant != 1:
@@ -77,7 +77,7 @@ class Graph:
         return substitute(kept, [Index(a) for a in used])
 
     def _summed(self, shape: Shape, expression: Expression, axis: int) -> Expression:
-        constant, factors = _constants(_factors(expression))
+        constant, factors = _constants(factors_of(expression))
         outer = [f for f in factors if axis not in axes(f)]
         inner = [f for f in factors if axis in axes(f)]
         if not inner:
@@ -89,7 +89,7 @@ class Graph:
         """The sum of the sums of the terms, if one factor is a sum with a term that comes apart; else None."""
         whole = frozenset().union(*map(axes, factors))
         for n, factor in enumerate(factors):
-            terms = _terms(factor)
+            terms = terms_of(factor)
             others = factors[:n] + factors[n + 1 :]
             if len(axes(factor)) > 1 and any(_separates([term, *others], axis, whole) for _, term in terms):
                 parts = [(sign, self._summed(shape, _chain("mul", [term, *others]), axis)) for sign, term in terms]
@@ -105,7 +105,7 @@ class Graph:
 
     def _reduced(self, kind: Reduction, shape: Shape, expression: Expression, axis: int) -> Expression:
         if kind == "sum":
-            expression = self.product(shape, _factors(expression))
+            expression = self.product(shape, factors_of(expression))
         used = sorted(axes(expression) - {axis})
         place = {**{a: n for n, a in enumerate(used)}, axis: len(used)}
         mapping = [Index(place[a]) if a in place else Index(-1, 0, 0) for a in range(len(shape))]
@@ -125,28 +125,28 @@ def expose(expression: Expression) -> Expression:
     return expression
 
 
-def _factors(expression: Expression) -> list[Expression]:
+def factors_of(expression: Expression) -> list[Expression]:
     """A product taken apart, also where it was kept under a name; a negation is a factor -1."""
     inside = expose(expression)
     if isinstance(inside, Apply) and inside.function == "mul":
-        return [factor for a in inside.arguments for factor in _factors(a)]
+        return [factor for a in inside.arguments for factor in factors_of(a)]
     if isinstance(inside, Apply) and inside.function == "neg":
-        return [Constant(-1.0), *_factors(inside.arguments[0])]
+        return [Constant(-1.0), *factors_of(inside.arguments[0])]
     return [expression]
 
 
-def _terms(expression: Expression) -> list[tuple[str, Expression]]:
+def terms_of(expression: Expression) -> list[tuple[str, Expression]]:
     """A sum or difference taken apart into signs and terms."""
     inside = expose(expression)
     if isinstance(inside, Apply) and inside.function in ("add", "sub"):
         (first, second), flip = inside.arguments, {"add": "sub", "sub": "add"}
-        rest = _terms(second)
-        return _terms(first) + [(s if inside.function == "add" else flip[s], t) for s, t in rest]
+        rest = terms_of(second)
+        return terms_of(first) + [(s if inside.function == "add" else flip[s], t) for s, t in rest]
     return [("add", expression)]
 
 
 def _separates(factors: list[Expression], axis: int, whole: frozenset[int]) -> bool:
-    inner = [a for f in factors for g in _factors(f) if axis in (a := axes(g))]
+    inner = [a for f in factors for g in factors_of(f) if axis in (a := axes(g))]
     return frozenset().union(*inner) < whole
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fastweights.compiler.algebra import Graph
 from fastweights.compiler.ir import Apply, Constant, Input, Load, Table, Value, identity
 from fastweights.compiler.operations import INSTEAD, OPERATIONS, OTHERS, PLACES
-from fastweights.compiler.step import Step
+from fastweights.compiler.step import Forward, Step
 from fastweights.compiler.trace import Trace
 from fastweights.compiler.unsupported import Unsupported
 
@@ -33,6 +33,16 @@ def lower(trace: Trace) -> Step:
     kinds = {"state": trace.state, "inputs": trace.inputs, "params": trace.params}
     gradients = {kind: {name: next(rest) for name in names} for kind, names in kinds.items()}
     return Step(state, inputs, params, d_state, next(given), new_state, y, gradients)
+
+
+def lower_forward(trace: Trace) -> Forward:
+    """A step without its gradient. Raises `Unsupported` for an operation outside the subset."""
+    lowering = Lowering(trace)
+    *new_state, y = lowering.run()
+    given = iter(lowering.given)
+    kinds = (trace.state, trace.inputs, trace.params, trace.state)
+    state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
+    return Forward(state, inputs, params, after, dict(zip(trace.state, new_state, strict=True)), y)
 
 
 class Lowering:

@@ -33,3 +33,15 @@ class Step:
         """What comes out: the new state, y, and the gradients of state, inputs and params."""
         back = [v for record in self.gradients.values() for v in record.values()]
         return [*self.new_state.values(), self.y, *back]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A step without its gradient: `after` stands for the new state in all that is computed from it."""
+
+    state: Mapping[str, Input]
+    inputs: Mapping[str, Input]
+    params: Mapping[str, Input]
+    after: Mapping[str, Input]
+    new_state: Mapping[str, Value]
+    y: Value

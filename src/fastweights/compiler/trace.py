@@ -42,15 +42,32 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
     Raises:
         Unsupported: the step does what no graph can hold, such as a branch on a value.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     arguments = examples(cell, sizes, dtype)
     gradients = [*map(torch.clone, arguments[0]), torch.full(cell.output.shape(sizes), 0.5, dtype=dtype)]
+    return _traced(cell, _joint, arguments, gradients)
+
+
+def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
+    """Traces one step of one head without its gradient. The last things that its graph takes are the states after it:
+    what is computed from a new state, and not on the way to it, is computed from these.
+
+    Raises:
+        Unsupported: the step does what no graph can hold.
+    """
+    arguments = examples(cell, sizes, dtype)
+    made = _traced(cell, _flat, arguments, [])
+    _take_new_states(made.graph.graph, len(arguments[0]))
+    return made
+
+
+def _traced(cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor]) -> Trace:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     lines = Lines()
-    joint = _joint(cell, [len(a) for a in arguments], lines)
+    function = torch.func.functionalize(way(cell, [len(a) for a in arguments], lines))
     try:
         with torch.random.fork_rng(devices=[]):
-            graph = make_fx(torch.func.functionalize(joint), decomposition_table=_decompositions())(
+            graph = make_fx(function, decomposition_table=_decompositions())(
                 *chain.from_iterable(arguments), *gradients
             )
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
@@ -60,20 +77,50 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
     return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
 
 
+def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
+    """Gives the graph an argument more for every state."""
+    output = next(iter(reversed(graph.nodes)))
+    results, given = list(output.args[0]), [node for node in graph.nodes if node.op == "placeholder"]
+    with graph.inserting_before(given[-1].next):
+        after = [graph.placeholder(f"after_{n}") for n in range(count)]
+    for new, old, instead in zip(results[:count], given, after, strict=False):
+        instead.meta["val"] = old.meta["val"]
+        if new.op != "placeholder":
+            behind = _behind(new)
+            new.replace_all_uses_with(instead, lambda user, behind=behind: user is not output and user not in behind)
+    results[count] = after[results.index(results[count])] if results[count] in results[:count] else results[count]
+    output.args = (tuple(results),)
+    graph.eliminate_dead_code()
+
+
+def _behind(node: torch.fx.Node) -> set[torch.fx.Node]:
+    """All that a node is computed from."""
+    seen, queue = set[torch.fx.Node](), [node]
+    while queue:
+        new = [n for n in queue.pop().all_input_nodes if n not in seen]
+        seen.update(new)
+        queue.extend(new)
+    return seen
+
+
 def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
     kinds = [cell.State, cell.Inputs] + ([cell.Params] if cell.Params is not None else [])
     state, y = cell.step(*(kind(*a) for kind, a in zip(kinds, arguments, strict=True)))
     return tuple(state), y
 
 
-def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
-    total = sum(counts)
-
+def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = iter(tensors)
         with lines, ProductsAsSums():
             state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
         return (*state, y)
+
+    return flat
+
+
+def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    flat, total = _flat(cell, counts, lines), sum(counts)
 
     def joint(*tensors: Tensor) -> Any:
         results, back = torch.func.vjp(flat, *tensors[:total])  # type: ignore[misc]
