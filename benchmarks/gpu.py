@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights import Cell, scan
-from fastweights.testing import scan_checks
+from fastweights.testing import backends_of, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 
 CELLS = ("sum", "delta", "gated-delta", "delta-rnn", "delta-lstm", "recurrent-delta-net", "srwm", "fast-weight-rnn")
@@ -111,7 +111,7 @@ def _to_gpu(a: scan_checks.Arguments) -> scan_checks.Arguments:
 def runs(name: str, shape: Shape) -> dict[str, Callable[[], Callable[[], list[Tensor]]]]:
     """By name, what makes a call of forward and backward ready."""
     found = {"compiled": lambda: _scanned(name, shape, "compiled")}
-    if Cell.named(name).affine is not None:
+    if "chunkwise" in backends_of(Cell.named(name)):
         found["chunkwise"] = lambda: _scanned(name, shape, "chunkwise")
     if shape.T <= LOOPED:
         found["loop, eager"] = lambda: _scanned(name, shape, "reference")

@@ -14,11 +14,9 @@ RULE = '''"""The delta rule in a memory that fades after every write."""
 
 import torch
 
-from fastweights.affine import Affine, affine
 from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
-@affine(lambda decay, beta: Affine(decay=decay, erase=decay * beta, write=decay * beta))
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
     """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards.
 

@@ -4,7 +4,7 @@ A memory is written once, as a few lines of plain PyTorch for one head and one s
 
 Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`, `layers`, `models`, `normalisers`,
 `rules`, `squashings` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what
-`adapters.fla`, `adapters.transformers` and the modules `affine`, `functional`, `inner`, `parallel`, `signature` and
+`adapters.fla`, `adapters.transformers` and the modules `functional`, `inner`, `parallel`, `signature` and
 `testing` hold. Names are loaded when they are first used, so that the command line answers before torch is imported.
 """
 
@@ -36,7 +36,7 @@ _HOMES = {
     "scan": "dispatch",
 }
 _MODULES = (
-    *("adapters", "affine", "cells", "feature_maps", "functional", "inner", "layers", "models", "normalisers"),
+    *("adapters", "cells", "feature_maps", "functional", "inner", "layers", "models", "normalisers"),
     *("parallel", "rules", "signature", "squashings", "tasks", "testing"),
 )
 

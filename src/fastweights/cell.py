@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fastweights import inner
 from fastweights.address import address_of, find, find_imported, is_address
-from fastweights.affine import AffineForm, Program
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import InputError, require, require_name
 from fastweights.learned import Parts, step_of
@@ -50,7 +49,6 @@ class Cell:
     Params: type | None
     slots: dict[str, dict[str, Slot]]
     output: Slot
-    affine: AffineForm | None
     key_maps: KeyMaps
     """What its keys go through where nobody asks for something else."""
     summary: str
@@ -211,8 +209,7 @@ def _of_step(function: Callable[..., Any], hints: Mapping[str, Any], result: Any
     fits = len(result) == 2 and len(records) in (2, 3) and all(hasattr(r, "_fields") for r in records)
     require(fits, "cell", "annotated with its state, inputs and output", _name(function), remedy)
     state, inputs, params = (*records, None)[:3]
-    affine = getattr(function, "affine", None)
-    return _cell(function, function, (state, inputs, params), slot_of(result[1], "output"), affine)
+    return _cell(function, function, (state, inputs, params), slot_of(result[1], "output"))
 
 
 def _cell(
@@ -220,14 +217,13 @@ def _cell(
     step: Callable[..., Any],
     records: tuple[type, type, type | None],
     output: Slot,
-    affine: AffineForm | None,
 ) -> Cell:
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
     inside = getattr(function, "inside", None)
-    cell = Cell(_name(function), function, step, *records, all_slots, output, affine, key_maps, summary, inside, key)
+    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key)
     with_methods(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":
@@ -275,19 +271,7 @@ def _of_rule(rule: Callable[..., Tensor], hints: Mapping[str, Any]) -> Cell:
         return MemoryState(W), W @ x.q
 
     records = (MemoryState, Inputs, None)
-    return _cell(rule, step, records, slot_of(Value, "y"), _affine_form_of_rule(rule))
-
-
-def _affine_form_of_rule(rule: Callable[..., Tensor]) -> AffineForm | None:
-    scalars = getattr(rule, "affine", None)
-    if scalars is None:
-        return None
-    rates = list(inspect.signature(scalars).parameters)
-
-    def program(x: Any) -> Program:
-        return Program(x.q, x.k, x.v, scalars(**{name: getattr(x, name) for name in rates}))
-
-    return AffineForm(program, lambda state: state.W, MemoryState, lambda read: read)
+    return _cell(rule, step, records, slot_of(Value, "y"))
 
 
 def _name(function: Any) -> str:

@@ -120,14 +120,18 @@ def explain(
     >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))
     delta, B=2 T=5 H=4 K=8 V=8, float32 on cpu
       compiled   runs
-      chunkwise  could run
+      chunkwise  could run: W <- W - W e f^T + v k^T
       reference  could run
     """
     problem = pose(Cell.of(cell), inputs, state, params, reset, lengths, initial)
     refusals = {name: MODULES[name].refusal(problem, build=False) for name in _order(problem)}
     chosen = next(name for name, refusal in refusals.items() if not refusal)
-    reasons = {name: f"cannot: {refusal}" if refusal else "could run" for name, refusal in refusals.items()}
-    return Explanation(str(problem), chosen, {**reasons, chosen: "runs"})
+    reasons = {}
+    for name, refusal in refusals.items():
+        how = "" if refusal else MODULES[name].told(problem)
+        does = "runs" if name == chosen else "could run"
+        reasons[name] = f"cannot: {refusal}" if refusal else f"{does}: {how}" if how else does
+    return Explanation(str(problem), chosen, reasons)
 
 
 def _choose(problem: Problem, backend: str) -> str:

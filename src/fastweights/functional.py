@@ -11,7 +11,6 @@ With `state_out`, where no gradients are wanted, the final state is written ther
 
 import types
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
@@ -253,13 +252,6 @@ def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
         "return": types.GenericAlias(tuple, (_State, Annotated[Tensor, inside.output])),
     }
     step.__name__, step.__doc__ = inside.name.replace("-", "_"), inside.summary
-    if (form := inside.affine) is not None:
-        step.affine = replace(  # type: ignore[attr-defined]
-            form,
-            program=lambda x: form.program(prepare(x)),
-            pack=lambda state: state.S.mT,
-            unpack=lambda W: _State(W.mT),
-        )
     return step
 
 

@@ -1,9 +1,10 @@
 """One sequence over several processes of `torch.distributed`, each with a stretch of its time.
 
 The states of a recurrence are small beside its sequence: nothing else is handed from one process to the next, and
-gradients of them back. Memories with an affine form first compute, all at once, what their stretches do with any W,
+gradients of them back. Memories whose states the compiler finds to be rows of one matrix S that is affine in itself
+first compute, all at once, what their stretches do with any S,
 
-    W[end] = W[start] kept + written,     y[t] = base[t] + W[start] queries[t],
+    S[end] = S[start] kept + written,     read[t] = base[t] + S[start] queries[t],
 
 so that only two products wait for the process before. All other cells wait for their turn.
 """
@@ -17,12 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fastweights.affine import AffineForm
-from fastweights.backends.chunkwise import stretch
+from fastweights.backends.chunkwise import Stretch, stretch
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.precision import full_precision
-from fastweights.problem import Problem, pose
+from fastweights.problem import pose
 
 
 def scan_over_ranks(
@@ -53,20 +53,18 @@ def scan_over_ranks(
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset, None, None)
     with full_precision(problem.inputs[0].device):
-        if cell.affine is not None:
-            return _affine(problem, cell.affine, group)
+        found = stretch(problem)
+        if found is not None:
+            return _at_once(found, group)
         before = _receive(problem.state, group)
         y, after = scan(cell, inputs, before, params, reset)
         return _send(y, after, group)
 
 
-def _affine(problem: Problem, form: AffineForm, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
-    """All at once but for the last two products."""
-    read = stretch(form.program(problem.inputs), problem.reset)
-    start = form.pack(_receive(problem.state, group))
-    y = read.base + torch.einsum("bhvk,bthk->bthv", start, read.queries)
-    y, after = _send(y, form.unpack(start @ read.kept + read.written), group)
-    return form.read(y).to(problem.dtype), after
+def _at_once(found: Stretch, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
+    """All but the last two products."""
+    start = _receive(found.problem.state, group)
+    return _send(found.output(start), found.after(start), group)
 
 
 def _receive(state: Any, group: dist.ProcessGroup | None) -> Any:

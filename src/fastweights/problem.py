@@ -66,7 +66,8 @@ class Problem(NamedTuple):
         if self.cell.inside is None:
             return self
         cell, prepare = self.cell.inside
-        return self._replace(cell=cell, inputs=prepare(self.finite_inputs))
+        known = self.known.setdefault("inside", {})
+        return self._replace(cell=cell, inputs=prepare(self.finite_inputs), known=known, found={})
 
     def __str__(self) -> str:
         B, T, H = self.leading

@@ -1,30 +1,25 @@
-"""Chunks of time as matrix products, for cells with an affine form.
+"""Chunks of time as matrix products, for cells whose states the compiler finds affine in themselves.
 
-Inside a chunk of C steps, with d[i,j] the product of the decays after step j up to step i and c[i] the product from
-the start of the chunk up to step i, every step writes a vector u[i] to its key:
-
-    W[i] = c[i] W0 + sum_{j<=i} d[i,j] u[j] k[j]^T,     u[i] = write[i] v[i] - erase[i] W[i-1] k[i]
-
-Putting the first into the second gives one unit lower triangular system a chunk, (I + A) u = write v - erase c W0 k
-with A[i,j] = erase[i] d[i-1,j] k[i].k[j], which is solved for all chunks at once for the part without W0 and the part
-linear in it. Only W0 walks from chunk to chunk. This is the WY form of Bischof and Van Loan 1987, used for the delta
-rule by Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3, here with erase and decay.
-
-Kept for the backward pass of more than a block of time: the inputs, and a state a chunk.
+`compiler/affine.py` says what is computed before the scans of the states, what between them, and what after the last:
+all of it for all time at once, in plain PyTorch on any device. `_chunks.py` scans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from fastweights.affine import Affine, Program
+from fastweights.backends._chunks import Chunks, Over, Writes, chunk_size, scan
+from fastweights.backends._form import form_of
 from fastweights.backends._transforms import transform
+from fastweights.compiler.affine import AffineForm, Highest, Linear, Part
+from fastweights.compiler.batched import Batched, batched
+from fastweights.compiler.forms import affine_of
+from fastweights.compiler.ir import Definition, Input, Value, behind
 from fastweights.lengths import only
-from fastweights.problem import Problem
+from fastweights.problem import FILL, Problem
 from fastweights.state import where
 
 SHORT = 64
@@ -32,26 +27,53 @@ SHORT = 64
 LARGE = {"sums": {"short": 10_000, "long": 1 << 16}, "other": {"short": 1 << 16, "long": 1 << 17}}
 """Numbers in the state of a head from which training is faster than by a compiled kernel, measured on CPUs: of memories
 that only add up, and of others."""
-BLOCK = 1 << 20
-"""Numbers in the keys and values of a block of chunks, 4 MB in float32: what is made of them stays near the cache."""
 
 
-class Chunks(NamedTuple):
-    """A program cut into N chunks of C steps: q, k `[N, B H, C, K]`, v `[.., V]`, scalars `[.., 1]` or float."""
+class Function(NamedTuple):
+    """Values of the step as a function of tensors by name: those that differ from step to step, then slow weights."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    decay: Tensor | float
-    erase: Tensor | float
-    write: Tensor | float
+    run: Batched
+    moving: tuple[str, ...]
+    still: tuple[str, ...]
+
+
+class Scanned(NamedTuple):
+    """A stage of states that are rows of one matrix: what computes its coefficients, and which of them there are.
+
+    `fades` is the number of axes of a decay, None if there is none. `writes` tells of every write whether it erases, and to which parts it gives values; `queries` of every vector
+    that reads whether it does so after the step; `seen` the names of what is read, each with its vector and its part.
+    """
+
+    parts: tuple[Part, ...]
+    function: Function
+    fades: int | None
+    writes: tuple[tuple[bool, tuple[bool, ...]], ...]
+    queries: tuple[bool, ...]
+    seen: tuple[tuple[str, int, int], ...]
+
+
+class Raised(NamedTuple):
+    """A stage of a scalar that is a maximum: what computes `plus` and `floor`, its name, and those before and after."""
+
+    state: str
+    function: Function
+    before: str
+    after: str
+
+
+class Plan(NamedTuple):
+    """All stages, then the output; of which measured `kind` it is, and how the form is told."""
+
+    stages: tuple[Scanned | Raised, ...]
+    output: Function
+    kind: str
+    told: str
 
 
 def refusal(problem: Problem, build: bool) -> str:
     """Why this backend cannot run the problem; empty if it can."""
-    if problem.cell.affine is None:
-        return f"{problem.cell.name} declares no affine form (see fastweights.affine)"
-    return transform()
+    plan = _plan(problem.mapped)
+    return plan if isinstance(plan, str) else transform()
 
 
 def cost(problem: Problem) -> float:
@@ -64,357 +86,441 @@ def _is_ahead(problem: Problem) -> bool:
     """Whether it trains faster than a compiled kernel, on a CPU."""
     if torch.compiler.is_exporting():
         return False  # T may be any: nothing is asked of it.
-    form, T = problem.cell.affine, problem.leading[1]
+    T = problem.leading[1]
     trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
-    if form is None or not trains or T == 1:
+    size, length = sum(leaf[0, 0].numel() for leaf in problem.state), "short" if T <= SHORT else "long"
+    if not trains or T == 1 or size < LARGE["sums"][length]:
         return False
-    size = sum(leaf[0, 0].numel() for leaf in problem.state)
-    length = "short" if T <= SHORT else "long"
-    if size < LARGE["sums"][length]:
-        return False
-    scalars = form.program(problem.inputs).scalars
-    sums = not isinstance(scalars.decay, Tensor) and not isinstance(scalars.erase, Tensor)
-    return size >= LARGE["sums" if sums else "other"][length]
+    plan = _plan(problem.mapped)
+    return not isinstance(plan, str) and plan.kind in LARGE and size >= LARGE[plan.kind][length]
+
+
+def told(problem: Problem) -> str:
+    """The form that was found."""
+    plan = _plan(problem.mapped)
+    return plan if isinstance(plan, str) else plan.told
 
 
 def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the affine form of the cell chunk by chunk."""
-    form, inside, left = problem.cell.affine, problem.inside, None
-    assert form is not None
-    program, state = form.program(problem.finite_inputs), problem.state
-    if inside is not None:
-        program = program._replace(scalars=_hold(program.scalars, inside, program.q))
-    if problem.reset is not None:
-        # At the first step a reset replaces the carried state, so that not even a NaN in it survives.
-        state = where(problem.reset[:, 0], problem.initial, state)
-        start = form.pack(problem.initial)
-        if not problem.from_zero:
-            program, left = _apart(start, program, problem.reset)
-        program = program._replace(scalars=_cut_off(program.scalars, problem.reset, program.q))
-    read, last = _scan(program, form.pack(state))
-    if left is not None:
-        read = read + left.unsqueeze(-1) * _apply(start, program.q)
-        last = last + left[:, -1, :, None, None] * start
-    y = form.read(read).to(problem.dtype)
-    return y if inside is None else only(inside, y), form.unpack(last)
+    problem = problem.mapped
+    plan = _plan(problem)
+    assert not isinstance(plan, str)
+    given = _given(problem)
+    last: dict[str, Tensor] = {}
+    for stage in plan.stages:
+        found, ends = (_raise if isinstance(stage, Raised) else _scan)(stage, problem, given)
+        given, last = given | found, last | ends
+    return _output(plan, problem, given), type(problem.state)(*(last[name] for name in problem.state._fields))
 
 
 class Stretch(NamedTuple):
-    """What a stretch of time does with any W `[B, H, V, K]`: reads `base + W queries`, ends with `W kept + written`."""
+    """What a stretch of time does with any S `[B, H, R, K]`: reads `base + S queries`, ends with `S kept + written`."""
 
-    base: Tensor  # [B, T, H, V]
-    queries: Tensor  # [B, T, H, K]
+    base: Tensor  # [B, T, H, n, R]
+    queries: Tensor  # [B, T, H, n, K]
     kept: Tensor  # [B, H, K, K]
-    written: Tensor  # [B, H, V, K]
+    written: Tensor  # [B, H, R, K]
+    plan: Plan
+    problem: Problem
+    given: Mapping[str, Tensor]
+
+    def after(self, state: Any) -> Any:
+        """The last state."""
+        (stage,) = self.plan.stages
+        assert isinstance(stage, Scanned)
+        ends = _states(stage, _matrix(stage, state) @ self.kept + self.written)
+        return type(state)(*(ends[name] for name in state._fields))
+
+    def output(self, state: Any) -> Tensor:
+        """What every step says."""
+        (stage,) = self.plan.stages
+        assert isinstance(stage, Scanned)
+        read = self.base + torch.einsum("bhrk,bthnk->bthnr", _matrix(stage, state), self.queries)
+        return _output(self.plan, self.problem, {**self.given, **_seen(stage, read)})
 
 
-def stretch(program: Program, reset: Tensor | None = None) -> Stretch:
-    """From W = 0 and, in further rows to which nothing is written, from W = I."""
-    q, _, v, scalars = program
-    B, _, H, K = q.shape
-    V = v.shape[-1]
-    rows = torch.cat([v.new_zeros(V, K), torch.eye(K, dtype=v.dtype, device=v.device)]).expand(B, H, V + K, K)
-    program = program._replace(v=pad(v, (0, K)), scalars=scalars if reset is None else _cut_off(scalars, reset, q))
-    read, last = _scan(program, rows)
-    base, queries = read.split([V, K], dim=-1)
-    written, kept = last.split([V, K], dim=-2)
-    return Stretch(base, queries, kept, written)
+def stretch(problem: Problem) -> Stretch | None:
+    """That of a problem whose states are rows of one matrix, from S = 0; None for others."""
+    problem = problem.mapped
+    plan = _plan(problem)
+    if isinstance(plan, str) or len(plan.stages) > 1 or not isinstance(stage := plan.stages[0], Scanned):
+        return None
+    given, K = _given(problem), stage.parts[0].columns
+    # From S = 0 and, in further rows to which nothing is written, from S = I.
+    zeros = torch.zeros_like(_matrix(stage, problem.state))
+    eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
+    read, last = scan(_begun(stage, problem, given, K).over, torch.cat([zeros, eye], -2))
+    rows = [zeros.shape[-2], K]
+    (base, queries), (written, kept) = read.split(rows, -1), last.split(rows, -2)
+    return Stretch(base, queries, kept, written, plan, problem, given)
 
 
-def _scan(program: Program, W: Tensor) -> tuple[Tensor, Tensor]:
-    """What every step reads, `[B, T, H, V]`, and the last W; the first one is `[B, H, V, K]`."""
-    parts = (program.q, program.k, program.v, *program.scalars)
-    size = _chunk_size(program.q.shape[1], program.q.shape[-1])
-    if len(_blocks(parts, size)) == 1 or torch.compiler.is_compiling():
-        # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
-        read, _, last = _scan_block(W.flatten(0, 1), parts, size)
-    else:
-        read, last = CheckpointedScan.apply(size, W.flatten(0, 1), *parts)
-    return read, last.unflatten(0, W.shape[:2])
+def _output(plan: Plan, problem: Problem, given: Mapping[str, Tensor]) -> Tensor:
+    """y of all that is seen."""
+    (y,) = _call(plan.output, problem, given)
+    y = y.expand(*problem.leading, *y.shape[3:]).to(problem.dtype)
+    inside = problem.inside
+    return y if inside is None else only(inside, y)
 
 
-def _chunk_size(T: int, K: int) -> int:
-    """A power of two: 16 steps for keys up to 16, else 32, the fastest on CPU; less for a shorter sequence."""
-    return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
+# What is computed
 
 
-def _hold(scalars: Affine, inside: Tensor, like: Tensor) -> Affine:
-    """Changes nothing where a sequence has ended: there decay is 1, erase and write are 0."""
-    decay, erase, write = scalars
-    return Affine(
-        decay=only(inside, decay, 1.0) if isinstance(decay, Tensor) else decay,
-        erase=only(inside, erase) if isinstance(erase, Tensor) else erase,
-        write=only(inside, write if isinstance(write, Tensor) else like.new_full(like.shape[:3], write)),
-    )
+def _plan(problem: Problem) -> Plan | str:
+    """The plan of a problem's cell, or why there is none."""
+    if torch.compiler.is_compiling():
+        sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
+        return planned(problem.cell.key, sizes, problem.inputs[0].dtype)
+    form, _ = form_of(problem)
+    return _planned(form.affine())
 
 
-def _cut_off(scalars: Affine, reset: Tensor, like: Tensor) -> Affine:
-    """Forgets everything before a reset: there decay and erase are 0."""
-    keep = (~reset).to(like.dtype).unsqueeze(-1).expand(like.shape[:3])
-    return Affine(scalars.decay * keep, scalars.erase * keep, scalars.write)
+def planned(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> Plan | str:
+    """The same for `torch.compile`, which asks while it traces."""
+    return _planned(affine_of(key, sizes, dtype))
 
 
-def _apart(start: Tensor, program: Program, reset: Tensor) -> tuple[Program, Tensor]:
-    """A program for W - left start instead of W, and `left [B, T, H]`, what decays have left of the last reset's start.
+# As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.
+planned._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
-    That difference is 0 after a reset, as chunks need it, and stays affine: with c = left[t-1], or 1 at a reset,
-    W - decay c start <- (W - c start) (decay I - erase k k^T) + (write v - erase c start k) k^T.
+_PLANS: dict[AffineForm, Plan | str] = {}
+
+
+def _planned(form: AffineForm | str) -> Plan | str:
+    if isinstance(form, str):
+        return form
+    if form not in _PLANS:
+        _PLANS[form] = Planner(form).plan()
+    return _PLANS[form]
+
+
+class Planner:
+    """Names what is given, and makes functions of values."""
+
+    def __init__(self, form: AffineForm) -> None:
+        self.form = form
+        inputs, params = form.given
+        self.moving: dict[Definition, str] = {d: f"in_{name}" for name, d in inputs.items()}
+        self.still: dict[Definition, str] = {d: f"param_{name}" for name, d in params.items()}
+        for stage in form.stages:
+            if isinstance(stage, Highest):
+                self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
+            else:
+                self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
+
+    def plan(self) -> Plan | str:
+        """All of it; why not, if a state is read along its other axis."""
+        for stage in self.form.stages:
+            for read in stage.reads if isinstance(stage, Linear) else ():
+                if read.axis != stage.parts[0].column and read.axis not in {p.column for p in stage.parts if p.state == read.state}:
+                    return f"{read.state} is read along one axis, and fades or is erased along the other"
+        stages = [self._raised(s) if isinstance(s, Highest) else self._scanned(s) for s in self.form.stages]
+        return Plan(tuple(stages), self._function([self.form.y]), self._kind(), str(self.form))
+
+    def _kind(self) -> str:
+        """Which measured kind it is; empty if none."""
+        stages = [s for s in self.form.stages if isinstance(s, Linear)]
+        if len(stages) < len(self.form.stages) or any(s.decay is not None and s.decay.shape for s in stages):
+            return ""
+        plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
+        return "sums" if plain else "other"
+
+    def _function(self, values: Sequence[Value]) -> Function:
+        found = behind(values)
+        moving = {d: name for d, name in self.moving.items() if d in found} or dict(list(self.moving.items())[:1])
+        still = {d: name for d, name in self.still.items() if d in found}
+        run = batched(values, [d for d in (*moving, *still) if isinstance(d, Input)])
+        return Function(run, tuple(moving.values()), tuple(still.values()))
+
+    def _raised(self, stage: Highest) -> Raised:
+        function = self._function([stage.plus, stage.floor])
+        return Raised(stage.state, function, self.moving[stage.before], self.moving[stage.after])
+
+    def _scanned(self, stage: Linear) -> Scanned:
+        writes = sorted(stage.writes, key=lambda w: w.erase is None)
+        vectors = list(dict.fromkeys((read.vector, read.after) for read in stage.reads))
+        names = [part.state for part in stage.parts]
+        seen = [
+            (self.moving[r.seen], vectors.index((r.vector, r.after)), names.index(r.state)) for r in stage.reads
+        ]
+        values = [stage.decay, *(v for w in writes for v in (w.key, w.erase, *w.values)), *(v for v, _ in vectors)]
+        kinds = tuple((w.erase is not None, tuple(v is not None for v in w.values)) for w in writes)
+        function = self._function([v for v in values if v is not None])
+        after = tuple(is_after for _, is_after in vectors)
+        return Scanned(stage.parts, function, None if stage.decay is None else len(stage.decay.shape), kinds, after, tuple(seen))
+
+
+def _given(problem: Problem) -> dict[str, Tensor]:
+    """The inputs and slow weights by name, those from elsewhere among them."""
+    given = {f"in_{name}": x for name, x in zip(problem.inputs._fields, problem.finite_inputs, strict=True)}
+    names, params = list(problem.cell.slots.get("Params", {})), list(problem.params or ())
+    if not torch.compiler.is_compiling():
+        form, captured = form_of(problem)
+        names, heads = list(form.cell.slots.get("Params", {})), problem.leading[2]
+        params += [x.to(problem.inputs[0].dtype).expand(heads, *x.shape) for x in captured]
+    return given | {f"param_{name}": x for name, x in zip(names, params, strict=True)}
+
+
+def _call(function: Function, problem: Problem, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """For all steps, `[B, T, H, ...]`."""
+    return function.run(problem.leading, *(given[name] for name in (*function.moving, *function.still)))
+
+
+# Scalars that are maxima
+
+
+def _raise(stage: Raised, problem: Problem, given: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """m before and after every step: m[t] = max(m[t-1] + plus[t], floor[t]), every round joining twice as many steps."""
+    plus, floor = (x.expand(problem.leading) for x in _call(stage.function, problem, given))
+    m = getattr(problem.state, stage.state)
+    before = None
+    if problem.reset is not None:
+        start = getattr(problem.initial, stage.state)[:, None]
+        reset = problem.reset[..., None]
+        floor = torch.where(reset, torch.maximum(start + plus, floor), floor)
+        plus = torch.where(reset, -torch.inf, plus)
+    if problem.inside is not None:
+        plus, floor = only(problem.inside, plus), only(problem.inside, floor, -torch.inf)
+    joined = 1
+    while joined < plus.shape[1]:
+        floor = torch.maximum(_later(floor, joined, -torch.inf) + plus, floor)
+        plus = plus + _later(plus, joined)
+        joined *= 2
+    after = torch.maximum(m[:, None] + plus, floor)
+    before = torch.cat([m[:, None], after[:, :-1]], 1)
+    if problem.reset is not None:
+        before = torch.where(reset, start, before)
+    return {stage.before: before, stage.after: after}, {stage.state: after[:, -1]}
+
+
+def _later(x: Tensor, steps: int, fill: float = 0.0) -> Tensor:
+    """`[B, T, ...]` so many steps later."""
+    return pad(x[:, :-steps], [0, 0] * (x.ndim - 2) + [steps, 0], value=fill)
+
+
+# States that are matrices
+
+
+def _scan(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What is seen of the states of a stage, and the last ones."""
+    begun, state = _begun(stage, problem, given), problem.state
+    if problem.reset is not None:
+        # At the first step a reset replaces the carried state, so that not even a NaN in it survives.
+        state = where(problem.reset[:, 0], problem.initial, state)
+    read, last = scan(begun.over, _matrix(stage, state))
+    if begun.start is not None and begun.left is not None:
+        last = last + begun.start * begun.left.unsqueeze(-2)
+    return _seen(stage, read), _states(stage, last)
+
+
+def _seen(stage: Scanned, read: Tensor) -> dict[str, Tensor]:
+    """By name, of what every vector reads of all parts."""
+    rows = read.split([part.rows for part in stage.parts], -1)
+    return {name: _shaped(rows[part][..., vector, :], stage.parts[part]) for name, vector, part in stage.seen}
+
+
+def _shaped(x: Tensor, part: Part) -> Tensor:
+    """`[..., R]` without that axis if the state has none of rows."""
+    return x if part.has_rows else x.squeeze(-1)
+
+
+def _matrix(stage: Scanned, state: Any) -> Tensor:
+    """The states of a stage below each other, `[B, H, R, K]`."""
+    parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
+
+
+def _rows(x: Tensor, part: Part) -> Tensor:
+    if len(part.shape) == 2:
+        return x if part.column == 1 else x.mT
+    return x[..., None, :] if part.column == 0 else x.unsqueeze(-1) if part.shape else x[..., None, None]
+
+
+def _states(stage: Scanned, S: Tensor) -> dict[str, Tensor]:
+    """The states back from it."""
+    rows = S.split([part.rows for part in stage.parts], -2)
+    return {part.state: _state(x, part) for x, part in zip(rows, stage.parts, strict=True)}
+
+
+def _state(x: Tensor, part: Part) -> Tensor:
+    if len(part.shape) == 2:
+        return x if part.column == 1 else x.mT
+    return x[..., 0, :] if part.column == 0 else x[..., 0] if part.shape else x[..., 0, 0]
+
+
+class Begun(NamedTuple):
+    """A scan, and what is to be added to its last S where resets go back to a `start` `[B, H, R, K]`, of which so much
+    is `left` at the end, `[B, H, 1]` or `[B, H, K]`.
+
+    What is scanned then is S - start * left, with `left` the decays since the last reset (0 if there was none). That
+    difference is 0 after a reset, as chunks need it, and affine like S, with start * (left before the step) given to
+    what erases.
     """
-    _, k, v, (decay, erase, write) = program
-    before, left = _left(decay, reset, program.q)
-    v = _scaled(v, write) - _scaled(_apply(start, k), before * erase)
-    return program._replace(v=v, scalars=Affine(decay, erase, 1.0)), left
+
+    over: Over
+    start: Tensor | None
+    left: Tensor | None
 
 
-def _scaled(x: Tensor, by: Tensor | float) -> Tensor:
-    return x * (by.unsqueeze(-1) if isinstance(by, Tensor) else by)
+def _begun(stage: Scanned, problem: Problem, given: Mapping[str, Tensor], extra: int = 0) -> Begun:
+    """The scan of a stage; with `extra` rows to which nothing is written."""
+    time = {name: given[name] for name in stage.function.moving}
+    still = [given[name] for name in stage.function.still]
+    fills, start, left = dict.fromkeys(time, FILL), None, None
+    marks: dict[str, tuple[Tensor, float]] = {}
+    if problem.inside is not None:
+        marks["inside"] = problem.inside[..., None], 0.0
+    if problem.reset is not None:
+        marks["stays"] = ~problem.reset[..., None], 1.0
+    if problem.reset is not None and not problem.from_zero:
+        start = _matrix(stage, problem.initial)
+        before, after = _left(stage, problem, given)
+        marks |= {"left_before": (before, 0.0), "left_after": (after, 0.0)}
+        left, still = after[:, -1], [*still, start]
+    time |= {name: mark for name, (mark, _) in marks.items()}
+    fills |= {name: fill for name, (_, fill) in marks.items()}
+    columns, rows = stage.parts[0].columns, sum(part.rows for part in stage.parts) + extra
+    made = Made(stage, tuple(time), len(stage.function.still), extra)
+    B, T, H = problem.leading
+    numbers = B * H * len(stage.writes) * (columns + rows)
+    size = chunk_size(T, columns)
+    return Begun(Over(made, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers), start, left)
 
 
-def _apply(W: Tensor, x: Tensor) -> Tensor:
-    """W x for every step: `[B, H, V, K]`, `[B, T, H, K]` -> `[B, T, H, V]`."""
-    return torch.einsum("bhvk,bthk->bthv", W, x)
+class Write(NamedTuple):
+    """One of a step's: u key^T with u = value - S erase."""
+
+    key: Tensor
+    erase: Tensor | None
+    value: Tensor
 
 
-def _left(decay: Tensor | float, reset: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Products of all decays since the last reset, before and after every step, `[B, T, H]`; 0 if there was none.
+class Step(NamedTuple):
+    """The coefficients of all steps of all chunks, `[N, B, H, C, ...]`; `offsets` are added to what the queries read."""
+
+    decay: Tensor | None
+    writes: list[Write]
+    queries: list[Tensor]
+    offsets: list[Tensor]
+
+
+class Made:
+    """Makes the coefficients of a stage for chunks, of what is given of the same steps by `names`."""
+
+    def __init__(self, stage: Scanned, names: tuple[str, ...], still: int, extra: int) -> None:
+        self.stage, self.names, self.still, self.extra = stage, names, still, extra
+
+    def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
+        stage, front = self.stage, tuple(time[0].shape[:4])
+        count = len(stage.function.moving)
+        # Slow weights differ from head to head, not from step to step.
+        params = [x.unsqueeze(1) for x in still[: self.still]]
+        found = iter(stage.function.run(front, *time[:count], *params))
+        step = Step(
+            decay=None if stage.fades is None else _wide(next(found), front, stage.fades),
+            writes=[self._write(found, front, *kind) for kind in stage.writes],
+            queries=[_wide(next(found), front, 1) for _ in stage.queries],
+            offsets=[],
+        )
+        marks = dict(zip(self.names[count:], time[count:], strict=True))
+        if "left_before" in marks:
+            step = _apart(step, stage, still[-1], marks["left_before"], marks["left_after"])
+        if "stays" in marks:
+            step = _cut_off(step, stage, marks["stays"].unsqueeze(-1))
+        if "inside" in marks or missing:
+            step = _hold(step, _inside(marks.get("inside"), missing, front, time[0].device))
+        return _chunks(step, stage)
+
+    def _write(self, found: Iterator[Tensor], front: tuple[int, ...], erases: bool, given: Sequence[bool]) -> Write:
+        key = _wide(next(found), front, 1)
+        erase = _wide(next(found), front, 1) if erases else None
+        rows = [part.rows for part in self.stage.parts]
+        values = [
+            _wide(next(found), front, bool(part.has_rows)) if is_given else key.new_zeros(()).expand(*front, part.rows)
+            for part, is_given in zip(self.stage.parts, given, strict=True)
+        ]
+        value = values[0] if len(rows) == 1 else torch.cat(values, -1)
+        return Write(key, erase, pad(value, (0, self.extra)) if self.extra else value)
+
+
+def _wide(x: Tensor, front: tuple[int, ...], axes: int) -> Tensor:
+    """A number or a vector for every step, with its axis."""
+    x = x if axes else x.unsqueeze(-1)
+    return x.expand(*front, x.shape[-1])
+
+
+def _apart(step: Step, stage: Scanned, start: Tensor, before: Tensor, after: Tensor) -> Step:
+    """For S - start * left in the place of S: see `Begun`."""
+
+    def of_start(vector: Tensor) -> Tensor:
+        return torch.einsum("bhrk,nbhck->nbhcr", start, vector)
+
+    writes = [
+        w if w.erase is None else w._replace(value=w.value - of_start(before * w.erase)) for w in step.writes
+    ]
+    offsets = [of_start((after if a else before) * q) for q, a in zip(step.queries, stage.queries, strict=True)]
+    return step._replace(writes=writes, offsets=offsets)
+
+
+def _cut_off(step: Step, stage: Scanned, stays: Tensor) -> Step:
+    """Forgets everything before a reset: there nothing is left, and nothing to erase or to read."""
+    queries = [q if after else q * stays for q, after in zip(step.queries, stage.queries, strict=True)]
+    decay = stays.to(queries[0].dtype).expand(*queries[0].shape[:-1], 1) if step.decay is None else step.decay * stays
+    writes = [w if w.erase is None else w._replace(erase=w.erase * stays) for w in step.writes]
+    return step._replace(decay=decay, writes=writes, queries=queries)
+
+
+def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
+    """Which steps are those of a sequence, `[N, B or 1, 1, C, 1]`: not its padding, nor what fills up the last chunk."""
+    if inside is None:
+        steps = front[0] * front[3]
+        inside = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
+    return inside.unsqueeze(-1)
+
+
+def _hold(step: Step, inside: Tensor) -> Step:
+    """Changes nothing where a sequence has ended: there nothing fades, and nothing is erased or written."""
+    writes = [
+        Write(w.key, w.erase if w.erase is None else torch.where(inside, w.erase, 0.0), torch.where(inside, w.value, 0.0))
+        for w in step.writes
+    ]
+    return step._replace(decay=step.decay if step.decay is None else torch.where(inside, step.decay, 1.0), writes=writes)
+
+
+def _chunks(step: Step, stage: Scanned) -> Chunks:
+    """Members and heads on one axis, and several vectors a step on one."""
+    decay = None if step.decay is None else step.decay.flatten(1, 2)
+    erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
+    kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
+    offsets = _stacked(step.offsets) if step.offsets else None
+    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, offsets)
+
+
+def _stacked(vectors: Sequence[Any]) -> Any:
+    """`[N, B, H, C, K]` each -> `[N, B H, C, n, K]`; None of none."""
+    if vectors[0] is None:
+        return None
+    return (vectors[0].unsqueeze(-2) if len(vectors) == 1 else torch.stack(list(vectors), -2)).flatten(1, 2)
+
+
+def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Products of all decays since the last reset, before and after every step, `[B, T, H, 1 or K]`; 0 if there was
+    none.
 
     before[t] = a[t] before[t-1] + b[t] is a chain of maps: every round joins those of twice as many steps.
     """
-    decays = decay if isinstance(decay, Tensor) else like.new_full(like.shape[:3], decay)
-    began = reset.unsqueeze(-1).expand(decays.shape)
+    assert problem.reset is not None
+    like = problem.inputs[0]
+    decays = like.new_ones(()).expand(*problem.leading, 1)
+    if stage.fades is not None:
+        decays = _wide(_call(stage.function, problem, given)[0], problem.leading, stage.fades)
+    if problem.inside is not None:
+        decays = only(problem.inside, decays, 1.0)
+    began = problem.reset[:, :, None, None].expand(decays.shape)
     a, before = torch.where(began, 0.0, _later(decays, 1)), began.to(like.dtype)
     joined = 1
-    while joined < reset.shape[1]:
+    while joined < began.shape[1]:
         a, before = a * _later(a, joined), before + a * _later(before, joined)
         joined *= 2
     return before, decays * before
-
-
-def _later(x: Tensor, steps: int) -> Tensor:
-    """`[B, T, H]` so many steps later, with zeros before it."""
-    return pad(x[:, :-steps], (0, 0, steps, 0))
-
-
-def _chunk(parts: Sequence[Any], size: int) -> Chunks:
-    """Cuts `[B, T, H, .]` into `[N, B H, size, .]`; steps that fill up the last chunk write and erase nothing."""
-    fills = Chunks(q=0.0, k=0.0, v=0.0, decay=1.0, erase=0.0, write=0.0)  # type: ignore[arg-type]
-    return Chunks(*(_cut(part, size, fill) for part, fill in zip(parts, fills, strict=True)))
-
-
-def _cut(x: Any, size: int, fill: Any = 0.0) -> Any:
-    """Cuts one part, `[B, T, H, .]` or a scalar `[B, T, H]`; a constant stays as it is."""
-    if not isinstance(x, Tensor):
-        return x
-    x = x if x.ndim == 4 else x.unsqueeze(-1)
-    missing = -x.shape[1] % size
-    x = pad(x, (0, 0, 0, 0, 0, missing), value=fill) if missing else x
-    return x.unflatten(1, (-1, size)).permute(1, 0, 3, 2, 4).flatten(1, 2)
-
-
-def _unchunk(x: Tensor, like: Tensor) -> Tensor:
-    """Puts `[N, B H, C, V]` back into `[B, T, H, V]`."""
-    B, T, H = like.shape[:3]
-    return x.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, :T]
-
-
-class Maps(NamedTuple):
-    """What every chunk does with the W that it starts with, for all chunks at once.
-
-    It reads `queries W^T + base`, writes u = `values - keys W^T` and ends with `kept W + u^T ends`.
-    """
-
-    queries: Tensor
-    base: Tensor
-    kept: Tensor | float
-    keys: Tensor | None
-    values: Tensor
-    ends: Tensor
-
-
-def _maps(x: Chunks) -> Maps:
-    d = _decays(x.decay)
-    scores = x.q @ x.k.mT * (_lower(x.k) if d is None else d.between)
-    queries = x.q if d is None else x.q * d.since
-    ends = x.k if d is None else x.k * d.between[..., -1, :, None]
-    kept = 1.0 if d is None else d.since[..., -1:, :]
-    values, keys = _solve(x, d)
-    if keys is not None:
-        queries = queries - scores @ keys
-    return Maps(queries, scores @ values, kept, keys, values, ends)
-
-
-def _scan_block(W: Tensor, parts: Sequence[Any], size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What every step reads, `[B, T, H, V]`, the W before every chunk, `[N, B H, V, K]`, and the last one."""
-    maps = _maps(_chunk(parts, size))
-    starts, last = _walk(W, maps)
-    return _unchunk(maps.queries @ starts.mT + maps.base, parts[0]), starts, last
-
-
-class CheckpointedScan(torch.autograd.Function):
-    """The scan, keeping its inputs and the W before every chunk, and computing the rest again on the way back.
-
-    It goes through time in blocks of chunks that stay near the cache. Only W and its gradient walk from chunk to chunk;
-    given those, the chunks are independent, and autograd takes the maps of a block at once.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, size: int, W: Tensor, *parts: Any) -> tuple[Tensor, Tensor]:
-        y, starts = torch.empty_like(parts[2], memory_format=torch.contiguous_format), []
-        for time in _blocks(parts, size):
-            y[:, time], came, W = _scan_block(W, _during(parts, time), size)
-            starts.append(came)
-        ctx.size, ctx.constants = size, [None if isinstance(part, Tensor) else part for part in parts]
-        ctx.save_for_backward(*starts, *(part for part in parts if isinstance(part, Tensor)))
-        ctx.blocks = len(starts)
-        return y, W
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_y: Tensor, d_W: Tensor) -> tuple[Any, ...]:
-        starts, tensors = ctx.saved_tensors[: ctx.blocks], iter(ctx.saved_tensors[ctx.blocks :])
-        parts = [next(tensors) if part is None else part for part in ctx.constants]
-        gradients = [torch.empty_like(part) if isinstance(part, Tensor) else None for part in parts]
-        for time, came in reversed(list(zip(_blocks(parts, ctx.size), starts, strict=True))):
-            d_parts, d_W = _block_gradients(_during(parts, time), came, d_y[:, time], d_W, ctx.size)
-            for whole, part in zip((g for g in gradients if g is not None), d_parts, strict=True):
-                whole[:, time] = part
-        return None, d_W, *gradients
-
-
-def _blocks(parts: Sequence[Any], size: int) -> list[slice]:
-    """Stretches of time of whole chunks, with at most `BLOCK` numbers in the keys and values of each."""
-    T = parts[0].shape[1]
-    numbers = size * (parts[1][:, 0].numel() + parts[2][:, 0].numel())
-    steps = size * max(1, BLOCK // numbers)
-    return [slice(start, min(start + steps, T)) for start in range(0, T, steps)]
-
-
-def _during(parts: Sequence[Any], time: slice) -> list[Any]:
-    return [part[:, time] if isinstance(part, Tensor) else part for part in parts]
-
-
-def _block_gradients(
-    parts: Sequence[Any], starts: Tensor, d_y: Tensor, d_W: Tensor, size: int
-) -> tuple[Sequence[Tensor], Tensor]:
-    """The gradients of a block's program and of the W before it, from those of what it read and of the W after it."""
-    leaves = [part.detach().requires_grad_() for part in parts if isinstance(part, Tensor)]
-    given = iter(leaves)
-    with torch.enable_grad():
-        maps = _maps(_chunk([next(given) if isinstance(part, Tensor) else part for part in parts], size))
-    d_maps, d_W = _walk_back(maps, starts, _cut(d_y, size).contiguous(), d_W)
-    graph = [(m, d) for m, d in zip(maps, d_maps, strict=True) if isinstance(m, Tensor) and m.requires_grad]
-    outputs, d_outputs = zip(*graph, strict=True)
-    return torch.autograd.grad(outputs, leaves, d_outputs, materialize_grads=True), d_W
-
-
-def _walk(W: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
-    """Carries W from chunk to chunk; returns the W before every chunk, and the last."""
-    starts = []
-    for kept, keys, values, ends in _each(maps.kept, maps.keys, maps.values, maps.ends):
-        starts.append(W)
-        u = values if keys is None else torch.baddbmm(values, keys, W.mT, alpha=-1)
-        W = torch.baddbmm(_fade(W, kept), u.mT, ends)
-    return torch.stack(starts), W
-
-
-@torch.no_grad()
-def _walk_back(maps: Maps, starts: Tensor, d_read: Tensor, d_last: Tensor) -> tuple[Maps, Tensor]:
-    """The gradients of the maps and of the first W: `_walk` and the reading, backwards."""
-    d_W, d_written, d_afters = d_last, [], []
-    for kept, keys, ends, queries, d_r in reversed(_each(maps.kept, maps.keys, maps.ends, maps.queries, d_read)):
-        d_u = ends @ d_W.mT
-        d_afters.append(d_W)
-        d_written.append(d_u)
-        d_W = torch.baddbmm(_fade(d_W, kept), d_r.mT, queries)
-        if keys is not None:
-            d_W = torch.baddbmm(d_W, d_u.mT, keys, alpha=-1)
-    d_values, d_after = torch.stack(d_written[::-1]), torch.stack(d_afters[::-1])
-    u = maps.values if maps.keys is None else maps.values - maps.keys @ starts.mT
-    d_maps = Maps(
-        queries=d_read @ starts,
-        base=d_read,
-        kept=(d_after * starts).sum((-2, -1), keepdim=True) if isinstance(maps.kept, Tensor) else 0.0,
-        keys=None if maps.keys is None else -(d_values @ starts),
-        values=d_values,
-        ends=u @ d_after,
-    )
-    return d_maps, d_W
-
-
-def _fade(W: Tensor, kept: Tensor | float) -> Tensor:
-    return kept * W if isinstance(kept, Tensor) else W
-
-
-def _each(*maps: Any) -> list[tuple[Any, ...]]:
-    """The maps chunk by chunk. unbind, since indexing would make a backward pass quadratic in T."""
-    count = next(len(part) for part in maps if isinstance(part, Tensor))
-    columns = [part.unbind(0) if isinstance(part, Tensor) else [part] * count for part in maps]
-    return list(zip(*columns, strict=True))
-
-
-class Decays(NamedTuple):
-    """Products of decays in a chunk: `between[i, j]` after j up to i, `since[i]` and `before[i]` from the start."""
-
-    between: Tensor
-    since: Tensor
-    before: Tensor
-
-
-def _decays(decay: Tensor | float) -> Decays | None:
-    if not isinstance(decay, Tensor):
-        assert decay == 1.0, "a constant decay other than 1 must be a tensor"
-        return None
-    between = _products(decay.squeeze(-1))
-    since = between[..., :1] * decay[..., :1, :]
-    before = torch.cat([torch.ones_like(since[..., :1, :]), since[..., :-1, :]], dim=-2)
-    return Decays(between, since, before)
-
-
-def _products(d: Tensor) -> Tensor:
-    """P[i, j] = product of d[j+1..i] for j <= i, else 0, by halving: exact for zeros, with no logarithm or division."""
-    C = d.shape[-1]
-    if C == 1:
-        return torch.ones_like(d).unsqueeze(-1)
-    halves = d.unflatten(-1, (2, C // 2))
-    first, second = _products(halves).unbind(-3)
-    since = second[..., :1] * halves[..., 1, :1, None]
-    corner = since * first[..., -1:, :]
-    upper = torch.cat([first, torch.zeros_like(first)], dim=-1)
-    return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
-
-
-def _solve(x: Chunks, d: Decays | None) -> tuple[Tensor, Tensor | None]:
-    """`values` and `keys` such that the written vectors are u = values - keys W0^T."""
-    values = x.write * x.v
-    if not isinstance(x.erase, Tensor):
-        assert x.erase == 0.0, "a constant erase other than 0 must be a tensor"
-        return values, None
-    keys = x.erase * x.k
-    A = keys @ x.k.mT
-    if d is not None:
-        A = A * pad(d.between[..., :-1, :], (0, 0, 1, 0))
-        keys = keys * d.before
-    inverse = UnitLowerInverse.apply(A)
-    return inverse @ values, inverse @ keys
-
-
-class UnitLowerInverse(torch.autograd.Function):
-    """(I + the part of A below the diagonal)^-1, with a backward pass of two products instead of a second solve."""
-
-    @staticmethod
-    def forward(ctx: Any, A: Tensor) -> Tensor:
-        eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        inverse = torch.linalg.solve_triangular(A, eye, upper=False, unitriangular=True)
-        ctx.save_for_backward(inverse)
-        return inverse
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (inverse,) = ctx.saved_tensors
-        return inverse.mT @ grad @ inverse.mT * -_lower(inverse, -1)
-
-
-def _lower(like: Tensor, diagonal: int = 0) -> Tensor:
-    """C by C ones on and below a diagonal. Multiplying by it is several times as fast on CPU as `tril` of a batch."""
-    C = like.shape[-2]
-    return torch.ones(C, C, dtype=like.dtype, device=like.device).tril(diagonal)

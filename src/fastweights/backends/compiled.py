@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastweights.backends._form import form_of
 from fastweights.backends._transforms import transform
-from fastweights.compiler.forms import Form, forms, why_never
+from fastweights.compiler.forms import why_never
 from fastweights.compiler.op import PLAIN, is_plain, scan
 from fastweights.compiler.target import TARGETS
 from fastweights.problem import Problem
@@ -25,7 +26,7 @@ def refusal(problem: Problem, build: bool) -> str:
         return transformed
     if torch.compiler.is_compiling():
         return why_never(problem.cell.key, first.device.type)
-    form, _ = _form(problem)
+    form, _ = form_of(problem)
     if not build:
         form.check()
     elif _is_one_step(problem):
@@ -47,7 +48,7 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     lengths = None if problem.lengths is None else problem.lengths.long()
     cell = problem.cell
     if not torch.compiler.is_compiling():
-        form, captured = _form(problem)
+        form, captured = form_of(problem)
         cell, heads = form.cell, problem.leading[2]
         tensors += [x.to(tensors[0].dtype).expand(heads, *x.shape) for x in captured]
         if form.one_step is not None and _is_one_step(problem):
@@ -64,7 +65,7 @@ def again(problem: Problem) -> Callable[..., tuple[Tensor, Any] | None] | None:
     """
     if torch.compiler.is_compiling() or problem.reset is not None or not _is_one_step(problem):
         return None
-    form, forms = _form(problem)[0], problem.known["forms"]
+    form, forms = form_of(problem)[0], problem.known["forms"]
     one_step, watch, State, dtype = form.one_step, forms.watch, problem.cell.State, problem.inputs[0].dtype
     if one_step is None or watch is None:
         return None
@@ -96,14 +97,3 @@ def _want_nothing(tensors: Sequence[Tensor]) -> bool:
     """Whether no derivative is wanted, forwards or backwards."""
     forward = torch.autograd.forward_ad._current_level >= 0
     return not forward and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
-
-
-def _form(problem: Problem) -> tuple[Form, Sequence[Tensor]]:
-    """What the step is now; asked once a call."""
-    first = problem.inputs[0]
-    if "form" not in problem.found:
-        if "forms" not in problem.known:
-            problem.known["forms"] = forms(problem.cell, problem.sizes, first.dtype, first.device.type)
-        problem.found["form"] = problem.known["forms"].now()
-    found: tuple[Form, Sequence[Tensor]] = problem.found["form"]
-    return found

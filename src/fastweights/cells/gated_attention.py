@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fastweights.affine import Affine, AffineForm, Program, affine
-from fastweights.cells.linear_attention import EPS, LinearAttentionState, pack, read_relative, unpack, with_one
+from fastweights.cells.linear_attention import EPS, LinearAttentionState
 from fastweights.rules.gated import gated
 from fastweights.signature import Key, Rate, Value, keyed_by
 
@@ -17,12 +16,7 @@ class GatedAttentionInputs(NamedTuple):
     beta: Rate
 
 
-def _program(x: GatedAttentionInputs) -> Program:
-    return Program(x.q, x.k, with_one(x.v), Affine(decay=1 - x.beta, erase=0.0, write=x.beta))
-
-
 @keyed_by("elu", "none")
-@affine(AffineForm(_program, pack, unpack, read_relative))
 def gated_attention(state: LinearAttentionState, x: GatedAttentionInputs) -> tuple[LinearAttentionState, Value]:
     """W <- (1 - beta) W + beta v k^T, z <- (1 - beta) z + beta k, y = W q / (z . q): attention that fades.
 

@@ -75,6 +75,11 @@ class Part(NamedTuple):
         return volume([n for axis, n in enumerate(self.shape) if axis != self.column])
 
     @property
+    def has_rows(self) -> bool:
+        """Whether an axis of it goes along them."""
+        return len(self.shape) > (self.column is not None)
+
+    @property
     def columns(self) -> int:
         """How many columns S has."""
         return 1 if self.column is None else self.shape[self.column]
@@ -88,7 +93,7 @@ class Write(NamedTuple):
     values: tuple[Value | None, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linear:
     """States that are affine with the same coefficients but for their values: below each other they are one S.
 
@@ -114,7 +119,7 @@ def _told(writes: Sequence[Write], term: str) -> list[str]:
     return [f"{term[:2]}{len(writes)} ({term[2:]})" if len(writes) > 1 else term] if writes else []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Highest:
     """A scalar m <- max(m + plus, floor), and what stands for it before and after the step."""
 
@@ -131,7 +136,7 @@ class Highest:
 Stage = Linear | Highest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AffineForm:
     """States in the order in which they can be computed, each for all time at once, and the output from what is seen."""
 

@@ -13,11 +13,14 @@ from torch import Tensor
 
 from fastweights.cell import Cell, examples, keep
 from fastweights.compiler import lowered
+from fastweights.compiler.affine import AffineForm, NotAffine, affine_form
 from fastweights.compiler.alone import alone
 from fastweights.compiler.calls import Calls, calls_of
 from fastweights.compiler.lift import lift
+from fastweights.compiler.lower import lower_forward
 from fastweights.compiler.tape import Tape, write_down
 from fastweights.compiler.target import Kernel, OneStep, target_of
+from fastweights.compiler.trace import trace_forward
 from fastweights.compiler.unsupported import Unbuilt, Unsupported
 from fastweights.compiler.watch import Changing, Watch
 from fastweights.remember import remember
@@ -52,6 +55,15 @@ class Form:
     is_known: bool = False
     """Whether it has been lowered, without a kernel."""
     tried: float = float("inf")
+    found: AffineForm | str = ""
+    """Its affine form, or why there is none; empty before anybody has asked."""
+
+    def affine(self) -> AffineForm | str:
+        """The affine form of the step, or why it has none."""
+        if not self.found:
+            with LOCK.held:
+                self.found = self.refusal if not self.text else alone(_affine_or_why, self.cell, self.where)
+        return self.found
 
     def build(self) -> None:
         """Makes the kernel, or says why it cannot be made; what has failed is tried again after a while."""
@@ -98,6 +110,13 @@ class Form:
             self.refusal = str(error)
         except Unbuilt as error:
             self.refusal, self.tried = str(error), time.monotonic()
+
+
+def _affine_or_why(cell: Cell, where: Where) -> AffineForm | str:
+    try:
+        return affine_form(lower_forward(trace_forward(cell, dict(sorted(where.sizes.items())), where.dtype)))
+    except (NotAffine, Unsupported) as error:
+        return f"{cell.name} is not affine in its state: {error}"
 
 
 class Forms:
@@ -215,6 +234,15 @@ def why_never(key: str, device: str) -> str:
     except Unsupported as error:
         return str(error)
     return ""
+
+
+def affine_of(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> AffineForm | str:
+    """The affine form of a cell, or why it has none, for `torch.compile`, which asks while it traces."""
+    cell = Cell.of_key(key)
+    if _watch(cell) is None:
+        return f"what {cell.name} closes over may change, which a traced program would not see"
+    with LOCK.held:
+        return alone(_affine_or_why, cell, Where(dict(sizes), dtype, ""))
 
 
 # As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.

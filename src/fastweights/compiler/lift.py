@@ -26,7 +26,7 @@ def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
             return swap.swapped(cell.step(*records))
 
     record = namedtuple("Params", params)  # type: ignore[misc]
-    return replace(cell, step=step, Params=record, slots={**cell.slots, "Params": params}, key=key, affine=None)
+    return replace(cell, step=step, Params=record, slots={**cell.slots, "Params": params}, key=key)
 
 
 class Swap(TorchFunctionMode):

@@ -30,7 +30,7 @@ CHANGES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT
 ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 """How the names begin of what in PyTorch does not answer the same at every call."""
 
-MARKS = {"affine", "inside", "key_maps", "made_by", "__wrapped__"}
+MARKS = {"inside", "key_maps", "made_by", "__wrapped__"}
 """What the library hangs on functions, and no step reads."""
 HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"}
 """What a NamedTuple may have beside its fields without a step's being able to tell."""

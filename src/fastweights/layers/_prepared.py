@@ -2,7 +2,6 @@
 
 import types
 from collections.abc import Callable
-from dataclasses import replace
 from inspect import signature
 from typing import Annotated, Any, NamedTuple
 
@@ -57,8 +56,6 @@ def _told(step: Any, cell: Cell, keys: Keys, prepare: Callable[[Any], Any]) -> C
     step.__annotations__ = {**dict(zip(names, records, strict=False)), "return": returns}
     step.__name__, step.__doc__ = cell.name.replace("-", "_"), cell.summary
     step.inside = Inside(cell, prepare)
-    if (form := cell.affine) is not None:
-        step.affine = replace(form, program=lambda x: form.program(prepare(x)))
     return step
 
 

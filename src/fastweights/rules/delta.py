@@ -2,11 +2,9 @@
 
 import torch
 
-from fastweights.affine import Affine, affine
 from fastweights.signature import Key, Matrix, Rate, Value
 
 
-@affine(lambda beta: Affine(decay=1.0, erase=beta, write=beta))
 def delta(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
     """W <- W + beta (v - W k) k^T: replaces what k retrieves by v, as far as beta says.
 

@@ -2,11 +2,9 @@
 
 import torch
 
-from fastweights.affine import Affine, affine
 from fastweights.signature import Key, Matrix, Rate, Value
 
 
-@affine(lambda beta: Affine(decay=1 - beta, erase=0.0, write=beta))
 def gated(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
     """W <- (1 - beta) W + beta v k^T: makes room for v by fading every association alike.
 

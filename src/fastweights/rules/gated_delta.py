@@ -2,11 +2,9 @@
 
 import torch
 
-from fastweights.affine import Affine, affine
 from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
-@affine(lambda decay, beta: Affine(decay=decay, erase=decay * beta, write=beta))
 def gated_delta(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
     """W <- decay W + beta (v - decay W k) k^T: fades the memory, then replaces what k retrieves by v.
 

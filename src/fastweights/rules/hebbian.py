@@ -2,11 +2,9 @@
 
 import torch
 
-from fastweights.affine import Affine, affine
 from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
-@affine(lambda decay, eta: Affine(decay=decay, erase=0.0, write=eta))
 def hebbian(W: Matrix, k: Key, v: Value, decay: Decay, eta: Rate) -> Matrix:
     """W <- decay W + eta v k^T: adds associations and lets all of them fade.
 

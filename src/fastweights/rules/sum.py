@@ -2,11 +2,9 @@
 
 import torch
 
-from fastweights.affine import Affine, affine
 from fastweights.signature import Key, Matrix, Value
 
 
-@affine(lambda: Affine(decay=1.0, erase=0.0, write=1.0))
 def sum(W: Matrix, k: Key, v: Value) -> Matrix:
     """W <- W + v k^T: adds every association and forgets none.
 

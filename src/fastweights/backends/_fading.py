@@ -1,0 +1,159 @@
+"""What fades between two steps of a chunk: nothing, by one number a step, or by one a column and step."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+class Fading(ABC):
+    """Products of decays in chunks of C steps, applied to vectors `[..., C, n, K]`."""
+
+    kept: Tensor | float
+    """What is left of the start of a chunk at its end, `[..., 1, 1]` or `[..., 1, K]`."""
+
+    @abstractmethod
+    def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
+        """x[i] . (what is left of keys[j] after step i, or before it), `[..., C n, C m]`; 0 for later j."""
+
+    @abstractmethod
+    def since(self, x: Tensor, after: bool) -> Tensor:
+        """x times what is left of the start after its step, or before it."""
+
+    @abstractmethod
+    def until(self, keys: Tensor) -> Tensor:
+        """What is left of keys at the end of the chunk."""
+
+
+def fading(decay: Tensor | None, like: Tensor) -> Fading:
+    """That of decays `[..., C, 1]` or `[..., C, K]`."""
+    if decay is None:
+        return Never()
+    return AtOnce(decay) if decay.shape[-1] == 1 else ByColumn(decay)
+
+
+class Never(Fading):
+    """Nothing fades."""
+
+    kept = 1.0
+
+    def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
+        mask = lower(x[..., 0, :], 0 if after else -1)
+        return _products(x, keys) * _repeated(mask, x, keys)
+
+    def since(self, x: Tensor, after: bool) -> Tensor:
+        return x
+
+    def until(self, keys: Tensor) -> Tensor:
+        return keys
+
+
+class AtOnce(Fading):
+    """By one number a step. The products stand in a matrix."""
+
+    def __init__(self, decay: Tensor) -> None:
+        self.between = between(decay.squeeze(-1))
+        self.after = self.between[..., :1] * decay[..., :1, :]
+        self.before = torch.cat([torch.ones_like(self.after[..., :1, :]), self.after[..., :-1, :]], dim=-2)
+        self.kept = self.after[..., -1:, :]
+
+    def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
+        left = self.between if after else pad(self.between[..., :-1, :], (0, 0, 1, 0))
+        return _products(x, keys) * _repeated(left, x, keys)
+
+    def since(self, x: Tensor, after: bool) -> Tensor:
+        return x * (self.after if after else self.before).unsqueeze(-2)
+
+    def until(self, keys: Tensor) -> Tensor:
+        return keys * self.between[..., -1, :, None, None]
+
+
+def between(d: Tensor) -> Tensor:
+    """P[i, j] = product of d[j+1..i] for j <= i, else 0, by halving: exact for zeros, with no logarithm or division."""
+    C = d.shape[-1]
+    if C == 1:
+        return torch.ones_like(d).unsqueeze(-1)
+    halves = d.unflatten(-1, (2, C // 2))
+    first, second = between(halves).unbind(-3)
+    since = second[..., :1] * halves[..., 1, :1, None]
+    corner = since * first[..., -1:, :]
+    upper = torch.cat([first, torch.zeros_like(first)], dim=-1)
+    return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
+
+
+class ByColumn(Fading):
+    """By one number a column. What fades between two steps is cut in the middle of the smallest stretch of 2^n steps
+    that holds both: what has faded since the middle goes to the later vector, what fades until there to the earlier.
+
+    Nothing is divided, no product is of more than the decays between two steps, and zeros are exact.
+    """
+
+    def __init__(self, decay: Tensor) -> None:
+        self.levels = [Level(decay.unsqueeze(-2), torch.ones_like(decay).unsqueeze(-2), torch.ones_like(decay).unsqueeze(-2))]
+        while self.levels[-1].after.shape[-3] > 1:
+            self.levels.append(self.levels[-1].doubled())
+        self.kept = self.levels[-1].after[..., 0, -1:, :]
+
+    def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
+        x, keys = x.unsqueeze(-3), keys.unsqueeze(-3)  # stretches of one step
+        found = _products(x, keys)
+        found = found if after else torch.zeros_like(found)
+        for level in self.levels[:-1]:
+            found = self._doubled(found, level, x, keys, after)
+            x, keys = (y.unflatten(-4, (-1, 2)).flatten(-4, -3) for y in (x, keys))
+        return found.squeeze(-3)
+
+    def _doubled(self, found: Tensor, level: "Level", x: Tensor, keys: Tensor, after: bool) -> Tensor:
+        """The scores of stretches twice as long."""
+        since = level.after if after else level.before
+        later = (x[..., 1::2, :, :, :] * since[..., 1::2, :, None, :])
+        earlier = (keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :])
+        corner = _products(later, earlier)
+        first, second = found[..., ::2, :, :], found[..., 1::2, :, :]
+        upper = torch.cat([first, torch.zeros_like(first)], dim=-1)
+        return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
+
+    def since(self, x: Tensor, after: bool) -> Tensor:
+        whole = self.levels[-1]
+        return x * (whole.after if after else whole.before)[..., 0, :, None, :]
+
+    def until(self, keys: Tensor) -> Tensor:
+        return keys * self.levels[-1].until[..., 0, :, None, :]
+
+
+class Level:
+    """Products of decays in stretches `[..., stretches, steps, K]`: from the start up to a step, before it, and from
+    behind it to the end."""
+
+    def __init__(self, after: Tensor, before: Tensor, until: Tensor) -> None:
+        self.after, self.before, self.until = after, before, until
+
+    def doubled(self) -> "Level":
+        """Of two stretches each."""
+        total = self.after[..., -1:, :]
+        first, second = total[..., ::2, :, :], total[..., 1::2, :, :]
+        return Level(
+            torch.cat([self.after[..., ::2, :, :], self.after[..., 1::2, :, :] * first], -2),
+            torch.cat([self.before[..., ::2, :, :], self.before[..., 1::2, :, :] * first], -2),
+            torch.cat([self.until[..., ::2, :, :] * second, self.until[..., 1::2, :, :]], -2),
+        )
+
+
+def _products(x: Tensor, keys: Tensor) -> Tensor:
+    """`[..., C, n, K]`, `[..., D, m, K]` -> `[..., C n, D m]`."""
+    x, keys = x.flatten(-3, -2), keys.flatten(-3, -2)
+    return x @ keys.mT
+
+
+def _repeated(mask: Tensor, x: Tensor, keys: Tensor) -> Tensor:
+    """`[..., C, C]` for n vectors a step by m: `[..., C n, C m]`."""
+    n, m = x.shape[-2], keys.shape[-2]
+    mask = mask if n == 1 else mask.repeat_interleave(n, -2)
+    return mask if m == 1 else mask.repeat_interleave(m, -1)
+
+
+def lower(like: Tensor, diagonal: int = 0) -> Tensor:
+    """C by C ones on and below a diagonal. Multiplying by it is several times as fast on CPU as `tril` of a batch."""
+    C = like.shape[-2]
+    return torch.ones(C, C, dtype=like.dtype, device=like.device).tril(diagonal)
