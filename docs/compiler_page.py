@@ -8,13 +8,14 @@ import small_cell
 import torch
 
 from fastweights.cell import Cell
+from fastweights.compiler.affine import affine_form
 from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.plan import plan
 from fastweights.compiler.cpp.show import show_program
-from fastweights.compiler.lower import lower
+from fastweights.compiler.lower import lower, lower_forward
 from fastweights.compiler.phases import phases
 from fastweights.compiler.show import show, show_step
-from fastweights.compiler.trace import Trace, trace
+from fastweights.compiler.trace import Trace, trace, trace_forward
 
 TEXT = Path(__file__).with_name("compiler.txt")
 SIZES = {"K": 4, "V": 3}
@@ -43,8 +44,13 @@ def forms() -> dict[str, str]:
         "LOWERED\n": show_step(step) + "\n",
         "WAYS\n": show(ways) + "\n",
         "NESTS\n": show_program(programs.forward.step) + "\n",
+        "AFFINE\n": _affine() + "\n",
         "CODE\n": _function(code, "forward_step"),
     }
+
+
+def _affine() -> str:
+    return str(affine_form(lower_forward(trace_forward(Cell.of(small_cell.small), SIZES, torch.float32))))
 
 
 def _graph(traced: Trace) -> str:

@@ -90,7 +90,9 @@ class ByColumn(Fading):
     """
 
     def __init__(self, decay: Tensor) -> None:
-        self.levels = [Level(decay.unsqueeze(-2), torch.ones_like(decay).unsqueeze(-2), torch.ones_like(decay).unsqueeze(-2))]
+        self.levels = [
+            Level(decay.unsqueeze(-2), torch.ones_like(decay).unsqueeze(-2), torch.ones_like(decay).unsqueeze(-2))
+        ]
         while self.levels[-1].after.shape[-3] > 1:
             self.levels.append(self.levels[-1].doubled())
         self.kept = self.levels[-1].after[..., 0, -1:, :]
@@ -107,8 +109,8 @@ class ByColumn(Fading):
     def _doubled(self, found: Tensor, level: "Level", x: Tensor, keys: Tensor, after: bool) -> Tensor:
         """The scores of stretches twice as long."""
         since = level.after if after else level.before
-        later = (x[..., 1::2, :, :, :] * since[..., 1::2, :, None, :])
-        earlier = (keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :])
+        later = x[..., 1::2, :, :, :] * since[..., 1::2, :, None, :]
+        earlier = keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :]
         corner = _products(later, earlier)
         first, second = found[..., ::2, :, :], found[..., 1::2, :, :]
         upper = torch.cat([first, torch.zeros_like(first)], dim=-1)

@@ -106,7 +106,9 @@ class Linear:
     reads: tuple[Read, ...]
 
     def __str__(self) -> str:
-        name = " and ".join(part.state + ("^T" if part.column == 0 and len(part.shape) > 1 else "") for part in self.parts)
+        name = " and ".join(
+            part.state + ("^T" if part.column == 0 and len(part.shape) > 1 else "") for part in self.parts
+        )
         decay = "" if self.decay is None else " diag(a)" if self.decay.shape else " a"
         erased, given = ([w for w in self.writes if w[1 + n] is not None] for n in (0, 0))
         given = [w for w in self.writes if any(v is not None for v in w.values)]
@@ -138,7 +140,7 @@ Stage = Linear | Highest
 
 @dataclass(frozen=True, eq=False)
 class AffineForm:
-    """States in the order in which they can be computed, each for all time at once, and the output from what is seen."""
+    """States in the order in which they can be computed, each for all time at once, and the output."""
 
     given: tuple[Mapping[str, Input], Mapping[str, Input]]
     """The inputs and the params of the step."""
@@ -189,7 +191,9 @@ class Finder:
     def __init__(self, step: Forward) -> None:
         self.step = step
         self.graph = Graph()
-        self.inputs = {d: (name, after) for after, part in enumerate((step.state, step.after)) for name, d in part.items()}
+        self.inputs = {
+            d: (name, after) for after, part in enumerate((step.state, step.after)) for name, d in part.items()
+        }
         self.updates: dict[str, _Update] = {}
         self.highest: list[Highest] = []
         self.reads: list[Read] = []
@@ -303,7 +307,9 @@ class Finder:
             except NotAffine:
                 continue
             if any(isinstance(t.atom, Product) for t in terms):
-                return sum_of(self.graph, [self._factors(t, definition.line) for t in terms], definition.shape).expression
+                return sum_of(
+                    self.graph, [self._factors(t, definition.line) for t in terms], definition.shape
+                ).expression
         return None
 
     def _factors(self, term: Term, line: str) -> tuple[Expression, ...]:
@@ -393,7 +399,11 @@ class Finder:
             case "where" if not held[0]:
                 mask = self.seen(arguments[0], own)
                 chosen = (Apply("where", (mask, Constant(a), Constant(1 - a))) for a in (1.0, 0.0))
-                return [t for a, c in zip(arguments[1:], chosen, strict=True) for t in _times(self._terms(a, shape, own, line), c)]
+                return [
+                    t
+                    for a, c in zip(arguments[1:], chosen, strict=True)
+                    for t in _times(self._terms(a, shape, own, line), c)
+                ]
         what = "multiplied with itself" if function == "mul" else f"put through {function}"
         raise NotAffine(f"{own} is {what}", line)
 
@@ -475,6 +485,8 @@ class _Update:
         mine = tuple(r for r in reads if r.state == self.state)
         column = self._column(mine)
         part = Part(self.state, self.shape, column)
+        if any(r.axis != column for r in mine):
+            raise NotAffine(f"{self.state} is read along one axis, and fades or is erased along the other")
         return Linear((part,), self._decay(part), tuple(self._writes(part)), mine)
 
     def _column(self, reads: Sequence[Read]) -> int | None:

@@ -1,10 +1,10 @@
 """Values as a function of PyTorch, over any leading axes: of all steps, heads and members of a batch at once.
 
-Tensors come with the axes of their definitions last; what is in front is broadcast. The code has no loop and asks for no
-size of what is in front, so that PyTorch can trace it.
+Tensors come with the axes of their definitions last; what is in front is broadcast. The code has no loop and asks for
+no size of what is in front, so that PyTorch can trace it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -77,8 +77,10 @@ class Writer:
             case Reduce(shape, reduction, extent, expression):
                 return f"spread({self._reduced(reduction, expression, (*shape, extent))}, {shape}, like)"
             case Reshape(shape, base):
-                return f"{self.names[base]}.flatten({-len(base.shape)}).unflatten(-1, {shape})" if base.shape else (
-                    f"{self.names[base]}[{', '.join(['...', *['None'] * len(shape)])}]"
+                return (
+                    f"{self.names[base]}.flatten({-len(base.shape)}).unflatten(-1, {shape})"
+                    if base.shape
+                    else (f"{self.names[base]}[{', '.join(['...', *['None'] * len(shape)])}]")
                 )
             case Assemble(shape, regions):
                 parts = [f"({start}, {part}, {self._code(e, part)})" for start, part, e in regions]
@@ -91,13 +93,14 @@ class Writer:
         return code if is_all else f"spread({code}, {shape}, like)"
 
     def _reduced(self, reduction: str, expression: Expression, shape: Shape) -> str:
+        last = len(shape) - 1
         match expression:
             case Apply("mul", (Load() as a, Load() as b)) if reduction == "sum" and axes(a) != axes(b):
-                letters = ["".join(LETTERS[i] for i in sorted(axes(x))) for x in (a, b)]
-                out = "".join(letter for letter in LETTERS[: len(shape) - 1] if letter in "".join(letters))
-                kept = [i for i in range(len(shape) - 1) if LETTERS[i] not in out]
-                code = f"torch.einsum('...{letters[0]},...{letters[1]}->...{out}', {self._bare(a, shape)}, {self._bare(b, shape)})"
-                return code if not kept else f"{code}[{self._places(set(range(len(shape) - 1)) - {*kept}, len(shape) - 1)}]"
+                used = (axes(a) | axes(b)) - {last}
+                letters = ["".join(LETTERS[i] for i in sorted(where)) for where in (axes(a), axes(b), used)]
+                equation = "...{},...{}->...{}".format(*letters)
+                code = f"torch.einsum({equation!r}, {self._bare(a, shape)}, {self._bare(b, shape)})"
+                return code if len(used) == last else f"{code}[{self._places(used, last)}]"
         return f"REDUCTIONS[{reduction!r}]({self._code(expression, shape)}, -1)"
 
     def _code(self, expression: Expression, shape: Shape) -> str:
@@ -113,7 +116,10 @@ class Writer:
             case Apply(function, arguments):
                 parts = (self._code(a, shape) for a in arguments)
                 # A number by itself is no tensor.
-                parts = (f"number({c}, like)" if isinstance(a, Constant) else c for a, c in zip(arguments, parts, strict=True))
+                parts = (
+                    f"number({c}, like)" if isinstance(a, Constant) else c
+                    for a, c in zip(arguments, parts, strict=True)
+                )
                 return f"FUNCTIONS[{function!r}].meaning({', '.join(parts)})"
 
     def _places(self, used: set[int] | frozenset[int], rank: int) -> str:

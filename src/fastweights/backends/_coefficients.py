@@ -1,0 +1,229 @@
+"""The coefficients of a scan: those of the plan, and what resets and lengths make of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fastweights.backends._chunks import Chunks, Over, Writes, chunk_size
+from fastweights.backends._maxima import later
+from fastweights.backends._plan import Scanned, call
+from fastweights.compiler.affine import Part
+from fastweights.lengths import only
+from fastweights.problem import FILL, Problem
+
+
+class Begun(NamedTuple):
+    """A scan, and what is to be added to its last S where resets go back to a `start` `[B, H, R, K]`, of which so much
+    is `left` at the end, `[B, H, 1]` or `[B, H, K]`.
+
+    What is scanned then is S - start * left, with `left` the decays since the last reset (0 if there was none). That
+    difference is 0 after a reset, as chunks need it, and affine like S, with start * (left before the step) given to
+    what erases.
+    """
+
+    over: Over
+    start: Tensor | None
+    left: Tensor | None
+
+
+def begun(stage: Scanned, problem: Problem, given: Mapping[str, Tensor], extra: int = 0) -> Begun:
+    """The scan of a stage; with `extra` rows to which nothing is written."""
+    time = {name: given[name] for name in stage.function.moving}
+    still = [given[name] for name in stage.function.still]
+    fills, start, left = dict.fromkeys(time, FILL), None, None
+    marks: dict[str, tuple[Tensor, float]] = {}
+    if problem.inside is not None:
+        marks["inside"] = problem.inside[..., None], 0.0
+    if problem.reset is not None:
+        marks["stays"] = ~problem.reset[..., None], 1.0
+    if problem.reset is not None and not problem.from_zero:
+        start = matrix(stage, problem.initial)
+        before, after = _left(stage, problem, given)
+        marks |= {"left_before": (before, 0.0), "left_after": (after, 0.0)}
+        left, still = after[:, -1], [*still, start]
+    time |= {name: mark for name, (mark, _) in marks.items()}
+    fills |= {name: fill for name, (_, fill) in marks.items()}
+    columns, rows = stage.parts[0].columns, sum(part.rows for part in stage.parts) + extra
+    made = Made(stage, tuple(time), len(stage.function.still), extra)
+    B, T, H = problem.leading
+    numbers = B * H * len(stage.writes) * (columns + rows)
+    size = chunk_size(T, columns)
+    return Begun(Over(made, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers), start, left)
+
+
+class Write(NamedTuple):
+    """One of a step's: u key^T with u = value - S erase."""
+
+    key: Tensor
+    erase: Tensor | None
+    value: Tensor
+
+
+class Step(NamedTuple):
+    """The coefficients of all steps, `[N, B, H, C, ...]`; `offsets` are added to what the queries read."""
+
+    decay: Tensor | None
+    writes: list[Write]
+    queries: list[Tensor]
+    offsets: list[Tensor]
+
+
+class Made:
+    """Makes the coefficients of a stage for chunks, of what is given of the same steps by `names`."""
+
+    def __init__(self, stage: Scanned, names: tuple[str, ...], still: int, extra: int) -> None:
+        self.stage, self.names, self.still, self.extra = stage, names, still, extra
+
+    def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
+        stage, front = self.stage, tuple(time[0].shape[:4])
+        count = len(stage.function.moving)
+        # Slow weights differ from head to head, not from step to step.
+        params = [x.unsqueeze(1) for x in still[: self.still]]
+        found = iter(stage.function.run(front, *time[:count], *params))
+        step = Step(
+            decay=None if stage.fades is None else _wide(next(found), front, stage.fades),
+            writes=[self._write(found, front, *kind) for kind in stage.writes],
+            queries=[_wide(next(found), front, 1) for _ in stage.queries],
+            offsets=[],
+        )
+        marks = dict(zip(self.names[count:], time[count:], strict=True))
+        if "left_before" in marks:
+            step = _apart(step, stage, still[-1], marks["left_before"], marks["left_after"])
+        if "stays" in marks:
+            step = _cut_off(step, stage, marks["stays"].unsqueeze(-1))
+        if "inside" in marks or missing:
+            step = _hold(step, _inside(marks.get("inside"), missing, front, time[0].device))
+        return _chunks(step, stage)
+
+    def _write(self, found: Iterator[Tensor], front: tuple[int, ...], erases: bool, given: Sequence[bool]) -> Write:
+        key = _wide(next(found), front, 1)
+        erase = _wide(next(found), front, 1) if erases else None
+        rows = [part.rows for part in self.stage.parts]
+        values = [
+            _wide(next(found), front, bool(part.has_rows)) if is_given else key.new_zeros(()).expand(*front, part.rows)
+            for part, is_given in zip(self.stage.parts, given, strict=True)
+        ]
+        value = values[0] if len(rows) == 1 else torch.cat(values, -1)
+        return Write(key, erase, pad(value, (0, self.extra)) if self.extra else value)
+
+
+def _wide(x: Tensor, front: tuple[int, ...], axes: int) -> Tensor:
+    """A number or a vector for every step, with its axis."""
+    x = x if axes else x.unsqueeze(-1)
+    return x.expand(*front, x.shape[-1])
+
+
+def _apart(step: Step, stage: Scanned, start: Tensor, before: Tensor, after: Tensor) -> Step:
+    """For S - start * left in the place of S: see `Begun`."""
+
+    def of_start(vector: Tensor) -> Tensor:
+        return torch.einsum("bhrk,nbhck->nbhcr", start, vector)
+
+    writes = [w if w.erase is None else w._replace(value=w.value - of_start(before * w.erase)) for w in step.writes]
+    offsets = [of_start((after if a else before) * q) for q, a in zip(step.queries, stage.queries, strict=True)]
+    return step._replace(writes=writes, offsets=offsets)
+
+
+def _cut_off(step: Step, stage: Scanned, stays: Tensor) -> Step:
+    """Forgets everything before a reset: there nothing is left, and nothing to erase or to read."""
+    queries = [q if after else q * stays for q, after in zip(step.queries, stage.queries, strict=True)]
+    decay = stays.to(queries[0].dtype).expand(*queries[0].shape[:-1], 1) if step.decay is None else step.decay * stays
+    writes = [w if w.erase is None else w._replace(erase=w.erase * stays) for w in step.writes]
+    return step._replace(decay=decay, writes=writes, queries=queries)
+
+
+def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
+    """Which steps are neither padding nor there to fill up the last chunk, `[N, B or 1, 1, C, 1]`."""
+    if inside is None:
+        steps = front[0] * front[3]
+        inside = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
+    return inside.unsqueeze(-1)
+
+
+def _hold(step: Step, inside: Tensor) -> Step:
+    """Changes nothing where a sequence has ended: there nothing fades, and nothing is erased or written."""
+    writes = [
+        Write(
+            w.key, w.erase if w.erase is None else torch.where(inside, w.erase, 0.0), torch.where(inside, w.value, 0.0)
+        )
+        for w in step.writes
+    ]
+    return step._replace(
+        decay=step.decay if step.decay is None else torch.where(inside, step.decay, 1.0), writes=writes
+    )
+
+
+def _chunks(step: Step, stage: Scanned) -> Chunks:
+    """Members and heads on one axis, and several vectors a step on one."""
+    decay = None if step.decay is None else step.decay.flatten(1, 2)
+    erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
+    kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
+    offsets = _stacked(step.offsets) if step.offsets else None
+    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, offsets)
+
+
+def _stacked(vectors: Sequence[Any]) -> Any:
+    """`[N, B, H, C, K]` each -> `[N, B H, C, n, K]`; None of none."""
+    if vectors[0] is None:
+        return None
+    return (vectors[0].unsqueeze(-2) if len(vectors) == 1 else torch.stack(list(vectors), -2)).flatten(1, 2)
+
+
+def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Products of all decays since the last reset, before and after every step, `[B, T, H, 1 or K]`; 0 if there was
+    none.
+
+    before[t] = a[t] before[t-1] + b[t] is a chain of maps: every round joins those of twice as many steps.
+    """
+    assert problem.reset is not None
+    like = problem.inputs[0]
+    decays = like.new_ones(()).expand(*problem.leading, 1)
+    if stage.fades is not None:
+        decays = _wide(call(stage.function, problem, given)[0], problem.leading, stage.fades)
+    if problem.inside is not None:
+        decays = only(problem.inside, decays, 1.0)
+    began = problem.reset[:, :, None, None].expand(decays.shape)
+    a, before = torch.where(began, 0.0, later(decays, 1)), began.to(like.dtype)
+    joined = 1
+    while joined < began.shape[1]:
+        a, before = a * later(a, joined), before + a * later(before, joined)
+        joined *= 2
+    return before, decays * before
+
+
+def matrix(stage: Scanned, state: Any) -> Tensor:
+    """The states of a stage below each other, `[B, H, R, K]`."""
+    parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
+
+
+def _rows(x: Tensor, part: Part) -> Tensor:
+    if len(part.shape) == 2:
+        return x if part.column == 1 else x.mT
+    return x[..., None, :] if part.column == 0 else x.unsqueeze(-1) if part.shape else x[..., None, None]
+
+
+def states(stage: Scanned, S: Tensor) -> dict[str, Tensor]:
+    """The states back from it."""
+    rows = S.split([part.rows for part in stage.parts], -2)
+    return {part.state: _state(x, part) for x, part in zip(rows, stage.parts, strict=True)}
+
+
+def _state(x: Tensor, part: Part) -> Tensor:
+    if len(part.shape) == 2:
+        return x if part.column == 1 else x.mT
+    return x[..., 0, :] if part.column == 0 else x[..., 0] if part.shape else x[..., 0, 0]
+
+
+def seen(stage: Scanned, read: Tensor) -> dict[str, Tensor]:
+    """By name, of what every vector reads of all parts."""
+    rows = read.split([part.rows for part in stage.parts], -1)
+    return {name: _shaped(rows[part][..., vector, :], stage.parts[part]) for name, vector, part in stage.seen}
+
+
+def _shaped(x: Tensor, part: Part) -> Tensor:
+    """`[..., R]` without that axis if the state has none of rows."""
+    return x if part.has_rows else x.squeeze(-1)

@@ -1,0 +1,162 @@
+"""What is computed for a cell before the scans of its states, between them and after: functions of tensors by name."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.backends._form import form_of
+from fastweights.compiler.affine import AffineForm, Highest, Linear, Part
+from fastweights.compiler.batched import Batched, batched
+from fastweights.compiler.forms import affine_of
+from fastweights.compiler.ir import Definition, Input, Value, behind
+from fastweights.problem import Problem
+
+
+class Function(NamedTuple):
+    """Values of the step as a function of tensors by name: those that differ from step to step, then slow weights."""
+
+    run: Batched
+    moving: tuple[str, ...]
+    still: tuple[str, ...]
+
+
+class Scanned(NamedTuple):
+    """A stage of states that are rows of one matrix: what computes its coefficients, and which of them there are.
+
+    `fades` is the number of axes of a decay, None if there is none. `writes` tells of every write whether it erases,
+    and to which parts it gives values; `queries` of every vector that reads whether it does so after the step; `seen`
+    the names of what is read, each with its vector and its part.
+    """
+
+    parts: tuple[Part, ...]
+    function: Function
+    fades: int | None
+    writes: tuple[tuple[bool, tuple[bool, ...]], ...]
+    queries: tuple[bool, ...]
+    seen: tuple[tuple[str, int, int], ...]
+
+
+class Raised(NamedTuple):
+    """A stage of a scalar that is a maximum: what computes `plus` and `floor`, its name, and those before and after."""
+
+    state: str
+    function: Function
+    before: str
+    after: str
+
+
+class Plan(NamedTuple):
+    """All stages, then the output; of which measured `kind` it is, and how the form is told."""
+
+    stages: tuple[Scanned | Raised, ...]
+    output: Function
+    kind: str
+    told: str
+
+
+def plan_of(problem: Problem) -> Plan | str:
+    """The plan of a problem's cell, or why there is none."""
+    if torch.compiler.is_compiling():
+        sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
+        name = name_of_plan(problem.cell.key, sizes, problem.inputs[0].dtype)
+        return getattr(PLANS, name)  # type: ignore[no-any-return]
+    form, _ = form_of(problem)
+    return _planned(form.affine())
+
+
+PLANS = SimpleNamespace()
+"""Plans of traced programs. `torch.compile` keeps no such object as the answer of a function, but finds it here."""
+
+
+def name_of_plan(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> str:
+    """Makes the plan of a cell, or says why there is none, under a name in `PLANS`."""
+    plan = _planned(affine_of(key, sizes, dtype))
+    name = f"plan_{sha256(repr((key, sizes, dtype)).encode()).hexdigest()}"
+    setattr(PLANS, name, plan)
+    return name
+
+
+# As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.
+name_of_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+_PLANS: dict[AffineForm, Plan] = {}
+
+
+def _planned(form: AffineForm | str) -> Plan | str:
+    if isinstance(form, str):
+        return form
+    if form not in _PLANS:
+        _PLANS[form] = Planner(form).plan()
+    return _PLANS[form]
+
+
+class Planner:
+    """Names what is given, and makes functions of values."""
+
+    def __init__(self, form: AffineForm) -> None:
+        self.form = form
+        inputs, params = form.given
+        self.moving: dict[Definition, str] = {d: f"in_{name}" for name, d in inputs.items()}
+        self.still: dict[Definition, str] = {d: f"param_{name}" for name, d in params.items()}
+        for stage in form.stages:
+            if isinstance(stage, Highest):
+                self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
+            else:
+                self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
+
+    def plan(self) -> Plan:
+        """All of it."""
+        stages = [self._raised(s) if isinstance(s, Highest) else self._scanned(s) for s in self.form.stages]
+        return Plan(tuple(stages), self._function([self.form.y]), self._kind(), str(self.form))
+
+    def _kind(self) -> str:
+        """Which measured kind it is; empty if none."""
+        stages = [s for s in self.form.stages if isinstance(s, Linear)]
+        if len(stages) < len(self.form.stages) or any(s.decay is not None and s.decay.shape for s in stages):
+            return ""
+        plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
+        return "sums" if plain else "other"
+
+    def _function(self, values: Sequence[Value]) -> Function:
+        found = behind(values)
+        moving = {d: name for d, name in self.moving.items() if d in found} or dict(list(self.moving.items())[:1])
+        still = {d: name for d, name in self.still.items() if d in found}
+        run = batched(values, [d for d in (*moving, *still) if isinstance(d, Input)])
+        return Function(run, tuple(moving.values()), tuple(still.values()))
+
+    def _raised(self, stage: Highest) -> Raised:
+        function = self._function([stage.plus, stage.floor])
+        return Raised(stage.state, function, self.moving[stage.before], self.moving[stage.after])
+
+    def _scanned(self, stage: Linear) -> Scanned:
+        writes = sorted(stage.writes, key=lambda w: w.erase is None)
+        vectors = list(dict.fromkeys((read.vector, read.after) for read in stage.reads))
+        names = [part.state for part in stage.parts]
+        seen = [(self.moving[r.seen], vectors.index((r.vector, r.after)), names.index(r.state)) for r in stage.reads]
+        values = [stage.decay, *(v for w in writes for v in (w.key, w.erase, *w.values)), *(v for v, _ in vectors)]
+        kinds = tuple((w.erase is not None, tuple(v is not None for v in w.values)) for w in writes)
+        function = self._function([v for v in values if v is not None])
+        after = tuple(is_after for _, is_after in vectors)
+        return Scanned(
+            stage.parts, function, None if stage.decay is None else len(stage.decay.shape), kinds, after, tuple(seen)
+        )
+
+
+def given_to(problem: Problem) -> dict[str, Tensor]:
+    """The inputs and slow weights by name, those from elsewhere among them."""
+    given = {f"in_{name}": x for name, x in zip(problem.inputs._fields, problem.finite_inputs, strict=True)}
+    names, params = list(problem.cell.slots.get("Params", {})), list(problem.params or ())
+    if not torch.compiler.is_compiling():
+        form, captured = form_of(problem)
+        names, heads = list(form.cell.slots.get("Params", {})), problem.leading[2]
+        params += [x.to(problem.inputs[0].dtype).expand(heads, *x.shape) for x in captured]
+    return given | {f"param_{name}": x for name, x in zip(names, params, strict=True)}
+
+
+def call(function: Function, problem: Problem, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """For all steps, `[B, T, H, ...]`."""
+    return function.run(problem.leading, *(given[name] for name in (*function.moving, *function.still)))
