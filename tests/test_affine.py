@@ -1,24 +1,32 @@
 """The affine form that the compiler finds: of the library's cells, and of cells as strangers write them."""
 
+import re
+from typing import Annotated, NamedTuple
+
 import pytest
 import torch
+from torch import Tensor
 
-from fastweights import Cell
-from fastweights.compiler.affine import AffineForm
+from fastweights import Cell, InputError
+from fastweights.backends import _coefficients, chunkwise
 from fastweights.compiler.batched import batched
-from fastweights.compiler.forms import affine_of
 from fastweights.compiler.lower import lower_forward
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.trace import trace_forward
+from fastweights.problem import pose
+from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import error, tolerance
 
 EXACT = tolerance(torch.float64).forward
+SHAPE = Shape(1, 3, 1, 5, 4)
 
 
-def found(cell: Cell) -> AffineForm | str:
-    return affine_of(cell.key, tuple(cell.example_sizes.items()), torch.float64)
+def found(cell: Cell) -> str:
+    """What is said of the step as it is now."""
+    a = scan_checks.arguments(cell, SHAPE)
+    return chunkwise.told(pose(cell, a.inputs, a.state, a.params, None, None, None))
 
 
 FORMS = {
@@ -48,7 +56,7 @@ FORMS = {
 
 @pytest.mark.parametrize(("name", "told"), FORMS.items(), ids=FORMS)
 def test_form_is_found_or_what_stands_in_the_way(name, told):
-    assert told in str(found(Cell.named(name)))
+    assert told in found(Cell.named(name))
 
 
 @pytest.mark.parametrize("name", Cell.names())
@@ -66,3 +74,143 @@ def test_values_are_computed_for_all_steps_at_once(name):
     got = run((2, 3, 2), *states, *a.inputs, *(a.params or ()), *new)
     for mine, theirs in zip(got, (*new, y), strict=True):
         assert error(mine.expand(theirs.shape), theirs) < EXACT
+
+
+@pytest.mark.parametrize("name", ["gla", "hgrn2", "rwkv6", "kda", "gdn2", "rwkv7", "gated-delta", "delta-product"])
+def test_decays_may_be_anything_down_to_nothing(name, monkeypatch):
+    """From 1 to e^-20 a step, and 0: nothing is divided by them, and no product of them overflows."""
+    cell = Cell.named(name)
+    a = scan_checks.arguments(cell, Shape(1, 70, 2, 16, 8))
+    decay = torch.exp(-20 * torch.rand_like(a.inputs.decay) ** 3)
+    decay[:, 40:45] = decay[:, 40:45].round()
+    a = a._replace(inputs=a.inputs._replace(decay=decay), reset=None)
+    want = scan_checks.results_and_gradients(cell, "reference", a)
+    for size in (16, 32, 64):
+        monkeypatch.setattr(_coefficients, "chunk_size", lambda T, K, size=size: size)
+        got = scan_checks.results_and_gradients(cell, "chunkwise", a.to(torch.float32))
+        scan_checks.assert_close(got, want, torch.float32, size)
+
+
+# Cells as strangers write them
+
+
+class One(NamedTuple):
+    W: Matrix
+
+
+class Turned(NamedTuple):
+    S: Annotated[Tensor, Slot("K V", "memory")]
+
+
+class QKV(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+
+
+class Rated(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: KeyDecay
+    beta: Rate
+
+
+class Head(NamedTuple):
+    gamma: Annotated[Tensor, Slot("", "constant")]
+
+
+def retention(state: Turned, x: QKV, params: Head) -> tuple[Turned, Value]:
+    """RetNet, keys before values, one fixed decay a head."""
+    S = params.gamma * state.S + x.k[:, None] * x.v[None, :]
+    return Turned(S), (x.q @ S) * x.k.shape[0] ** -0.5
+
+
+def by_einsum(state: One, x: Rated) -> tuple[One, Value]:
+    """KDA by einsum, and a gate on what is read."""
+    W = torch.einsum("vk,k->vk", state[0], x.decay)
+    u = x.beta * (x.v - torch.einsum("vk,k->v", W, x.k))
+    W = W + torch.einsum("v,k->vk", u, x.k)
+    return type(state)(W), torch.einsum("vk,k->v", W, x.q) * torch.sigmoid(x.v)
+
+
+def shared(state: One, x: Rated) -> tuple[One, Value]:
+    """Erases two keys and writes a third, halves what it does, reads before it writes and after."""
+    before = state.W @ x.q
+    other = torch.roll(x.k, 1)
+    erased = torch.outer(state.W @ x.k, x.k) + torch.outer(state.W @ other, x.decay * x.k)
+    W = state.W - 0.5 * x.beta * (erased - torch.outer(x.v, other) / 2)
+    return type(state)(W), before + (W @ x.k).tanh() + W @ x.q
+
+
+class Two(NamedTuple):
+    W: Matrix
+    M: Matrix
+
+
+def cascade(state: Two, x: Rated) -> tuple[Two, Value]:
+    """The second memory stores what the first recalls, and is read with what the first says."""
+    W = state.W + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
+    M = state.M * x.decay + torch.outer((W @ x.q).tanh(), x.k)
+    return Two(W, M), M @ x.q + W @ x.k
+
+
+class Counted(NamedTuple):
+    W: Matrix
+    z: Accumulator
+    n: Annotated[Tensor, Slot("", "memory")]
+
+
+def counted(state: Counted, x: QKV) -> tuple[Counted, Value]:
+    """A mean: a matrix, a vector and a count beside each other."""
+    W, z, n = state.W + torch.outer(x.v, x.k), state.z + x.k, state.n + 1
+    return Counted(W, z, n), (W @ x.q) / (1 + z @ x.q) / n
+
+
+STRANGERS = {
+    retention: "S^T <- S^T a + v k^T",
+    by_einsum: "W <- W diag(a) - W e f^T + v k^T",
+    shared: "W <- W - W e f^T + v k^T",
+    cascade: "W <- W - W e f^T + v k^T, M <- M diag(a) + v k^T",
+    counted: "W and z <- W and z + v k^T, n <- n + v k^T",
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("step", "told"), STRANGERS.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_a_strangers_cell_runs_in_chunks(step, told, dtype):
+    cell = Cell.of(step)
+    assert found(cell) == told
+    for shape in (Shape(2, 37, 3, 5, 4), Shape(1, 20, 2, 1, 1), Shape(1, 20, 1, 1, 3), Shape(2, 9, 1, 3, 1)):
+        a = scan_checks.arguments(cell, shape)
+        want = scan_checks.results_and_gradients(cell, "reference", a)
+        scan_checks.assert_close(scan_checks.results_and_gradients(cell, "chunkwise", a.to(dtype)), want, dtype, shape)
+
+
+def squared(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W @ state.W.mT @ state.W + torch.outer(x.v, x.k)
+    return type(state)(W), W @ x.q
+
+
+def both_sides(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W - torch.outer(state.W @ x.k, x.k) - torch.outer(x.v, x.v @ state.W)
+    return type(state)(W), W @ x.q
+
+
+def whole_read(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W + torch.outer(x.v, x.k)
+    return type(state)(W), W.tanh() @ x.q
+
+
+REFUSED = {
+    squared: "W is multiplied with itself, in test_affine.py:",
+    both_sides: "W is multiplied from both sides",
+    whole_read: "numbers of W are seen one by one, not in a product with a vector",
+}
+
+
+@pytest.mark.parametrize(("step", "told"), REFUSED.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_what_stands_in_the_way_is_said(step, told):
+    cell = Cell.of(step)
+    with pytest.raises(InputError, match=re.escape(told)):
+        scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, SHAPE))

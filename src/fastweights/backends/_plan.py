@@ -63,7 +63,8 @@ def plan_of(problem: Problem) -> Plan | str:
     if torch.compiler.is_compiling():
         sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
         name = name_of_plan(problem.cell.key, sizes, problem.inputs[0].dtype)
-        return getattr(PLANS, name)  # type: ignore[no-any-return]
+        found: Plan | str = getattr(PLANS, name)
+        return found
     form, _ = form_of(problem)
     return _planned(form.affine())
 

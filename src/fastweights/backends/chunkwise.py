@@ -68,7 +68,8 @@ def run(problem: Problem) -> tuple[Tensor, Any]:
     given = given_to(problem)
     last: dict[str, Tensor] = {}
     for stage in plan.stages:
-        found, ends = (_raise if isinstance(stage, Raised) else _scan)(stage, problem, given)
+        run_stage = _raise if isinstance(stage, Raised) else _scan
+        found, ends = run_stage(stage, problem, given)  # type: ignore[arg-type]
         given, last = given | found, last | ends
     return _output(plan, problem, given), type(problem.state)(*(last[name] for name in problem.state._fields))
 

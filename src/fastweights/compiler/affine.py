@@ -156,7 +156,7 @@ class Element(NamedTuple):
 
     state: str
     after: bool
-    index: tuple[Index, ...]
+    place: tuple[Index, ...]
 
 
 class Product(NamedTuple):
@@ -166,7 +166,7 @@ class Product(NamedTuple):
     after: bool
     axis: int
     vector: Value
-    index: tuple[Index, ...]
+    place: tuple[Index, ...]
 
 
 class Term(NamedTuple):
@@ -191,8 +191,9 @@ class Finder:
     def __init__(self, step: Forward) -> None:
         self.step = step
         self.graph = Graph()
-        self.inputs = {
-            d: (name, after) for after, part in enumerate((step.state, step.after)) for name, d in part.items()
+        parts = ((step.state, False), (step.after, True))
+        self.inputs: dict[Definition, tuple[str, bool]] = {
+            d: (name, after) for part, after in parts for name, d in part.items()
         }
         self.updates: dict[str, _Update] = {}
         self.highest: list[Highest] = []
@@ -210,7 +211,7 @@ class Finder:
             self._find(ready[0])
             left.remove(ready[0])
         y = Value(self.step.y.shape, self.seen(self.step.y.expression, ""))
-        stages = [*self.highest, *(u.linear(self.reads) for u in self.updates.values())]
+        stages: list[Stage] = [*self.highest, *(u.linear(self.reads) for u in self.updates.values())]
         return AffineForm((self.step.inputs, self.step.params), tuple(_in_order(stages)), y)
 
     def needs(self, expression: Expression) -> frozenset[str]:
@@ -219,7 +220,7 @@ class Finder:
 
     def _needs_of(self, definition: Definition) -> frozenset[str]:
         if definition not in self._needs:
-            own = {self.inputs[definition][0]} if definition in self.inputs else ()  # type: ignore[index]
+            own = {self.inputs[definition][0]} if definition in self.inputs else ()
             self._needs[definition] = frozenset(own).union(*(self._needs_of(d) for d in definition.operands()))
         return self._needs[definition]
 
@@ -253,8 +254,7 @@ class Finder:
             return None
         (other,) = (a for a in inside.arguments if a is not moved[0])
         terms = self.terms(moved[0], (), name)
-        (own,) = [t for t in terms if t.atom is not None] or [None]
-        if own is None or own.known:
+        if any(t.known for t in terms if t.atom is not None):
             return None
         plus = sum_of(self.graph, [t.known for t in terms if t.atom is None], ())
         before, after = self.step.state[name], self.step.after[name]
@@ -273,7 +273,7 @@ class Finder:
         if definition in self.inputs:
             if definition in self.scalars:
                 return expression
-            return self._read(Element(*self.inputs[definition], index), "")  # type: ignore[index]
+            return self._read(Element(*self.inputs[definition], index), "")
         if definition not in self._made:
             self._made[definition] = self._seen(definition, own)
         return Load(self._made[definition], index)
@@ -317,7 +317,7 @@ class Finder:
 
     def _read(self, atom: Element | Product, line: str) -> Expression:
         """An input in the place of a product with a state."""
-        shape, axis, index = self.step.state[atom.state].shape, None, atom.index
+        shape, axis, index = self.step.state[atom.state].shape, None, atom.place
         vector = Value((1,), Constant(1.0))
         if isinstance(atom, Product):
             axis, vector = atom.axis, atom.vector
@@ -349,7 +349,7 @@ class Finder:
         for term in (*stays, *erased):
             place = identity(shape)
             axis = term.atom.axis if isinstance(term.atom, Product) else None
-            if term.atom.index != tuple(i for a, i in enumerate(place) if a != axis):
+            if term.atom is None or term.atom.place != tuple(i for a, i in enumerate(place) if a != axis):
                 raise NotAffine(f"numbers of {name} change their places")
         return _Update(self.graph, name, shape, tuple(t.known for t in stays), tuple(erased), tuple(written))
 
@@ -411,7 +411,7 @@ class Finder:
         definition, index = load.definition, load.index
         line = definition.line or line
         if definition in self.inputs:
-            return [Term((), Element(*self.inputs[definition], index))]  # type: ignore[index]
+            return [Term((), Element(*self.inputs[definition], index))]
         match definition:
             case Map(shape, expression):
                 found = self._terms(expression, shape, own, line)
@@ -429,17 +429,17 @@ class Finder:
         inside = [f for f in term.known if axis in axes(f)]
         outside = tuple(f for f in term.known if axis not in axes(f))
         atom = term.atom
-        bound = [] if atom is None else [n for n, i in enumerate(atom.index) if i.axis == axis]
+        bound = [] if atom is None else [n for n, i in enumerate(atom.place) if i.axis == axis]
         if not bound:
             total = self.graph.product(shape, inside or [Constant(1.0)])
             return Term((*outside, self.graph.reduce("sum", shape, total, axis)), atom)
-        if not isinstance(atom, Element) or len(bound) > 1 or atom.index[bound[0]] != Index(axis):
+        if not isinstance(atom, Element) or len(bound) > 1 or atom.place[bound[0]] != Index(axis):
             raise NotAffine(f"numbers of {atom.state} are added up that lie elsewhere", line)  # type: ignore[union-attr]
         if any(axes(f) != {axis} for f in inside):
             raise NotAffine(f"every row of {atom.state} is in a product with a vector of its own", line)
         only = [Index(0) if a == axis else Index(-1, 0, 0) for a in range(len(shape))]
         vector = self.graph.product((shape[axis],), [substitute(f, only) for f in inside] or [Constant(1.0)])
-        rest = tuple(i for n, i in enumerate(atom.index) if n != bound[0])
+        rest = tuple(i for n, i in enumerate(atom.place) if n != bound[0])
         return Term(outside, Product(atom.state, atom.after, bound[0], Value((shape[axis],), vector), rest))
 
 
@@ -459,8 +459,8 @@ def _moved(term: Term, mapping: Sequence[Index]) -> Term:
     if term.atom is None:
         return Term(known, None)
     # The index of an atom is one of a load, whatever is loaded.
-    index = substitute(Load(_NOTHING, term.atom.index), mapping).index  # type: ignore[union-attr]
-    return Term(known, term.atom._replace(index=index))
+    index = substitute(Load(_NOTHING, term.atom.place), mapping).index  # type: ignore[union-attr]
+    return Term(known, term.atom._replace(place=index))
 
 
 _NOTHING = Input(())

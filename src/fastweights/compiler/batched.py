@@ -173,6 +173,6 @@ def joined(front: Shape, shape: Shape, regions: Sequence[tuple[Shape, Shape, Any
     """What is written region by region."""
     whole = torch.zeros(*front, *shape, dtype=like.dtype, device=like.device)
     for start, part, x in regions:
-        box = (..., *(slice(a, a + n) for a, n in zip(start, part, strict=True)))
+        box: Any = (..., *(slice(a, a + n) for a, n in zip(start, part, strict=True)))
         whole[box] = x
     return whole
