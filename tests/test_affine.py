@@ -170,7 +170,7 @@ def counted(state: Counted, x: QKV) -> tuple[Counted, Value]:
 STRANGERS = {
     retention: "S^T <- S^T a + v k^T",
     by_einsum: "W <- W diag(a) - W e f^T + v k^T",
-    shared: "W <- W - W e f^T + v k^T",
+    shared: "W <- W - 2 (W e f^T) + v k^T",
     cascade: "W <- W - W e f^T + v k^T, M <- M diag(a) + v k^T",
     counted: "W and z <- W and z + v k^T, n <- n + v k^T",
 }

@@ -41,6 +41,11 @@ def cost(problem: Problem) -> float:
     return 1.0
 
 
+def told(problem: Problem) -> str:
+    """Nothing more than that it runs."""
+    return ""
+
+
 def run(problem: Problem) -> tuple[Tensor, Any]:
     """Runs the compiled cell."""
     tensors = [*problem.inputs, *problem.state, *(() if problem.params is None else problem.params)]
