@@ -40,7 +40,7 @@ bench: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,nlp,rl,torchrl,transformers,docs,gpu,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,nlp,rl,torchrl,transformers,onnx,docs,gpu,dev]"
 	touch $(READY)
 
 clean:

@@ -1,0 +1,251 @@
+"""Layers and language models as ONNX programs, with their states in and out.
+
+A memory that ONNX has an operator for is one node, `LinearAttention`; every other one is a `Scan` over its step.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten_with_path, tree_map
+
+from fastweights.cell import Cell
+from fastweights.errors import InputError, require
+
+OPSET = 27
+"""The first one with `LinearAttention`."""
+OLDEST = 18
+"""The first one that torch writes."""
+EXTRA = "Try pip install 'fastweights[onnx]'."
+SCAN = torch.ops.fastweights.scan.default
+
+
+def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -> None:
+    """Writes a layer or a language model into a file, for any batch and any number of steps.
+
+    The program takes `x` and the state before it, and gives `y` and the state after: `state_W` and `new_state_W` for a
+    state with the field W. One step is x with one step. A sequence begins with zeros, or with what the module's
+    `initial_state` says.
+
+    Args:
+        module: In evaluation mode. It is called as `y, state = module(x, state)` and has `initial_state`.
+        x: An example: `[B, T, D]` for a layer, tokens `[B, T]` for a language model, B and T at least 2.
+        file: What is written.
+        opset: The version of ONNX's operators. Before 27 there is no `LinearAttention`: every memory is a `Scan`.
+
+    Raises:
+        InputError: onnx or onnxscript is not installed, or something given does not fit.
+    """
+    for package in ("onnx", "onnxscript"):
+        require(find_spec(package) is not None, package, "installed", "no such module", EXTRA)
+    require(not module.training, "module", "in evaluation mode", "one in training", "Call module.eval() first.")
+    require(opset >= OLDEST, "opset", f"at least {OLDEST}", opset)
+    require(
+        x.ndim > 1 and min(x.shape[:2]) > 1, "x", "an example [B, T, ...] with B and T of at least 2", list(x.shape)
+    )
+    with torch.no_grad():
+        state = module.initial_state(len(x))  # type: ignore[operator]
+        program = _without_scans(_program(module, x, state), opset)
+        names = [f"state_{name}" for name in _names(state)]
+        given, made = ["x", *names], ["y", *(f"new_{name}" for name in names)]
+        options: dict[str, Any] = {"opset_version": opset, "input_names": given, "output_names": made}
+        written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
+        assert written is not None
+        _declare(written.model, opset)
+        written.save(file)
+
+
+def open_session(file: str | Path) -> Any:
+    """An `onnxruntime.InferenceSession` for a program, on the CPU.
+
+    Raises:
+        InputError: onnxruntime is not installed, or does not have what the program needs.
+    """
+    require(find_spec("onnxruntime") is not None, "onnxruntime", "installed", "no such module", EXTRA)
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no base of their own
+        got, why = onnxruntime.__version__, " ".join(str(error).split())[:200]
+        remedy = f"It says: {why}. Export with a smaller opset, or take a newer onnxruntime."
+        raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None
+
+
+def _declare(model: Any, opset: int) -> None:
+    """Says which version of the operators a program is in: torch's converter knows none behind 25.
+
+    What operators a program has from before mean the same in all that came since.
+    """
+    for part in (model, *model.functions.values()):
+        part.opset_imports[""] = opset
+
+
+def _program(module: nn.Module, x: Tensor, state: Any) -> ExportedProgram:
+    batch, time = Dim("batch", min=1, max=1 << 16), Dim("time", min=1, max=1 << 24)
+    shapes = ({0: batch, 1: time}, tree_map(lambda leaf: {0: batch}, state))
+    return torch.export.export(module, (x, state), dynamic_shapes=shapes)
+
+
+def _names(state: Any) -> Iterator[str]:
+    """The leaves of a state by their fields and places: W, or 0_W."""
+    for path, _ in tree_flatten_with_path(state)[0]:
+        yield "_".join(str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", key)))) for key in path)
+
+
+class Call(NamedTuple):
+    """What a scan is given, with the inputs mapped: records of `[B, T, H, ...]`, `[B, H, ...]` and `[H, ...]`."""
+
+    cell: Cell
+    inputs: Any
+    state: Any
+    params: Any
+    initial: Any
+    reset: Tensor | None
+
+
+def _call(
+    cell: str, tensors: Sequence[Tensor], initial: Sequence[Tensor], reset: Tensor | None, lengths: Any, keep: bool
+) -> Call:
+    """The arguments of `fastweights::scan`; a program has no lengths."""
+    outer = Cell.of_key(cell)
+    m, n = len(outer.slots["Inputs"]), len(outer.slots["State"])
+    inner, prepare = outer.inside or (outer, lambda x: x)
+    inputs, state, params = prepare(outer.Inputs(*tensors[:m])), inner.State(*tensors[m : m + n]), tensors[m + n :]
+    return Call(
+        inner,
+        inputs,
+        state,
+        inner.Params(*params) if inner.Params else None,
+        inner.State(*initial) if initial else None,
+        reset,
+    )
+
+
+def _without_scans(program: ExportedProgram, opset: int) -> ExportedProgram:
+    """The program in operations that ONNX has a word for."""
+    steps = [_step(node) for node in program.graph.nodes if node.target is SCAN]
+    later = iter(steps)
+
+    def run(*given: Any) -> list[Tensor]:
+        step, call = next(later), _call(*given)
+        attention = _attention(call) if opset >= OPSET else None
+        y, state = _scan(call, step) if attention is None else _attend(call, attention)
+        return [y, *state, y.new_empty(0)]
+
+    return program.run_decompositions({SCAN: run})
+
+
+def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
+    """The step of a node for all heads of all members, written down before the program around it is: tracing nests ill.
+
+    It takes state, inputs, reset, params and initial state, one after the other; the batch may be of any size.
+    """
+    values = tree_map(lambda x: x.meta["val"] if isinstance(x, torch.fx.Node) else x, node.args)
+    with values[1][0].fake_mode:
+        call = _call(*values)
+
+    def step(*flat: Tensor) -> list[Tensor]:
+        state, x, reset, params, initial = _unflatten(call, flat)
+        if reset is not None:
+            state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial, state, strict=True)))
+        given = (state, x) if params is None else (state, x, params)
+        axes = (0, 0, None)[: len(given)]
+        after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
+        # A scan hands out no tensor that it was given, and none twice: y may be the state.
+        return [*(leaf.clone() for leaf in after), y * 1]
+
+    x = type(call.inputs)(*(value[:, 0] for value in call.inputs))
+    flat = _flatten(call._replace(inputs=x, reset=None if call.reset is None else call.reset[:, 0]))
+    like = [torch.zeros([3 if isinstance(n, torch.SymInt) else n for n in v.shape], dtype=v.dtype) for v in flat]
+    return make_fx(step, tracing_mode="symbolic")(*like)
+
+
+def _flatten(call: Call) -> list[Tensor]:
+    reset = () if call.reset is None else (call.reset,)
+    return [*call.state, *call.inputs, *reset, *(call.params or ()), *(call.initial or ())]
+
+
+def _unflatten(call: Call, flat: Sequence[Tensor]) -> tuple[Any, Any, Tensor | None, Any, Any]:
+    rest = iter(flat)
+    state, x = (type(record)(*(next(rest) for _ in record)) for record in (call.state, call.inputs))
+    reset = None if call.reset is None else next(rest)
+    params, initial = (
+        None if record is None else type(record)(*(next(rest) for _ in record))
+        for record in (call.params, call.initial)
+    )
+    return state, x, reset, params, initial
+
+
+def _chosen(reset: Tensor, start: Tensor, old: Tensor) -> Tensor:
+    return torch.where(reset.reshape(-1, *(1 for _ in old.shape[1:])), start, old)
+
+
+def _scan(call: Call, step: torch.fx.GraphModule) -> tuple[Tensor, Sequence[Tensor]]:
+    """The memory as a loop over time. No two tensors of a scan may share memory, as parts of one map do."""
+    marks = () if call.reset is None else (call.reset,)
+    state, moving, fixed = (
+        [x.clone() for x in tensors]
+        for tensors in (
+            call.state,
+            [x.movedim(1, 0) for x in (*call.inputs, *marks)],
+            (*(call.params or ()), *(call.initial or ())),
+        )
+    )
+    *state, y = torch.ops.higher_order.scan(step, state, moving, tuple(fixed))
+    return y.movedim(0, 1), state
+
+
+class Attention(NamedTuple):
+    """What `LinearAttention` is given: its rule and `[B, T, H, ...]`; decay in [0, 1], of a head or of its features."""
+
+    rule: str
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    decay: Tensor | None = None
+    beta: Tensor | None = None
+
+
+ATTENTIONS: dict[str, Callable[[Any], Attention]] = {
+    "sum": lambda x: Attention("linear", x.q, x.k, x.v),
+    "delta": lambda x: Attention("delta", x.q, x.k, x.v, None, x.beta),
+    "gated-delta": lambda x: Attention("gated_delta", x.q, x.k, x.v, x.decay, x.beta),
+    "kda": lambda x: Attention("gated_delta", x.q, x.k, x.v, x.decay, x.beta),
+    "gla": lambda x: Attention("gated", x.q, x.k, x.v, x.decay),
+    "hgrn2": lambda x: Attention("gated", x.q, 1 - x.decay, x.v, x.decay),
+    "hebbian": lambda x: Attention("gated", x.q, x.k, x.eta[..., None] * x.v, x.decay),
+    "gated": lambda x: Attention("gated", x.q, x.k, x.beta[..., None] * x.v, 1 - x.beta),
+}
+"""The cells that it computes."""
+
+
+def _attention(call: Call) -> Attention | None:
+    """The memory as `LinearAttention`, if it is one."""
+    if call.reset is not None or call.inputs[0].dtype == torch.float64:
+        return None
+    if call.cell.name in ATTENTIONS and call.cell is Cell.named(call.cell.name):
+        return ATTENTIONS[call.cell.name](call.inputs)
+    return None
+
+
+def _attend(call: Call, attention: Attention) -> tuple[Tensor, Sequence[Tensor]]:
+    """One node; its state has keys before values, its heads lie side by side."""
+    rule, q, k, v, decay, beta = attention
+    heads, V = v.shape[-2:]
+    packed = [None if x is None else x.flatten(2) if x.ndim > 3 else x for x in (q, k, v, decay, beta)]
+    past, fading = call.state.W.mT, None if packed[3] is None else packed[3].log()
+    y, last = torch.onnx.ops.symbolic_multi_out(
+        "LinearAttention",
+        [*packed[:3], past, fading, packed[4]],
+        {"q_num_heads": heads, "kv_num_heads": heads, "scale": 1.0, "update_rule": rule},
+        dtypes=(v.dtype, past.dtype),
+        shapes=((*v.shape[:2], heads * V), past.shape),
+        version=OPSET,
+    )
+    return y.unflatten(-1, (heads, V)), (last.mT,)

@@ -1,0 +1,123 @@
+"""Layers and models as ONNX programs, run by onnxruntime beside what they were made of."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from fastweights import LanguageModel, make_layer
+from fastweights.adapters import onnx as adapter
+from fastweights.errors import InputError
+from fastweights.layers import ResetEvery
+from fastweights.testing.tolerance import error, tolerance
+
+NEEDED = ("onnx", "onnxscript", "onnxruntime")
+pytestmark = [
+    pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="needs fastweights[onnx]"),
+    pytest.mark.filterwarnings("ignore"),
+]
+D, H = 8, 2
+CLOSE = tolerance(torch.float32).forward
+LAYERS = {
+    **dict.fromkeys(("delta-net", "gated-delta", "kda", "sum"), "LinearAttention"),
+    **dict.fromkeys(("lstm", "srwm", "delta-rnn"), "Scan"),
+    "softmax-attention": "",
+}
+"""One of each kind, since writing one takes seconds, with what its memory is: the operator with and without decays of
+heads and of features, steps with and without slow weights and with an output that is the state, no memory of ours."""
+
+
+def operators(file):
+    import onnx
+
+    model = onnx.load(file)
+    return {node.op_type for part in (model.graph, *model.functions) for node in part.node}
+
+
+def check(module, file, inputs):
+    """That the program goes on from any state, by one step and by many, as the module does."""
+    session = adapter.open_session(file)
+    names = [given.name for given in session.get_inputs()]
+    for batch, steps in ((1, 1), (3, 9)):
+        before = module(inputs(batch, 4))[1]
+        x = inputs(batch, steps)
+        given = [x, *tree_leaves(before)]
+        got = session.run(None, {name: value.detach().numpy() for name, value in zip(names, given, strict=True)})
+        for one, other in zip(got, tree_leaves(module(x, before)), strict=True):
+            assert error(torch.from_numpy(one).double(), other.double()) < CLOSE
+
+
+def features(batch, steps):
+    return torch.randn(batch, steps, D)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@torch.no_grad()
+def test_a_layer_is_a_program(name, tmp_path):
+    layer, file = make_layer(name, D, H).eval(), tmp_path / "layer.onnx"
+    adapter.export(layer, features(2, 3), file)
+    assert operators(file) & {"LinearAttention", "Scan"} == {*filter(None, [LAYERS[name]])}
+    check(layer, file, features)
+
+
+@torch.no_grad()
+def test_a_model_with_two_memories_is_a_program(tmp_path):
+    model = LanguageModel(5, ["delta-net", "delta-rnn"], D, depth=2, heads=H, convolution=3).eval()
+
+    def tokens(batch, steps):
+        return torch.randint(5, (batch, steps))
+
+    adapter.export(model, tokens(2, 3), tmp_path / "model.onnx")
+    assert {"LinearAttention", "Scan"} <= operators(tmp_path / "model.onnx")
+    check(model, tmp_path / "model.onnx", tokens)
+
+
+@torch.no_grad()
+def test_resets_inside_a_layer_are_kept(tmp_path):
+    layer = ResetEvery(make_layer("delta-net", D, H), 3).eval()
+    adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
+    check(layer, tmp_path / "layer.onnx", features)
+
+
+@torch.no_grad()
+def test_older_operators_suffice(tmp_path):
+    layer = make_layer("delta-net", D, H).eval()
+    adapter.export(layer, features(2, 3), tmp_path / "layer.onnx", opset=18)
+    assert "LinearAttention" not in operators(tmp_path / "layer.onnx")
+    check(layer, tmp_path / "layer.onnx", features)
+
+
+def test_a_memory_that_lets_go_of_all_is_one(tmp_path):
+    """Decays of exactly 0: their logarithm is infinite."""
+    layer = make_layer("gated-delta", D, H).eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(1e4)
+    adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
+    check(layer, tmp_path / "layer.onnx", features)
+
+
+def test_a_runtime_without_the_operator_says_so_in_one_line(tmp_path):
+    import onnx
+
+    node = onnx.helper.make_node("NoSuchOperator", ["x"], ["y"])
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), ir_version=10)
+    onnx.save(model, tmp_path / "other.onnx")
+    with pytest.raises(
+        InputError, match=r"onnxruntime must be one that runs .*other.onnx, got .*NoSuchOperator"
+    ) as said:
+        adapter.open_session(tmp_path / "other.onnx")
+    assert "\n" not in str(said.value)
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    layer = make_layer("delta-net", D, H)
+    with pytest.raises(InputError, match=r"Call module.eval\(\) first"):
+        adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
+    with pytest.raises(InputError, match=r"x must be an example .*, got \[1, 3, 8\]"):
+        adapter.export(layer.eval(), features(1, 3), tmp_path / "layer.onnx")
+    with pytest.raises(InputError, match="opset must be at least 18, got 9"):
+        adapter.export(layer, features(2, 3), tmp_path / "layer.onnx", opset=9)
+    assert not (tmp_path / "layer.onnx").exists()
