@@ -32,7 +32,7 @@ from fastweights.layers import make_layer
 class Settings:
     """Every one is a flag."""
 
-    id: str = "Sign-v0"
+    id: str = "LongSign-v0"
     layer: str = "delta-net"
     d_model: int = 32
     heads: int = 2
@@ -73,7 +73,7 @@ class Sign(gymnasium.Env):
         return np.zeros(1, np.float32), float(over and action == self.sign), over, False, {}
 
 
-gymnasium.register("Sign-v0", Sign)
+gymnasium.register("LongSign-v0", Sign)
 
 
 class Agent(nn.Module):

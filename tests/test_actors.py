@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from fastweights import InputError
 from fastweights.errors import Died
@@ -155,7 +156,9 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(tests=str(Path(__file__).parent), way=way, folder=str(killed)))
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
+    # As many threads as here: sums of other parts are rounded otherwise.
+    alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, env=alike)
     assert done.returncode == -signal.SIGKILL, done.stderr
     carry_out(Run(killed), trial(acting=way), "test", {}, resume=True)
     assert Run(killed).result().steps == 8

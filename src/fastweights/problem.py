@@ -61,13 +61,16 @@ class Problem(NamedTuple):
 
     @property
     def mapped(self) -> "Problem":
-        """The same for the cell inside, whose inputs are mapped for all steps at once: for backends that go step by
-        step, where that would take as long as the step."""
+        """The same for the cell inside, whose inputs are mapped for all steps at once, and once a call: for backends
+        that go step by step, where that would take as long as the step."""
         if self.cell.inside is None:
             return self
-        cell, prepare = self.cell.inside
-        known = self.known.setdefault("inside", {})
-        return self._replace(cell=cell, inputs=prepare(self.finite_inputs), known=known, found={})
+        if "mapped" not in self.found:
+            cell, prepare = self.cell.inside
+            known = self.known.setdefault("inside", {})
+            self.found["mapped"] = self._replace(cell=cell, inputs=prepare(self.finite_inputs), known=known, found={})
+        found: Problem = self.found["mapped"]
+        return found
 
     def __str__(self) -> str:
         B, T, H = self.leading
