@@ -252,6 +252,24 @@ def test_a_cell_of_miras_is_what_its_loss_makes(name, made):
     assert error(scan(made, made.Inputs(*x), backend="reference")[0], want) < EXACT
 
 
+def test_ttt_mlp_is_trained_as_pytorch_trains_it():
+    """By autograd, through LayerNorm and GELU of PyTorch."""
+    cell = Cell.named("ttt-mlp")
+    x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
+    y, _ = scan(cell, x, params=params, backend="reference")
+    weights = [leaf[0].clone() for leaf in params]
+
+    def read(up, down, k):
+        return k + torch.nn.functional.layer_norm(down @ torch.nn.functional.gelu(up @ k), (SHAPE.K,), eps=1e-3)
+
+    for t in range(SHAPE.T):
+        q, k, v, beta = (leaf[0, t, 0] for leaf in x)
+        weights = [W.detach().requires_grad_() for W in weights]
+        slopes = torch.autograd.grad((read(*weights, k) - v).square().sum() / 2, weights)
+        weights = [W - beta / 10 * slope for W, slope in zip(weights, slopes, strict=True)]
+        assert error(y[0, t, 0], read(*weights, q)) < EXACT
+
+
 def test_hope_multiplies_its_matrix_by_one_of_its_own_making():
     x, params, y = run("hope")
     K, M, want = SHAPE.K, params.M, []
@@ -263,3 +281,39 @@ def test_hope_multiplies_its_matrix_by_one_of_its_own_making():
         M = M @ (alpha * np.eye(K) - 2 * eta * np.outer(k, k) + eta * np.outer(v, k))
         want.append(M[:K] @ x.q[t])
     assert_equal(y, want)
+
+
+def test_a_turing_machine_is_its_equations():
+    x, _, y = run("neural-turing-machine")
+    M, w, want = np.zeros((16, SHAPE.V)), np.eye(16)[0], []
+    for t in range(SHAPE.T):
+        cosine = M @ x.k[t] / np.sqrt((M**2).sum(-1) * (x.k[t] ** 2).sum() + 1e-2)
+        found = np.exp(np.log1p(np.exp(x.strength[t])) * cosine)
+        w = x.gate[t] * found / found.sum() + (1 - x.gate[t]) * w
+        shift = np.exp(x.shift[t]) / np.exp(x.shift[t]).sum()
+        w = np.array([sum(shift[1 + by] * w[(i - by) % 16] for by in (-1, 0, 1)) for i in range(16)])
+        w = (w + 1e-6) ** (1 + np.log1p(np.exp(x.sharpness[t])))
+        w = w / w.sum()
+        M = M * (1 - np.outer(w, x.erase[t])) + np.outer(w, x.v[t])
+        want.append(w @ M)
+    assert_equal(y, want)
+
+
+def test_a_turing_machine_walks_along_its_slots():
+    """Told to stay where it is but for a shift by one, a head that has found a slot reads those behind it in turn."""
+    cell = Cell.named("neural-turing-machine")
+    slots, T = torch.eye(16, dtype=torch.float64), 5
+    start = cell.State(slots[None, None], (slots[3] - slots[0])[None, None])
+    zero = torch.zeros(1, T, 1, dtype=torch.float64)
+    nothing = torch.zeros(1, T, 1, 16, dtype=torch.float64)
+    shift = torch.tensor([-50.0, -50.0, 50.0], dtype=torch.float64).expand(1, T, 1, 3)
+    x = cell.Inputs(nothing, nothing, nothing, zero, zero, shift, zero + 3)
+    y, _ = scan(cell, x, start, backend="reference")
+    assert y[0, :, 0].argmax(-1).tolist() == [4, 5, 6, 7, 8]
+
+
+def test_slots_of_a_turing_machine_do_not_stay_alike():
+    """From zeros: where all slots and their weights are the same, no step could ever tell one from another."""
+    cell = Cell.named("neural-turing-machine")
+    _, last = scan(cell, sample_inputs(cell, SHAPE), backend="reference")
+    assert (last.M[0, 0, 1:] - last.M[0, 0, :1]).norm(dim=-1).min() > 0

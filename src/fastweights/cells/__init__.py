@@ -26,6 +26,7 @@ from fastweights.cells.memora import memora
 from fastweights.cells.mlstm import mlstm
 from fastweights.cells.moneta import moneta
 from fastweights.cells.multi_level_fast_weight_rnn import multi_level_fast_weight_rnn
+from fastweights.cells.neural_turing_machine import neural_turing_machine
 from fastweights.cells.neurons_and_synapses import neurons_and_synapses
 from fastweights.cells.one_rate_srwm import one_rate_srwm
 from fastweights.cells.printed_delta_mlp import printed_delta_mlp
@@ -36,6 +37,7 @@ from fastweights.cells.slstm import slstm
 from fastweights.cells.sr_delta_net import sr_delta_net
 from fastweights.cells.srwm import srwm
 from fastweights.cells.titans import titans
+from fastweights.cells.ttt_mlp import ttt_mlp
 from fastweights.cells.yaad import yaad
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "mlstm",
     "moneta",
     "multi_level_fast_weight_rnn",
+    "neural_turing_machine",
     "neurons_and_synapses",
     "one_rate_srwm",
     "printed_delta_mlp",
@@ -75,5 +78,6 @@ __all__ = [
     "sr_delta_net",
     "srwm",
     "titans",
+    "ttt_mlp",
     "yaad",
 ]

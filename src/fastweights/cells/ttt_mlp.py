@@ -1,0 +1,66 @@
+"""TTT-MLP: a network of two layers that is trained on every token it reads."""
+
+from math import pi
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from fastweights.signature import Rate, RawKey, Slot, keyed_by
+
+
+class TTTMLPState(NamedTuple):
+    """How far each matrix has moved from where it started."""
+
+    up: Annotated[Tensor, Slot("4*K K", "memory")]
+    down: Annotated[Tensor, Slot("K 4*K", "memory")]
+
+
+class TTTMLPInputs(NamedTuple):
+    q: RawKey
+    k: RawKey
+    v: RawKey
+    beta: Rate
+
+
+class TTTMLPParams(NamedTuple):
+    """Where the matrices start, learned."""
+
+    up: Annotated[Tensor, Slot("4*K K", "weight")]
+    down: Annotated[Tensor, Slot("K 4*K", "weight")]
+
+
+@keyed_by("identity", "none")
+def ttt_mlp(state: TTTMLPState, x: TTTMLPInputs, params: TTTMLPParams) -> tuple[TTTMLPState, RawKey]:
+    """W <- W - beta / 10 grad |f(k) - v|^2 / 2, y = f(q) = q + LN(down gelu(up q)), W = [up, down]: a network learns.
+
+    One token at a time, where the paper takes the gradients of 16 tokens at once for speed, and LN without gain and
+    bias. The factor 1 / 10 is the paper's; LN adds 1e-3 to the variance, since few features may be almost equal. The
+    state is the shift of the matrices from their learned start, so that training also moves streams under way.
+
+    Source: Sun et al. 2024 (Learning to (Learn at Test Time)), Sec. 2.
+
+    Can: overwrite, recur.
+    """
+    up, down = params.up + state.up, params.down + state.down
+    a = up @ x.k
+    hidden = gelu(a)
+    z, scale = _normalised(down @ hidden)
+    e = x.k + z - x.v
+    d_read = x.beta / 10 * scale * (e - e.mean() - z * (e * z).mean())
+    # gelu(a) is a times the share of a normal distribution below a.
+    slope = (1 + torch.erf(a * 0.5**0.5)) / 2 + a * (-a.square() / 2).exp() / (2 * pi) ** 0.5
+    new = TTTMLPState(
+        state.up - torch.outer(slope * (d_read @ down), x.k),
+        state.down - torch.outer(d_read, hidden),
+    )
+    read, _ = _normalised((params.down + new.down) @ gelu((params.up + new.up) @ x.q))
+    return new, x.q + read
+
+
+def _normalised(z: Tensor) -> tuple[Tensor, Tensor]:
+    """LN(z), and one over the deviation that it divided by."""
+    centred = z - z.mean()
+    scale = (centred.square().mean() + 1e-3).rsqrt()
+    return centred * scale, scale
