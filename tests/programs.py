@@ -72,8 +72,9 @@ def step(way: Way, memory: Memory, then: Memory) -> Memory:
 
 
 def sample(phase: Phase, params: Memory) -> tuple[Memory, Memory]:
-    """Numbers for what one step is given, and for what moves with the next one."""
-    carried = {name: torch.randn(d.shape, dtype=torch.float64) for name, d in phase.carried.items()}
-    moving, then = ({n: torch.randn(d.shape, dtype=torch.float64) for n, d in phase.moving.items()} for _ in range(2))
-    added = {name: torch.randn(v.shape, dtype=torch.float64) for name, v in phase.added.items()}
+    """Numbers for what one step is given, and for what moves with the next one: from 0 to 1, where every cell has a
+    value, also those that take logarithms of their state."""
+    carried = {name: torch.rand(d.shape, dtype=torch.float64) for name, d in phase.carried.items()}
+    moving, then = ({n: torch.rand(d.shape, dtype=torch.float64) for n, d in phase.moving.items()} for _ in range(2))
+    added = {name: torch.rand(v.shape, dtype=torch.float64) for name, v in phase.added.items()}
     return params | carried | moving | added, then

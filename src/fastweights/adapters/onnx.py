@@ -72,7 +72,7 @@ def open_session(file: str | Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no base of their own
-        got, why = onnxruntime.__version__, " ".join(str(error).split())[:200]
+        got, why = onnxruntime.__version__, " ".join(str(error).replace(str(file), "it").split())[:200]
         remedy = f"It says: {why}. Export with a smaller opset, or take a newer onnxruntime."
         raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None
 
