@@ -138,10 +138,10 @@ def chunk_gated_delta_rule(
         bias = 0 if dt_bias is None else dt_bias
         g = -A_log.float().exp() * softplus(g.float() + bias)  # type: ignore[union-attr]
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
-    q, k = _for_every_value(q, k, v)
-    given = (scale, _turned(initial_state, state_v_first), output_final_state, use_qk_l2norm_in_kernel)
-    o, last = functional.gated_delta_rule(q, k, v, g, beta, *given, None, cu_seqlens)
-    return o, _turned(last, state_v_first)
+    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    return _gated(
+        functional.gated_delta_rule, (*_for_every_value(q, k, v), v, g, beta), given, state_v_first, cu_seqlens
+    )
 
 
 chunk_gdn = chunk_gated_delta_rule
@@ -231,10 +231,10 @@ def chunk_kda(
     if use_gate_in_kernel:
         g = _kda_decay(g, A_log, dt_bias, lower_bound)
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
-    q, k = _for_every_value(q, k, v)
-    given = (scale, _turned(initial_state, state_v_first), output_final_state, use_qk_l2norm_in_kernel)
-    o, last = functional.kimi_delta_attention(q, k, v, g, beta, *given, None, cu_seqlens)
-    return o, _turned(last, state_v_first)
+    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    return _gated(
+        functional.kimi_delta_attention, (*_for_every_value(q, k, v), v, g, beta), given, state_v_first, cu_seqlens
+    )
 
 
 def fused_recurrent_kda(
@@ -279,9 +279,8 @@ def chunk_gla(
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
     """
-    state = _turned(initial_state, state_v_first)
-    o, last = functional.gated_linear_attention(q, k, v, g, scale, state, output_final_state, None, cu_seqlens)
-    return o, _turned(last, state_v_first)
+    given = (scale, initial_state, output_final_state)
+    return _gated(functional.gated_linear_attention, (q, k, v, g), given, state_v_first, cu_seqlens)
 
 
 def fused_recurrent_gla(
@@ -367,6 +366,19 @@ def fused_mul_recurrent_rwkv7(
     """`chunk_rwkv7` that removes -kk and writes kk * a there; `reverse` reads from the last step to the first."""
     given, rest = (r, w, k, v, -kk, kk * a), (scale, initial_state, output_final_state)
     return _reversed(chunk_rwkv7, given, rest, cu_seqlens) if reverse else chunk_rwkv7(*given, *rest, cu_seqlens)
+
+
+def _gated(
+    function: Callable[..., functional.Result],
+    given: tuple[Tensor, ...],
+    rest: tuple[Any, ...],
+    v_first: bool,
+    cu_seqlens: Tensor | None,
+) -> functional.Result:
+    """A memory that fades, for states either way; the first of `rest` is the scale, the second the state."""
+    scale, state, *switches = rest
+    o, last = function(*given, scale, _turned(state, v_first), *switches, None, cu_seqlens)
+    return o, _turned(last, v_first)
 
 
 def _reversed(

@@ -110,7 +110,7 @@ class Linear:
             part.state + ("^T" if part.column == 0 and len(part.shape) > 1 else "") for part in self.parts
         )
         decay = "" if self.decay is None else " diag(a)" if self.decay.shape else " a"
-        erased, given = ([w for w in self.writes if w[1 + n] is not None] for n in (0, 0))
+        erased = [w for w in self.writes if w.erase is not None]
         given = [w for w in self.writes if any(v is not None for v in w.values)]
         told = [f"{name}{decay}", *_told(erased, f"- {name} e f^T"), *_told(given, "+ v k^T")]
         return f"{name} <- {' '.join(told)}"
@@ -210,7 +210,7 @@ class Finder:
                 raise self._circle(left)
             self._find(ready[0])
             left.remove(ready[0])
-        y = Value(self.step.y.shape, self.seen(self.step.y.expression, ""))
+        y = Value(self.step.y.shape, self.seen(self.step.y.expression))
         stages: list[Stage] = [*self.highest, *(u.linear(self.reads) for u in self.updates.values())]
         return AffineForm((self.step.inputs, self.step.params), tuple(_in_order(stages)), y)
 
@@ -239,7 +239,7 @@ class Finder:
         value = self.step.new_state[name]
         highest = self._highest(name, value) if not value.shape else None
         if highest is None:
-            self.updates[name] = self._update(name, self.terms(value.expression, value.shape, name))
+            self.updates[name] = self._update(name, self.terms(value.expression, name))
         else:
             self.highest.append(highest)
             self.scalars |= {highest.before, highest.after}
@@ -253,21 +253,21 @@ class Finder:
         if len(moved) != 1:
             return None
         (other,) = (a for a in inside.arguments if a is not moved[0])
-        terms = self.terms(moved[0], (), name)
+        terms = self.terms(moved[0], name)
         if any(t.known for t in terms if t.atom is not None):
             return None
         plus = sum_of(self.graph, [t.known for t in terms if t.atom is None], ())
         before, after = self.step.state[name], self.step.after[name]
-        return Highest(name, plus, Value((), self.seen(other, name)), before, after)
+        return Highest(name, plus, Value((), self.seen(other)), before, after)
 
     # What is seen of states that come earlier
 
-    def seen(self, expression: Expression, own: str) -> Expression:
-        """An expression in which products of states stand as inputs; `own` is the state that must not be in it."""
+    def seen(self, expression: Expression) -> Expression:
+        """An expression in which products of states stand as inputs."""
         if not self.needs(expression):
             return expression
         if isinstance(expression, Apply):
-            return Apply(expression.function, tuple(self.seen(a, own) for a in expression.arguments))
+            return Apply(expression.function, tuple(map(self.seen, expression.arguments)))
         assert isinstance(expression, Load)
         definition, index = expression.definition, expression.index
         if definition in self.inputs:
@@ -275,24 +275,24 @@ class Finder:
                 return expression
             return self._read(Element(*self.inputs[definition], index), "")
         if definition not in self._made:
-            self._made[definition] = self._seen(definition, own)
+            self._made[definition] = self._seen(definition)
         return Load(self._made[definition], index)
 
-    def _seen(self, definition: Definition, own: str) -> Definition:
+    def _seen(self, definition: Definition) -> Definition:
         shape, line = definition.shape, definition.line
         match definition:
             case Map(_, expression):
-                return Map(shape, self.seen(expression, own), line=line)
+                return Map(shape, self.seen(expression), line=line)
             case Reduce(_, reduction, extent, expression):
                 found = self._products(definition) if reduction == "sum" else None
                 if found is not None:
                     return Map(shape, found, line=line)
-                return Reduce(shape, reduction, extent, self.seen(expression, own), line=line)
+                return Reduce(shape, reduction, extent, self.seen(expression), line=line)
             case Assemble(_, regions):
-                parts = tuple(Region(start, part, self.seen(e, own)) for start, part, e in regions)
+                parts = tuple(Region(start, part, self.seen(e)) for start, part, e in regions)
                 return Assemble(shape, parts, line=line)
             case Reshape(_, base):
-                inside = self.seen(whole(base).expression, own)
+                inside = self.seen(whole(base).expression)
                 assert isinstance(inside, Load)
                 return Reshape(shape, inside.definition, line=line)
         raise NotAffine("a tensor that is read whole", line)
@@ -303,7 +303,7 @@ class Finder:
             if self.step.state[name] in self.scalars:
                 continue
             try:
-                terms = self.terms(Load(definition, identity(definition.shape)), definition.shape, name)
+                terms = self.terms(Load(definition, identity(definition.shape)), name)
             except NotAffine:
                 continue
             if any(isinstance(t.atom, Product) for t in terms):
@@ -364,17 +364,14 @@ class Finder:
                     return [w for each in split for w in self._written(each, shape)]
         return [tuple(known)]
 
-    def terms(self, expression: Expression, shape: Shape, own: str) -> list[Term]:
-        """An expression over a shape as a sum of terms in one state.
+    def terms(self, expression: Expression, own: str, line: str = "") -> list[Term]:
+        """An expression, in a line of the cell, as a sum of terms in one state.
 
         Raises:
             NotAffine: it is not affine in that state.
         """
-        return self._terms(expression, shape, own, "")
-
-    def _terms(self, expression: Expression, shape: Shape, own: str, line: str) -> list[Term]:
         if own not in self.needs(expression):
-            return [Term((self.seen(expression, own),), None)]
+            return [Term((self.seen(expression),), None)]
         if isinstance(expression, Load):
             return self._terms_of_load(expression, own, line)
         assert isinstance(expression, Apply)
@@ -382,27 +379,23 @@ class Finder:
         held = [own in self.needs(a) for a in arguments]
         match function:
             case "add" | "sub":
-                first, second = (self._terms(a, shape, own, line) for a in arguments)
+                first, second = (self.terms(a, own, line) for a in arguments)
                 return first + (second if function == "add" else _times(second, Constant(-1.0)))
             case "neg":
-                return _times(self._terms(arguments[0], shape, own, line), Constant(-1.0))
+                return _times(self.terms(arguments[0], own, line), Constant(-1.0))
             case "identity":
-                return self._terms(arguments[0], shape, own, line)
+                return self.terms(arguments[0], own, line)
             case "mul" if not all(held):
                 (moved,) = (a for a, holds in zip(arguments, held, strict=True) if holds)
                 (other,) = (a for a, holds in zip(arguments, held, strict=True) if not holds)
-                return _times(self._terms(moved, shape, own, line), self.seen(other, own))
+                return _times(self.terms(moved, own, line), self.seen(other))
             case "div" if not held[1]:
-                return _times(
-                    self._terms(arguments[0], shape, own, line), Apply("reciprocal", (self.seen(arguments[1], own),))
-                )
+                return _times(self.terms(arguments[0], own, line), Apply("reciprocal", (self.seen(arguments[1]),)))
             case "where" if not held[0]:
-                mask = self.seen(arguments[0], own)
+                mask = self.seen(arguments[0])
                 chosen = (Apply("where", (mask, Constant(a), Constant(1 - a))) for a in (1.0, 0.0))
                 return [
-                    t
-                    for a, c in zip(arguments[1:], chosen, strict=True)
-                    for t in _times(self._terms(a, shape, own, line), c)
+                    t for a, c in zip(arguments[1:], chosen, strict=True) for t in _times(self.terms(a, own, line), c)
                 ]
         what = "multiplied with itself" if function == "mul" else f"put through {function}"
         raise NotAffine(f"{own} is {what}", line)
@@ -413,14 +406,15 @@ class Finder:
         if definition in self.inputs:
             return [Term((), Element(*self.inputs[definition], index))]
         match definition:
-            case Map(shape, expression):
-                found = self._terms(expression, shape, own, line)
+            case Map(_, expression):
+                found = self.terms(expression, own, line)
             case Reduce(shape, "sum", extent, expression):
-                inner = self._terms(expression, (*shape, extent), own, line)
+                inner = self.terms(expression, own, line)
                 found = [self._summed(t, (*shape, extent), line) for t in inner]
+            case Reduce(reduction=reduction):
+                raise NotAffine(f"its {reduction} is taken of {own}", line)
             case _:
-                kind = f"its {definition.reduction}" if isinstance(definition, Reduce) else "a part of it"
-                raise NotAffine(f"{kind} is taken of {own}" if kind[0] == "i" else f"{own} is taken apart", line)
+                raise NotAffine(f"{own} is taken apart", line)
         return [_moved(t, index) for t in found]
 
     def _summed(self, term: Term, shape: Shape, line: str) -> Term:
@@ -524,14 +518,11 @@ class _Update:
         return [
             Write(
                 Value((part.columns,), key),
-                self.graph_sum(erase, (part.columns,)) if erase else None,
+                sum_of(self.graph, erase, (part.columns,)) if erase else None,
                 (self._sum(value, rows, part) if value else None,),
             )
             for key, (erase, value) in keys.items()
         ]
-
-    def graph_sum(self, products: Sequence[Sequence[Expression]], shape: Shape) -> Value:
-        return sum_of(self.graph, products, shape)
 
     def _split(self, known: Sequence[Expression], part: Part) -> tuple[Expression, list[Expression]]:
         """The factors along the columns as one vector, and the others."""

@@ -13,13 +13,13 @@ from fastweights.training.actors import begin_acting, begin_learning, room_for, 
 from fastweights.training.crew import Crew
 from fastweights.training.learning import set_learning_rate, update
 from fastweights.training.session import Session
-from fastweights.training.stage import Stage, Unroll
+from fastweights.training.stage import Returns, Stage, Unroll
 
 
 class Acting(Protocol):
     """Agents that act and learn, an update at a time."""
 
-    returns: "Returns"
+    returns: Returns
     """Since the last evaluation."""
 
     def learn(self) -> float:
@@ -36,22 +36,6 @@ class Acting(Protocol):
 
     def close(self) -> None:
         """Ends what runs."""
-
-
-class Returns:
-    """Of the episodes that have ended."""
-
-    def __init__(self) -> None:
-        self.earned, self.ended = 0.0, 0
-
-    def add(self, earned: float, ended: int) -> None:
-        """Some more of them."""
-        self.earned, self.ended = self.earned + earned, self.ended + ended
-
-    @property
-    def mean(self) -> float:
-        """0 where none has ended."""
-        return self.earned / max(self.ended, 1)
 
 
 class Synchronous:
@@ -73,9 +57,7 @@ class Synchronous:
     @property
     def returns(self) -> Returns:
         """Those of the stage."""
-        found = Returns()
-        found.add(self.stage.earned, self.stage.ended)
-        return found
+        return self.stage.returns
 
     def learn(self) -> float:
         """Acts for an unroll, and learns from it."""

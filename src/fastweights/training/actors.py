@@ -11,7 +11,7 @@ from fastweights.tasks.kinds.environment import Environment
 from fastweights.training.crew import Work
 from fastweights.training.learning import complain, objective, rms_prop, set_learning_rate
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.stage import Stage, Unroll
+from fastweights.training.stage import Returns, Stage, Unroll
 
 
 def seed_of(*numbers: int) -> int:
@@ -86,9 +86,9 @@ def _stage_of(agent: nn.Module, task: Environment, rows: int, settings: ActorCri
 
 def _act(stage: Stage, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
     """An unroll, and the returns of the episodes that ended in it: their sum and number."""
-    stage.taken, stage.earned, stage.ended = 0, 0.0, 0
+    stage.taken, stage.returns = 0, Returns()
     unroll = stage.act(agent, settings.unroll)
-    return unroll, (stage.earned, stage.ended)
+    return unroll, (stage.returns.earned, stage.returns.ended)
 
 
 def room_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Unroll:

@@ -26,6 +26,22 @@ def unroll_of(tensors: Sequence[Tensor], start: Any) -> Unroll:
     return Unroll(seen, reward, action, first, log_probability, start)
 
 
+class Returns:
+    """Of the episodes that have ended."""
+
+    def __init__(self) -> None:
+        self.earned, self.ended = 0.0, 0
+
+    def add(self, earned: float, ended: int) -> None:
+        """Some more of them."""
+        self.earned, self.ended = self.earned + earned, self.ended + ended
+
+    @property
+    def mean(self) -> float:
+        """0 where none has ended."""
+        return self.earned / max(self.ended, 1)
+
+
 class Stage:
     """Environments that agents act in, unroll by unroll.
 
@@ -44,8 +60,7 @@ class Stage:
         self, worlds: Worlds, state: Any, history: Tensor, taken: int, device: torch.device | str = "cpu"
     ) -> None:
         self.worlds, self.state, self.history, self.taken, self.device = worlds, state, history, 0, device
-        self.returns = torch.zeros(len(history))
-        self.earned, self.ended = 0.0, 0
+        self.running, self.returns = torch.zeros(len(history)), Returns()
         self.observed = worlds.begin()
         self.action = torch.zeros(len(history), dtype=torch.int64)
         for t in range(taken):
@@ -56,15 +71,10 @@ class Stage:
         self.history[:, self.taken] = actions
         self.taken += 1
         self.observed, self.action = self.worlds.step(actions), actions
-        self.returns += self.observed.reward
-        self.earned += float(self.returns[self.observed.first].sum())
-        self.ended += int(self.observed.first.sum())
-        self.returns[self.observed.first] = 0
-
-    @property
-    def mean_return(self) -> float:
-        """Of the episodes that have ended; 0 where none has."""
-        return self.earned / max(self.ended, 1)
+        self.running += self.observed.reward
+        first = self.observed.first
+        self.returns.add(float(self.running[first].sum()), int(first.sum()))
+        self.running[first] = 0
 
     @torch.no_grad()
     def act(self, agent: nn.Module, steps: int) -> Unroll:

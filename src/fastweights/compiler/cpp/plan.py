@@ -67,10 +67,8 @@ def plan_one_step(phases: Phases, lanes: int) -> OneStep:
         buffer.layout.fixed = True
     new = [b.named(f"new_{b.name}") for b in state]
     results = [Target(b, value) for b, value in zip(new, settled(list(forward.new.values())), strict=True)]
-    targets, pairs = (
-        [Target(planner.made["y"], forward.made["y"]), *results],
-        [(b.name, f"new_{b.name}") for b in state],
-    )
+    targets = [Target(planner.made["y"], forward.made["y"]), *results]
+    pairs = [(b.name, f"new_{b.name}") for b in state]
     program = schedule(given, targets, pairs, planner.asked)
     over, program.in_place = {f"new_{name}" for name in program.in_place}, set()
     for b, old in zip(new, state, strict=True):
