@@ -278,11 +278,16 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
 
 
 def _add_compile(commands: Any) -> None:
-    words = "a cell as C++ with a C interface, for programs without Python"
-    command = commands.add_parser("compile", help=words, description=f"Writes {words}: code, header and example.")
-    command.add_argument("cell", metavar="CELL", help=CELL)
-    command.add_argument("--size", nargs="+", required=True, metavar="AXIS=N", help="of every axis: K=16 V=16")
-    command.add_argument("--into", type=_folder, required=True, metavar="FOLDER", help="where the files go")
+    command = commands.add_parser(
+        "compile",
+        help="build kernels ahead, or write a cell as C++ for programs without Python",
+        description="Builds the kernels of a cell or a layer into the cache, so that no first call waits for them. With"
+        " --into, writes a cell as C++ with a C interface instead: code, header and example.",
+    )
+    command.add_argument("cell", metavar="CELL", help=f"{CELL}; or a layer, by its name or of such a cell")
+    sizes = "of every axis of the cell: K=16 V=16; or d_model and heads of the layer: D=256 H=4"
+    command.add_argument("--size", nargs="+", required=True, metavar="AXIS=N", help=sizes)
+    command.add_argument("--into", type=_folder, metavar="FOLDER", help="where the files of C++ go")
     dtypes = ["float32", "float64"]
     command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
     command.set_defaults(run=_compile)
@@ -291,18 +296,38 @@ def _add_compile(commands: Any) -> None:
 def _compile(options: argparse.Namespace) -> int:
     import torch
 
+    dtype = getattr(torch, options.dtype)
+    if options.into is not None:
+        return _write_c(_cell(options.cell), options, dtype)
+    from fastweights.prebuild import prebuild_cell, prebuild_layer
+
+    if {pair.partition("=")[0] for pair in options.size} == {"D", "H"}:
+        sizes = _sizes(options.size, "DH")
+        built = prebuild_layer(options.cell, sizes["D"], sizes["H"], dtype)
+    else:
+        cell = _cell(options.cell)
+        built = prebuild_cell(cell, _all_sizes(options.size, cell), dtype)
+    print("\n".join(f"Built: {kernel}" for kernel in built))
+    return 0
+
+
+def _write_c(cell: Any, options: argparse.Namespace, dtype: Any) -> int:
     from fastweights.compiler.target import write
     from fastweights.compiler.unsupported import Unsupported
 
-    cell = _cell(options.cell)
-    sizes, axes = _sizes(options.size, cell.example_sizes), cell.example_sizes
-    require(set(sizes) == set(axes), "size", f"given for every axis, {' '.join(f'{a}=N' for a in axes)}", options.size)
     try:
-        files = write(cell, sizes, getattr(torch, options.dtype), options.into)
+        files = write(cell, _all_sizes(options.size, cell), dtype, options.into)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     print(f"Written: {', '.join(map(str, files))}. The first line of the last one says how to build them.")
     return 0
+
+
+def _all_sizes(given: Sequence[str], cell: Any) -> dict[str, int]:
+    """`K=64` and the like, for every axis of a cell."""
+    sizes, axes = _sizes(given, cell.example_sizes), cell.example_sizes
+    require(set(sizes) == set(axes), "size", f"given for every axis, {' '.join(f'{a}=N' for a in axes)}", given)
+    return sizes
 
 
 def _sizes(given: Sequence[str], axes: Collection[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from fastweights.backends._form import form_of
 from fastweights.backends._transforms import transform
 from fastweights.compiler.forms import why_never
 from fastweights.compiler.op import PLAIN, is_plain, scan
-from fastweights.compiler.target import TARGETS
+from fastweights.compiler.target import TARGETS, target_of
 from fastweights.problem import Problem
 
 
@@ -27,12 +27,22 @@ def refusal(problem: Problem, build: bool) -> str:
     if torch.compiler.is_compiling():
         return why_never(problem.cell.key, first.device.type)
     form, _ = form_of(problem)
-    if not build:
+    # Where nothing can be built, a kernel is there or is not, and to look is as cheap.
+    if not build and not target_of(first.device.type).lack():
         form.check()
     elif _is_one_step(problem):
         form.build_one_step()
     else:
         form.build()
+    return form.refusal
+
+
+def build_all(problem: Problem) -> str:
+    """Builds the kernels for any number of steps and for one, of which either may be asked for next; why it cannot."""
+    form, _ = form_of(problem)
+    form.build()
+    if not form.refusal:
+        form.build_one_step()
     return form.refusal
 
 

@@ -81,7 +81,6 @@ class Form:
         """Says why no kernel can be made, as far as that can be told without building it."""
         if self.kernel is None and not self.refusal and not self.is_known:
             with LOCK.held:
-                self.refusal = target_of(self.where.device).lack()
                 self._attempt(self._lower)
 
     def _build(self) -> None:

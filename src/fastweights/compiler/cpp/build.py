@@ -43,6 +43,13 @@ def compiler() -> list[str]:
     return []
 
 
+def lack() -> str:
+    """That there is no compiler, and what to do about it; empty if there is one."""
+    named = os.environ.get("CXX", "").strip()
+    absent = f"there is no C++ compiler{f' {named!r}, which $CXX names' if named else ''}. {REMEDY}"
+    return "" if compiler() else absent
+
+
 def _words(command: str) -> list[str]:
     """As the shell takes them; none where a quotation does not end."""
     try:
@@ -69,14 +76,17 @@ def cpu() -> str:
 
 
 def stem(name: str, *parts: str) -> str:
-    """The name in the cache of what is built from `parts`, by this compiler for this CPU."""
+    """The name in the cache of what is built from `parts` for this CPU, and behind a hyphen which compiler does it."""
     command = compiler()
     identity = []
     if command:
         status = os.stat(command[0])
         identity = [os.path.realpath(command[0]), str(status.st_mtime_ns), str(status.st_size), *command[1:]]
-    text = "\0".join([*parts, cpu(), torch.__version__, *identity, *FLAGS])
-    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return f"{name}-{_digest(*parts, cpu(), torch.__version__, *FLAGS)}-{_digest(*identity)[:8] if identity else ''}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def load(stem: str) -> CDLL | None:
@@ -84,7 +94,12 @@ def load(stem: str) -> CDLL | None:
     place = kept()
     if place is None:
         return None
-    path = place / f"{stem}.so"
+    # Where there is no compiler, what any has built will do: as in an image whose kernels were built before.
+    paths = [place / f"{stem}.so"] if compiler() else sorted(place.glob(f"{stem}*.so"))
+    return next(filter(None, map(_load, paths)), None)
+
+
+def _load(path: Path) -> CDLL | None:
     try:
         content = path.read_bytes() if is_trusted(path) else b""
         return CDLL(str(path)) if content[-len(SEAL) - 32 :] == _seal(content[: -len(SEAL) - 32]) else None
@@ -144,8 +159,7 @@ def _sweep(place: Path) -> None:
 def _compile(code: Path, library: Path) -> None:
     command = compiler()
     if not command:
-        named = os.environ.get("CXX")
-        raise Unbuilt(f"there is no C++ compiler{f' {named!r}, which $CXX names' if named else ''}. {REMEDY}")
+        raise Unbuilt(lack())
     complaint = _attempt([*command, THREADS], code, library)
     if any(word in complaint.lower() for word in ("openmp", "gomp", "-lomp", "omp.h")):
         complaint = _attempt(command, code, library)  # then without threads

@@ -1,0 +1,67 @@
+"""Kernels built before anybody waits for them: on the machine, or in the image, where they will run."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from fastweights.backends.compiled import build_all
+from fastweights.cell import Cell, examples
+from fastweights.compiler.cache import kept
+from fastweights.dispatch import WATCHERS, scan
+from fastweights.errors import InputError, require
+from fastweights.layers import make_layer
+from fastweights.problem import Problem
+
+
+def prebuild_cell(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> list[str]:
+    """Builds the kernels with which `scan` runs a cell, with a size for every axis; returns what they are of.
+
+    Raises:
+        InputError: the cell does not compile, there is no compiler, or nothing can be kept.
+    """
+    state, inputs, *params = examples(cell, sizes, dtype)
+    inputs = cell.Inputs(*(x[None, None, None].repeat(1, 2, 1, *(1 for _ in x.shape)) for x in inputs))
+    state = cell.State(*(x[None, None] for x in state))
+    slow = cell.Params(*(x[None] for x in params[0])) if cell.Params else None
+    return _prebuild(lambda: scan(cell, inputs, state, slow))
+
+
+def prebuild_layer(name: str, d_model: int, heads: int, dtype: torch.dtype) -> list[str]:
+    """Builds the kernels with which `make_layer(name, d_model, heads)` trains and streams; returns what they are of.
+
+    Raises:
+        InputError: the layer has no kernels or cannot be made, there is no compiler, or nothing can be kept.
+    """
+    layer = make_layer(name, d_model, heads).to(dtype)
+    done = _prebuild(lambda: layer(torch.zeros(1, 2, d_model, dtype=dtype)))
+    require(bool(done), "layer", "one with kernels", name, "It runs on PyTorch's own operations, which are there.")
+    return done
+
+
+def _prebuild(run: Callable[[], Any]) -> list[str]:
+    folder = kept()
+    remedy = "Set $FASTWEIGHTS_CACHE to a folder that is yours alone, and that you can write to."
+    usable = folder is not None and os.access(folder, os.W_OK)
+    require(usable, "cache", "a folder in which kernels can be kept", folder, remedy)
+    built: dict[str, None] = {}
+
+    def note(problem: Problem) -> None:
+        built[_built(problem)] = None
+
+    WATCHERS.append(note)
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        WATCHERS.remove(note)
+    return list(built)
+
+
+def _built(problem: Problem) -> str:
+    refusal = build_all(problem)
+    if refusal:
+        raise InputError(f"cell must be one that compiles here, got {problem.cell.name}: {refusal.rstrip('.')}.")
+    sizes = " ".join(f"{axis}={size}" for axis, size in sorted(problem.sizes.items()))
+    return f"{problem.cell.name}, {sizes}, {str(problem.dtype).removeprefix('torch.')}"

@@ -1,0 +1,107 @@
+"""Kernels that are built ahead: the first call finds them, where there is a compiler and where there is none."""
+
+import shutil
+
+import pytest
+import torch
+
+from fastweights import Cell, cli, explain, scan
+from fastweights.compiler import forms
+from fastweights.compiler.cpp import build
+from fastweights.layers import make_layer
+from fastweights.testing.samples import Shape, sample_inputs
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+RULE = """
+from fastweights.signature import Key, Matrix, Value
+def mine(W: Matrix, k: Key, v: Value) -> Matrix:
+    return 0.75 * W + v[:, None] * k
+"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache with nothing in it, and a process that remembers no kernel."""
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "kernels"))
+    forget(monkeypatch)
+    return tmp_path / "kernels"
+
+
+def forget(monkeypatch):
+    monkeypatch.setattr(forms, "_FORMS", {})
+    monkeypatch.setattr("fastweights.problem._AGREED", {})
+
+
+def use_layer(name):
+    """What training and streaming call."""
+    layer, x = make_layer(name, 6, 2), torch.randn(2, 4, 6)
+    y, state = layer(x)
+    y.sum().backward()
+    with torch.no_grad():
+        layer(x[:, :1], state)
+
+
+def use_cell(name):
+    cell = Cell.of(name)
+    _, state = scan(cell, sample_inputs(cell, Shape(2, 4, 2, 3, 5), torch.float32))
+    scan(cell, sample_inputs(cell, Shape(2, 1, 2, 3, 5), torch.float32), state)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "use"),
+    [
+        ("delta-net", ["D=6", "H=2"], use_layer),
+        ("srwm", ["D=6", "H=2"], use_layer),
+        ("{}/mine.py:mine", ["D=6", "H=2"], use_layer),
+        ("delta", ["K=3", "V=5"], use_cell),
+    ],
+)
+@pytest.mark.parametrize("compiler", ["g++", "/nonexistent"])
+def test_what_was_built_ahead_is_not_built_again(
+    name, sizes, use, compiler, cache, tmp_path, monkeypatch, capsys, caplog
+):
+    (tmp_path / "mine.py").write_text(RULE)
+    name = name.format(tmp_path)
+    monkeypatch.setenv("CXX", "g++")
+    assert cli.main(["compile", name, "--size", *sizes]) == 0
+    assert capsys.readouterr().out.startswith("Built: ")
+    assert len(list(cache.glob("*.so"))) == 2  # any number of steps, and one
+    forget(monkeypatch)
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built again"))
+    use(name)
+    assert not caplog.records
+
+
+def test_explain_knows_what_was_built_ahead(cache, monkeypatch):
+    cell = Cell.named("delta")
+    assert cli.main(["compile", "delta", "--size", "K=3", "V=5"]) == 0
+    monkeypatch.setenv("CXX", "/nonexistent")
+    for K, chosen in ((3, "compiled"), (4, "chunkwise")):
+        forget(monkeypatch)
+        assert explain(cell, sample_inputs(cell, Shape(2, 4, 2, K, 5), torch.float32)).chosen == chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lstm", "--size", "D=6", "H=2"], "layer must be one with kernels, got lstm"),
+        (["delta-net", "--size", "D=7", "H=2"], "heads must be a divisor"),
+        (["delta", "--size", "K=3"], "size must be given for every axis"),
+        (["delta", "--size", "K=3", "V=5"], "there is no C++ compiler '/nonexistent', which $CXX names. Install one"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_in_one_line(arguments, message, cache, monkeypatch, capsys, caplog):
+    monkeypatch.setenv("CXX", "/nonexistent")
+    assert cli.main(["compile", *arguments]) == 2
+    assert message in (said := capsys.readouterr().err)
+    assert said.count("\n") == 1
+    assert not caplog.records
+
+
+def test_without_a_folder_to_keep_them_nothing_is_built(cache, monkeypatch, capsys):
+    cache.mkdir()
+    cache.chmod(0o777)
+    monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built"))
+    assert cli.main(["compile", "delta", "--size", "K=3", "V=5"]) == 2
+    assert "Set $FASTWEIGHTS_CACHE to a folder that is yours alone" in capsys.readouterr().err
