@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from fastweights import Cell, inner, scan
+from fastweights.cells.atlas import make_atlas
 from fastweights.cells.delta_product import make_delta_product
+from fastweights.cells.mesa import make_mesa
 from fastweights.errors import InputError
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.testing.tolerance import error, tolerance
@@ -270,6 +272,50 @@ def test_ttt_mlp_is_trained_as_pytorch_trains_it():
         assert error(y[0, t, 0], read(*weights, q)) < EXACT
 
 
+def test_mesa_with_as_many_steps_as_features_is_ridge_regression():
+    """Over all time at once, its normal equations solved by LAPACK."""
+    x, params, y = run(make_mesa(SHAPE.K))
+    ridge = np.diag(0.25 + np.log1p(np.exp(params.ridge)))
+    stays = np.cumprod(x.decay)
+    want = []
+    for t in range(SHAPE.T):
+        weights = x.beta[: t + 1] * stays[t] / stays[: t + 1]
+        keys, values = x.k[: t + 1], x.v[: t + 1]
+        G, W = (keys * weights[:, None]).T @ keys, (values * weights[:, None]).T @ keys
+        want.append(W @ np.linalg.solve(G + ridge, x.q[t]))
+    assert error(y, torch.tensor(np.array(want))) < 1e-7  # a residual of a square of 1e-12 is left as it is
+
+
+def test_mesa_is_near_the_solution_after_its_few_steps():
+    cell, exact = Cell.named("mesa"), Cell.of(make_mesa(SHAPE.K))
+    x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
+    near, want = (scan(c, x, params=params, backend="reference")[0] for c in (cell, exact))
+    assert error(near, want) < 1e-2
+
+
+def test_atlas_moves_along_the_gradient_of_its_window():
+    x, _, y = run("atlas")
+    W, S, want = np.zeros((SHAPE.V, SHAPE.K)), np.zeros((SHAPE.V, SHAPE.K)), []
+    for t in range(SHAPE.T):
+        seen = slice(max(0, t - 3), t + 1)
+        errors = x.v[seen] - x.k[seen] @ W.T
+        S = x.momentum[t] * S + np.einsum("i,iv,ik->vk", x.gate[seen], errors, x.k[seen])
+        u, singular, v = np.linalg.svd(S / np.sqrt((S**2).sum() + 1e-6), full_matrices=False)
+        for _ in range(2):
+            singular = 3.4445 * singular - 4.7750 * singular**3 + 2.0315 * singular**5
+        W = x.decay[t] * W + x.beta[t] * (u * singular) @ v
+        want.append(W @ x.q[t])
+    assert_equal(y, want)
+
+
+def test_atlas_over_one_token_without_newton_schulz_is_titans():
+    cell, titans = Cell.of(make_atlas(1, 0)), Cell.named("titans")
+    x = sample_inputs(titans, SHAPE)._replace(beta=torch.full((1, SHAPE.T, 1), 0.3, dtype=torch.float64))
+    want, _ = scan(titans, x, backend="reference")
+    given = cell.Inputs(x.q, x.k, x.v, x.decay, x.momentum, gate=torch.ones_like(x.beta), beta=x.beta)
+    assert error(scan(cell, given, backend="reference")[0], want) < EXACT
+
+
 def test_hope_multiplies_its_matrix_by_one_of_its_own_making():
     x, params, y = run("hope")
     K, M, want = SHAPE.K, params.M, []
@@ -317,3 +363,9 @@ def test_slots_of_a_turing_machine_do_not_stay_alike():
     cell = Cell.named("neural-turing-machine")
     _, last = scan(cell, sample_inputs(cell, SHAPE), backend="reference")
     assert (last.M[0, 0, 1:] - last.M[0, 0, :1]).norm(dim=-1).min() > 0
+
+
+@pytest.mark.parametrize(("make", "number"), [(make_mesa, 0), (make_atlas, 0)])
+def test_memories_of_no_step_are_refused(make, number):
+    with pytest.raises(InputError, match=r"must be at least 1, got 0"):
+        make(number)

@@ -42,9 +42,9 @@ def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
 class Slot(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
 
-    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory", or "output" for one that is
-    kept; parameters "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads have
-    the same or "fixed" if none learns.
+    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory", "gram" for a sum of k k^T, or
+    "output" for one that is kept; parameters "weight" (a map from its last axis), "gain", "bias" or "constant", after
+    "shared" if all heads have the same or "fixed" if none learns.
     """
 
     axes: str

@@ -1,6 +1,7 @@
 """One file a cell: its state and one step of one head. Rules need none: `Cell.named` makes their memory."""
 
 from fastweights.cells.associative_lstm import associative_lstm
+from fastweights.cells.atlas import atlas
 from fastweights.cells.attention_delta import attention_delta
 from fastweights.cells.comba import comba
 from fastweights.cells.delta_delta_net import delta_delta_net
@@ -23,6 +24,7 @@ from fastweights.cells.hope import hope
 from fastweights.cells.linear_attention import linear_attention
 from fastweights.cells.m2rnn import m2rnn
 from fastweights.cells.memora import memora
+from fastweights.cells.mesa import mesa
 from fastweights.cells.mlstm import mlstm
 from fastweights.cells.moneta import moneta
 from fastweights.cells.multi_level_fast_weight_rnn import multi_level_fast_weight_rnn
@@ -42,6 +44,7 @@ from fastweights.cells.yaad import yaad
 
 __all__ = [
     "associative_lstm",
+    "atlas",
     "attention_delta",
     "comba",
     "delta_delta_net",
@@ -64,6 +67,7 @@ __all__ = [
     "linear_attention",
     "m2rnn",
     "memora",
+    "mesa",
     "mlstm",
     "moneta",
     "multi_level_fast_weight_rnn",

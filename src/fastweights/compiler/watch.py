@@ -25,6 +25,8 @@ PYTHON = {
     *(bool, complex, dict, enumerate, float, frozenset, int, list, map, range, reversed, set, slice, str, tuple, zip),
     *(ArithmeticError, AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError, partial),
 }
+BUILTINS = dict(vars(builtins))
+"""As they are at first: `torch.export` puts a `min` and a `max` of its own there while it traces."""
 MODULES = ("torch", "math", "operator")
 CHANGES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "LOAD_BUILD_CLASS"}
 ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
@@ -96,7 +98,7 @@ class Watch:
         for name in _globals_of(function.__code__):
             meant = function.__globals__.get(name, Changing)
             self.names.append((function.__globals__, name, meant))
-            self._reach(getattr(builtins, name, None) if meant is Changing else meant)
+            self._reach(BUILTINS.get(name) if meant is Changing else meant)
 
     def _record(self, kind: Any) -> None:
         """A NamedTuple with fields, the methods of a state, and nothing else."""

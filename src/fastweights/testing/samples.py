@@ -77,6 +77,7 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     "constant": torch.sigmoid,
     # Positive: an accumulator of keys is a denominator.
     "memory": torch.abs,
+    "gram": lambda x: x @ x.mT / x.shape[-1],
     # As short as outputs are: a softmax of sums in the hundreds would multiply their rounding.
     "output": lambda x: x / x.shape[-1] ** 0.5,
 }

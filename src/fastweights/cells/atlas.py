@@ -1,0 +1,72 @@
+"""Atlas: a memory that fits a window of the past, moved by orthogonalised momentum."""
+
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.families import family
+from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
+
+
+@family
+def make_atlas(window: int = 4, steps: int = 2) -> Any:
+    """The step over so many tokens, with so many steps of Newton and Schulz; none is OmegaNet.
+
+    Raises:
+        InputError: the window is empty.
+    """
+    require(window >= 1, "window", "at least 1", window)
+    require(steps >= 0, "steps", "at least 0", steps)
+    slots = {"keys": f"{window} K", "values": f"{window} V", "gates": f"{window}"}
+    past = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in slots.items()]
+    State: Any = NamedTuple("AtlasState", [("W", Matrix), ("surprise", Matrix), *past])  # type: ignore[misc]
+
+    @keyed_by("identity", "l2")
+    def atlas(state: Any, x: AtlasInputs) -> tuple[Any, Value]:
+        """S <- momentum S + sum_i g_i (v_i - W k_i) k_i^T, W <- decay W + beta NS(S), y = W q, over 4 tokens i.
+
+        A memory that is moved to fit a window rather than a token, so that one does not undo another. NS, two steps of
+        Newton and Schulz, brings the singular values of S nearer to 1, as in the optimiser Muon: the paper has five,
+        `make_atlas(4, 5)`, and none is OmegaNet. Keys beyond linear are the feature map's.
+
+        Source: Behrouz et al. 2025 (Atlas), the Omega rule and Sec. 5; Jordan et al. 2024 (Muon) for the coefficients.
+
+        Can: overwrite, fade.
+        """
+        keys, values, gates = (
+            torch.cat([old[1:], new[None]])
+            for old, new in ((state.keys, x.k), (state.values, x.v), (state.gates, x.gate))
+        )
+        errors = values - keys @ state.W.mT
+        surprise = x.momentum * state.surprise + (gates[:, None] * errors).mT @ keys
+        W = x.decay * state.W + x.beta * _orthogonalised(surprise, steps)
+        return State(W, surprise, keys, values, gates), W @ x.q
+
+    atlas.__annotations__ |= {"state": State, "return": tuple[State, Value]}
+    return atlas
+
+
+class AtlasInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    momentum: Rate
+    gate: Rate
+    beta: Rate
+
+
+def _orthogonalised(X: Tensor, steps: int) -> Tensor:
+    """X with singular values that are brought near 1: by a polynomial of the fifth degree, so many times."""
+    if steps:
+        X = X * (X.square().sum() + 1e-6).rsqrt()
+    for _ in range(steps):
+        A = X @ X.mT
+        B = -4.7750 * A + 2.0315 * A @ A
+        X = 3.4445 * X + B @ X
+    return X
+
+
+atlas = make_atlas()
