@@ -85,7 +85,7 @@ def test_a_report_reads_it_like_any_run(finished, tmp_path):
     assert cli.main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "not counted" not in page
-    assert re.search(r"\| delta-net, preset smoke, steps 60, text .*/oz.txt \| \d\.\d+ \(1\) † \|", page)
+    assert re.search(r"\| lstm,gated-delta, preset smoke, steps 60, text .*/oz.txt \| \d\.\d+ \(1\) † \|", page)
     assert "| Kneser-Ney, order 5 |" in page
     assert "Cut off while improving" in page
 
@@ -161,7 +161,7 @@ def test_existing_run_is_not_overwritten(finished, capsys):
 
 
 def test_resume_with_other_settings_is_refused(finished, capsys):
-    assert "layer must be 'delta-net'" in refused(
+    assert "layer must be 'lstm,gated-delta'" in refused(
         ["train", "oz", "--run", finished, "--resume", "--layer", "lstm"], capsys
     )
 

@@ -46,7 +46,7 @@ class Oz(Language):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"layer": "delta-net", "d_model": 32, "depth": 2, "heads": 2, "d_ff": 64},
+            **{"d_model": 32, "heads": 2, "d_ff": 64},
             **{"steps": 20, "evaluate_every": 10, "window": 64},
             **{"characters": 20000, "sample": 40},
         },
