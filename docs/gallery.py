@@ -67,7 +67,7 @@ def _given(cell: Cell) -> Any:
     full = {"rate": 1.0, "decay": 0.95}
 
     def put(name: str, x: Tensor) -> Tensor:
-        role = cell.slots["Inputs"][name].role
+        role = cell.slots["Inputs"][name].kind
         if role == "key" and x.shape[-1] == SIZE:
             letters = [ord(letter) - ord("a") for letter in (ASKED if name == "q" else WRITTEN)]
             return torch.eye(SIZE)[letters].reshape(1, T, 1, *[1] * (x.ndim - 4), SIZE).expand_as(x)

@@ -1,12 +1,12 @@
 """Rules, cells and layers as a user would write them: what tests name as code of somebody's own."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fastweights import Cell, family, make_layer
-from fastweights.signature import Decay, Key, Matrix, Rate, Value
+from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value
 
 
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
@@ -42,6 +42,21 @@ def bounded(state: BoundedState, x: BoundedInputs) -> tuple[BoundedState, Value]
 
 
 cell = Cell.of(bounded)
+
+
+class SharingInputs(NamedTuple):
+    """One key for all heads, as one group of Mamba-2 has it."""
+
+    k: Annotated[Tensor, Slot("K", "shared key")]
+    v: Value
+    beta: Annotated[Tensor, Slot("", "shared rate")]
+    q: Key
+
+
+def sharing(state: BoundedState, x: SharingInputs) -> tuple[BoundedState, Value]:
+    """W <- W + beta (v - W k) k^T, y = W q."""
+    W = state.W + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
+    return BoundedState(W), W @ x.q
 
 
 class Squashed:

@@ -86,11 +86,19 @@ COMPILED: dict[str, str] = {
         v[torch.tensor([True, False, True])]; v.index_select(0, torch.tensor([0, 0])); v.gather(0, torch.tensor([2, 2]))
         v.index_add(0, torch.tensor([0, 0]), W[0, :2]); v.scatter(0, torch.tensor([0, 2]), W[0, :2])
         v.scatter_add(0, torch.tensor([2, 2]), W[0, :2]); v.clone().index_fill(0, torch.tensor([1]), 0.0)
-        F.one_hot(torch.tensor(1), 3) * v; set_places(v, W); set_column(v, W); v.clone().mul_(2.0).relu_()
-        v.clone().fill_(0.3) * v; v.new_zeros(3) + v; torch.full_like(v, 0.3) * v; torch.arange(3) * v; v.detach() * v
+        F.one_hot(torch.tensor(1), 3) * v; F.one_hot(v.argmax(), 3) * v; set_places(v, W); set_column(v, W)
+        v.clone().mul_(2.0).relu_(); v.clone().fill_(0.3) * v
+        v.new_zeros(3) + v; torch.full_like(v, 0.3) * v; torch.arange(3) * v; v.detach() * v
     """,
 }
 """By families: all that compile, with their first and their second derivatives."""
+
+ONCE = [
+    "torch.cdist(W, W[:1].exp())",
+    "F.scaled_dot_product_attention(W[None, None], W[None, None], W[None, None])",
+    "F.scaled_dot_product_attention(W[None, None], W[None, None], W[None, None], W[:, :3] > 0.5, scale=0.3)",
+]
+"""What compiles, and of which PyTorch has no second derivative."""
 
 REFUSED: dict[str, str] = {
     "v.sort().values": "aten.sort",
@@ -102,7 +110,6 @@ REFUSED: dict[str, str] = {
     "v.gather(0, v.argmax()[None] + 1)": "an index that is computed",
     "torch.linalg.inv(torch.eye(3, dtype=v.dtype) + W @ W.T)": "aten.linalg_inv",
     "torch.linalg.matrix_exp(W @ W.T)": "aten.linalg_matrix_exp",
-    "torch.cdist(W, W)": "aten._cdist_forward",
     "F.conv1d(v[None, None], W[:1, None, :2])": "aten.convolution",
     "F.max_pool1d(v[None], 2)": "aten.max_pool2d",
     "torch.lgamma(v.exp())": "aten.lgamma",

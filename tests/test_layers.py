@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+import my_memories
 from fastweights import Cell, InputError
 from fastweights.feature_maps.elu import ELU
 from fastweights.feature_maps.identity import Identity
@@ -45,6 +46,7 @@ MAKERS |= {
     "stack of two blocks": lambda: make_stack("delta-net", D, depth=2, heads=2, d_ff=2 * D, convolution=3),
     "positions": lambda: Ascending(D),
     "stack with positions": lambda: make_stack("sum", D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending"),
+    "one key for all heads": lambda: make_layer(my_memories.sharing, D, heads=2),
     "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
 }
 
@@ -91,6 +93,20 @@ def test_generic_layer_takes_the_keys_that_the_cell_wants(name, feature_map, nor
     keys = FastWeight(D, 2, Cell.named(name)).slow_net.keys
     assert type(keys.feature_map) is feature_map
     assert keys.normalise is normaliser
+
+
+def test_what_is_shared_is_said_once_for_all_heads():
+    """By a layer that gives its own key to every head where each is the same."""
+    shared, own = make_layer(my_memories.sharing, 12, heads=3), make_layer("delta", 12, heads=3)
+    size = 4
+    assert shared.slow_net.projection.weight.shape == (3 * 2 * size + size + 1, 12)
+    parts = shared.slow_net.projection.weight.split([size, size] * 3 + [size, 1])
+    v, q, k, beta = (torch.stack(parts[n:6:2]) if n < 2 else parts[n + 4].expand(3, -1, -1) for n in range(4))
+    made = {"q": q, "k": k, "v": v, "beta": beta}
+    own.slow_net.projection.weight.data = torch.cat([made[n] for n in own.cell.Inputs._fields], 1).flatten(0, 1)
+    own.output.load_state_dict(shared.output.state_dict())
+    x = torch.randn(2, 7, 12)
+    torch.testing.assert_close(shared(x)[0], own(x)[0])
 
 
 def test_slow_net_that_sees_the_output_is_the_loop_with_it():

@@ -19,7 +19,7 @@ from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 from interpret import expected, interpreted
-from operations import COMPILED, REFUSED, folded, lines, operation
+from operations import COMPILED, ONCE, REFUSED, folded, lines, operation
 
 SIZES = {"K": 4, "V": 3}
 SHAPE = Shape(2, 3, 1, 4, 3)
@@ -76,6 +76,11 @@ def test_operations_mean_what_they_mean_in_pytorch(family, make):
     if off(make(list(functions.values()))) > bound:
         wrong = [line for line, f in functions.items() if off(make([f])) > bound]
         pytest.fail(f"not as in PyTorch: {wrong}")
+
+
+@pytest.mark.parametrize("line", ONCE)
+def test_operations_of_one_derivative_mean_what_they_mean_in_pytorch(line):
+    assert off(once([operation(line)])) <= tolerance(torch.float64).gradient
 
 
 @pytest.mark.parametrize("line", REFUSED)

@@ -232,7 +232,7 @@ def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     """
     inside = Cell.of(name)
     makes: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _as_it_is, "decay": torch.exp}
-    made = tuple(makes.get(slot.role, _as_it_is) for slot in inside.slots["Inputs"].values())
+    made = tuple(makes.get(slot.kind, _as_it_is) for slot in inside.slots["Inputs"].values())
     # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.
     run, Instructions = inside.step, inside.Inputs
     fields = [(field, Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]

@@ -155,7 +155,7 @@ def _has_last(optimiser: Callable[..., Tensor]) -> bool:
 
 def _require_rate(parts: Parts) -> None:
     *_, taken = _taken(parts)
-    fits = any(slot_of(hint, name).role == "rate" for name, hint in taken.items())
+    fits = any(slot_of(hint, name).kind == "rate" for name, hint in taken.items())
     remedy = "Annotate how far it goes with Rate: (gradient, beta: Rate)."
     require(fits, "optimiser", "a function that takes a rate", _name(parts.optimiser), remedy)
 

@@ -253,7 +253,7 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
 
 def _is_number(value: Tensor, slot: Slot) -> bool:
     """Whether a scan can compute with it; marks may be true or false, or counted."""
-    mark = slot.role == "control" and not (value.is_complex() or value.is_floating_point())
+    mark = slot.kind == "control" and not (value.is_complex() or value.is_floating_point())
     return value.layout == torch.strided and (mark or value.dtype in PRECISIONS)
 
 

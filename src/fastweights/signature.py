@@ -42,13 +42,23 @@ def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
 class Slot(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
 
-    Inputs have the role "key", "value", "rate", "decay" or "control"; states "memory", "gram" for a sum of k k^T, or
-    "output" for one that is kept; parameters "weight" (a map from its last axis), "gain", "bias" or "constant", after
-    "shared" if all heads have the same or "fixed" if none learns.
+    Inputs have the role "key", "value", "rate", "decay" or "control", after "shared" if one map makes them for all
+    heads; states "memory", "gram" for a sum of k k^T, or "output" for one that is kept; parameters "weight" (a map from
+    its last axis), "gain", "bias" or "constant", after "shared" if all heads have the same or "fixed" if none learns.
     """
 
     axes: str
     role: str
+
+    @property
+    def kind(self) -> str:
+        """The role without "shared" or "fixed"."""
+        return self.role.split()[-1]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all heads have the same."""
+        return self.role.startswith("shared")
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape under `sizes`, such as {"K": 16, "V": 32}."""

@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+
+from fastweights.compiler.replaced import Replaced
 
 
-class ProductsAsSums(TorchFunctionMode):
+class ProductsAsSums(Replaced):
     """Replaces `@`, `matmul`, `mm`, `mv`, `bmm`, `einsum` and what else is here while it is on."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return REPLACED.get(func, func)(*args, **(kwargs or {}))
+    def __init__(self) -> None:
+        super().__init__(PRODUCTS)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ def cumprod(x: Tensor, dim: int) -> Tensor:
     return torch.stack(list(accumulate(x.unbind(dim), torch.mul)), dim)
 
 
-REPLACED: dict[Any, Callable[..., Any]] = {
+PRODUCTS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys([torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm], matmul),
     **dict.fromkeys([torch.mv, Tensor.mv, torch.bmm, Tensor.bmm, torch.dot, Tensor.dot], matmul),
     **dict.fromkeys([torch.prod, Tensor.prod], prod),

@@ -18,6 +18,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.calls import CAPTURED, Calls
 from fastweights.compiler.lift import lift
 from fastweights.compiler.names import Names, content
+from fastweights.compiler.replaced import Plainly
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.errors import InputError
 from fastweights.lines import line_of, line_of_error, reason_of
@@ -32,6 +33,7 @@ FACTS = {
 """What a step may ask of a tensor without learning its numbers."""
 BRANCH = "torch.where in place of a branch on a value"
 INPUT = "a field of the params"
+SURROGATE = "plain functions, with soft + (hard - soft).detach() where the gradient is to be another's,"
 
 
 class Tape(NamedTuple):
@@ -57,7 +59,7 @@ def write_down(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Tape:
     if operations.noted != again.noted:
         raise Unsupported(f"{cell.name} does something else when it is called again", "", "what changes as an input")
     if _has_own_gradient(cell, examples(cell, sizes, dtype), operations):
-        raise Unsupported(f"{cell.name} has a torch.autograd.Function", "", "plain functions")
+        raise Unsupported(f"{cell.name} has a torch.autograd.Function", "", SURROGATE)
     if calls.captured:
         _check_lifted(cell, sizes, dtype, calls)
     noted = [*operations.noted, *((x.dtype, tuple(x.shape)) for x in calls.captured)]
@@ -72,7 +74,7 @@ def _record(
     tensors = [x for record in records for x in record]
     calls = Watched(tensors[: len(tensors) - given])
     try:
-        with calls, calls.operations:
+        with Plainly(), calls, calls.operations:
             result = cell.step(*records)
         calls.end(result)
         calls.operations.end(result)
@@ -252,7 +254,8 @@ class Operations(TorchDispatchMode):
         for x in _tensors(result):
             self.variable.add(id(x))
             if x.is_complex() or (x.is_floating_point() and x.dtype != self.dtype):
-                raise Unsupported(f"numbers of {x.dtype}", line_of(sys._getframe(2)), f"{self.dtype}")
+                remedy = "pairs of real numbers" if x.is_complex() else f"{self.dtype}"
+                raise Unsupported(f"numbers of {x.dtype}", line_of(sys._getframe(2)), remedy)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

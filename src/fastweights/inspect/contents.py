@@ -122,7 +122,7 @@ def effective_rank(matrices: Tensor) -> Tensor:
 
 def _rates(problem: Problem) -> dict[str, Tensor]:
     slots = problem.cell.slots["Inputs"]
-    chosen = {name: getattr(problem.inputs, name)[0] for name, s in slots.items() if s.role in ("rate", "decay")}
+    chosen = {name: getattr(problem.inputs, name)[0] for name, s in slots.items() if s.kind in ("rate", "decay")}
     return {name: x.detach().flatten(2).mean(2) if x.ndim > 2 else x.detach() for name, x in chosen.items()}
 
 
@@ -144,9 +144,9 @@ def _origins(problem: Problem) -> tuple[list[str], bool]:
     """The inputs that reads are traced back to, and whether they are values that a read is made of."""
     slots = problem.cell.slots["Inputs"]
     for name, slot in slots.items():
-        if slot.role == "value" and slot.axes == problem.cell.output.axes:
+        if slot.kind == "value" and slot.axes == problem.cell.output.axes:
             return [name], True
-    return [name for name, slot in slots.items() if slot.role != "control"], False
+    return [name for name, slot in slots.items() if slot.kind != "control"], False
 
 
 def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:

@@ -64,7 +64,7 @@ class FastWeight(Programmed):
 
 def takes_keys(cell: Cell) -> bool:
     """Whether a cell has inputs that go through a feature map."""
-    return any(slot.role == "key" for slot in cell.slots["Inputs"].values())
+    return any(slot.kind == "key" for slot in cell.slots["Inputs"].values())
 
 
 def _keys(cell: Cell, size: int, feature_map: str | None, normaliser: str | None) -> Keys:

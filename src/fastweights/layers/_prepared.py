@@ -22,7 +22,7 @@ def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
     is the cell as it was if there is nothing to do to its inputs, if the feature map has numbers of its own (random
     features must be the same for keys and queries), or if other processes do not find the cell's function.
     """
-    roles, address = {slot.role for slot in cell.slots["Inputs"].values()}, address_of(cell.function)
+    roles, address = {slot.kind for slot in cell.slots["Inputs"].values()}, address_of(cell.function)
     does = "rate" in roles or ("key" in roles and (keys.features, keys.normalised) != ("identity", "none"))
     if not (does and address and keys.function):
         return cell
@@ -34,7 +34,7 @@ def prepared(address: str, features: str, size: int, normalised: str, squashing:
     """The step of the cell at an address, whose keys have `size` numbers before the feature map."""
     cell, keys = Cell.of(find_imported(address)), Keys(size, features, normalised)
     done = {"key": keys.function, "rate": SQUASHINGS.load(squashing)}
-    does = tuple(done.get(slot.role, _as_it_is) for slot in cell.slots["Inputs"].values())
+    does = tuple(done.get(slot.kind, _as_it_is) for slot in cell.slots["Inputs"].values())
     run, Inputs = cell.step, cell.Inputs
 
     def prepare(x: Any) -> Any:
@@ -67,9 +67,9 @@ def _raw(cell: Cell, keys: Keys) -> Any:
 def _unmapped(slot: Slot, keys: Keys) -> Any:
     """Keys that change their size have a fixed one."""
     axes, role = slot
-    if role == "key" and keys.input_size != keys.output_size:
+    if slot.kind == "key" and keys.input_size != keys.output_size:
         axes = " ".join(str(keys.input_size) if axis == "K" else axis for axis in axes.split())
-    return Annotated[Tensor, Slot(axes, "value" if role in ("key", "rate") else role)]
+    return Annotated[Tensor, Slot(axes, role.replace(slot.kind, "value") if slot.kind in ("key", "rate") else role)]
 
 
 def _as_it_is(x: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class Programmed(Layer):
     ) -> None:
         super().__init__()
         self.input_size = slow_net.input_size
-        self.controls = tuple(name for name, slot in cell.slots["Inputs"].items() if slot.role == "control")
+        self.controls = tuple(name for name, slot in cell.slots["Inputs"].items() if slot.kind == "control")
         self.cell = cell
         self.scale = scale
         self.backend = backend

@@ -82,7 +82,8 @@ class SlowNet(nn.Module):
     """Emits the inputs of a cell for every step and head: one linear map without bias, then what each role asks for.
 
     Keys and queries go through the feature map and the normaliser, rates through the squashing, decays through a
-    sigmoid with a learned bias a head. One head's outputs lie together, in the order of the cell's inputs.
+    sigmoid with a learned bias a head. One head's outputs lie together, in the order of the cell's inputs; behind all
+    heads lie those of shared roles, which every head gets.
 
     `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it. Nothing reads the
     `idle` outputs of a head.
@@ -109,22 +110,33 @@ class SlowNet(nn.Module):
         self.sizes = {**sizes, "K": keys.output_size}
         raw = {**sizes, "K": keys.input_size}
         inputs = cell.slots["Inputs"].items()
-        self.slots = {name: slot for name, slot in inputs if slot.role != "control"}
-        self.controls = {name: slot for name, slot in inputs if slot.role == "control"}
+        self.slots = {name: slot for name, slot in inputs if slot.kind != "control"}
+        self.controls = {name: slot for name, slot in inputs if slot.kind == "control"}
         self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
-        self.widths = [prod(slot.shape(raw if slot.role == "key" else self.sizes)) for slot in self.slots.values()]
-        self.widths += [idle] if idle else []
-        self.projection = nn.Linear(input_size, heads * sum(self.widths), bias=False)
-        if any(slot.role == "decay" for slot in self.slots.values()):
+        widths = {n: prod(slot.shape(raw if slot.kind == "key" else self.sizes)) for n, slot in self.slots.items()}
+        self.own = {n: width for n, width in widths.items() if not self.slots[n].is_shared}
+        self.own |= {"": idle} if idle else {}
+        self.shared = {n: width for n, width in widths.items() if self.slots[n].is_shared}
+        self.projection = nn.Linear(input_size, heads * sum(self.own.values()) + sum(self.shared.values()), bias=False)
+        if any(slot.kind == "decay" for slot in self.slots.values()):
             self.decay_bias = nn.Parameter(_spread_decays(heads))
 
     def forward(self, x: Tensor, controls: Controls = NO_CONTROLS) -> Any:
         """x `[B, T, D]`, the cell's controls `[B, T, ...]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
-        parts = self.projection(x).unflatten(-1, (self.heads, -1)).split(self.widths, dim=-1)
-        fields = dict(zip(self.slots, parts, strict=False))  # idle outputs come last
-        fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.role == "key"}))
+        fields = self._said(self.projection(x))
+        fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.kind == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
         return self.cell.Inputs(**emitted, **self._marks(x, controls))
+
+    def _said(self, said: Tensor) -> dict[str, Tensor]:
+        """What belongs to every input, `[B, T, H, ...]`; the same for all heads lies behind what is each head's own."""
+        a_head = sum(self.own.values())
+        own = said[..., : self.heads * a_head].unflatten(-1, (self.heads, a_head))
+        found = dict(zip(self.own, own.split([*self.own.values()], -1), strict=True))
+        if self.shared:
+            same = said[..., self.heads * a_head :].unsqueeze(-2).expand(*own.shape[:-1], -1)
+            found |= zip(self.shared, same.split([*self.shared.values()], -1), strict=True)
+        return {name: found[name] for name in self.slots}
 
     def _marks(self, x: Tensor, controls: Controls) -> dict[str, Tensor]:
         """Every head has the same marks, as numbers."""
@@ -153,7 +165,7 @@ class SlowNet(nn.Module):
     def _finish(self, name: str, value: Tensor) -> Tensor:
         if len(self.shapes[name]) != 1:
             value = value.reshape(*value.shape[:-1], *self.shapes[name])
-        match self.slots[name].role:
+        match self.slots[name].kind:
             case "rate":
                 squashed: Tensor = self.squash(value)
                 return squashed

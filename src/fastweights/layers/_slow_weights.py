@@ -30,7 +30,7 @@ class SlowWeights(nn.Module):
         self.slots = cell.slots.get("Params", {})
         self.heads = heads
         for name, slot in self.slots.items():
-            if slot.role == "constant":
+            if slot.kind == "constant":
                 self.register_buffer(name, torch.full((heads,), (constants or {})[name]))
             elif slot.role.startswith("fixed"):
                 self.register_buffer(name, _start(slot, heads, sizes))
@@ -45,12 +45,12 @@ class SlowWeights(nn.Module):
 
     def _of_all_heads(self, name: str, slot: Slot) -> Tensor:
         weight: Tensor = getattr(self, name)
-        return weight.expand(self.heads, *weight.shape[1:]) if slot.role.startswith("shared") else weight
+        return weight.expand(self.heads, *weight.shape[1:]) if slot.is_shared else weight
 
 
 def _start(slot: Slot, heads: int, sizes: Mapping[str, int]) -> Tensor:
-    shape = (1 if slot.role.startswith("shared") else heads, *slot.shape(sizes))
-    match slot.role.split()[-1]:
+    shape = (1 if slot.is_shared else heads, *slot.shape(sizes))
+    match slot.kind:
         case "gain":
             return torch.ones(shape)
         case "bias":

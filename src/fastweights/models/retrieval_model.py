@@ -85,7 +85,7 @@ class RetrievalModel(nn.Module):
         fields = {"q": _join(q.new_zeros(len(q), pairs, q.shape[2]), q)}
         for name, slot in self.cell.slots["Inputs"].items():
             if name != "q":
-                part = written[slot.role]
+                part = written[slot.kind]
                 fields[name] = _join(part, part.new_zeros(len(part), questions, *part.shape[2:]))
         y, _ = scan(self.cell, self.cell.Inputs(**fields))
         return y[:, pairs:, 0]
@@ -93,7 +93,7 @@ class RetrievalModel(nn.Module):
 
 def _cell(memory: Any) -> Cell:
     cell = Cell.of(memory)
-    roles = {slot.role for slot in cell.slots["Inputs"].values()}
+    roles = {slot.kind for slot in cell.slots["Inputs"].values()}
     writes_nothing = roles <= ROLES and cell.Params is None
     require(writes_nothing, "memory", "a cell that writes nothing where all inputs are 0", cell.name)
     return cell

@@ -60,7 +60,7 @@ def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
 def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
     size = (*leading, *slot.shape({**OWN, "K": shape.K, "V": shape.V, "R": max(3, shape.V)}))
     draw = torch.randn(size, generator=generator, dtype=torch.float64)
-    return ROLES.get(slot.role.split()[-1], lambda x: x)(draw)
+    return ROLES.get(slot.kind, lambda x: x)(draw)
 
 
 OWN = dict.fromkeys(ascii_uppercase, 2)

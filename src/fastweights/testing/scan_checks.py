@@ -156,7 +156,7 @@ def _of_reference(key: str, shape: Shape, dtype: torch.dtype) -> dict[str, Tenso
 
 def check_rates_of_zero_and_one(cell: Cell, backend: str) -> None:
     """Rates and decays exactly 0 and exactly 1, alone and mixed."""
-    roles = [slot.role for slot in cell.slots["Inputs"].values()]
+    roles = [slot.kind for slot in cell.slots["Inputs"].values()]
     given = arguments(cell, ODD)
     for zeros in (0.0, 0.5, 1.0):
         cut = [
