@@ -81,9 +81,10 @@ def scan(over: Over, S: Tensor) -> tuple[Tensor, Tensor]:
     if len(_blocks(over)) == 1 or torch.compiler.is_compiling():
         # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
         read, _, last = _scan_block(S.flatten(0, 1), over, over.time, over.still)
+        read = _unchunked(read, B, over.size)
     else:
-        read, last = CheckpointedScan.apply(over, S.flatten(0, 1), *over.time, *over.still)
-    return _unchunked(read, B, H, over.time[0].shape[1], over.size), last.unflatten(0, (B, H))
+        read, last = CheckpointedScan.apply(over, B, S.flatten(0, 1), *over.time, *over.still)
+    return read.flatten(1, 2)[:, : over.time[0].shape[1]], last.unflatten(0, (B, H))
 
 
 def chunk_size(T: int, K: int) -> int:
@@ -94,7 +95,7 @@ def chunk_size(T: int, K: int) -> int:
 class Maps(NamedTuple):
     """What every chunk does with the S that it starts with, for all chunks at once.
 
-    It reads `queries S^T + base`, writes u = `values - keys S^T`, where only the first vectors have keys, and ends with
+    It reads `base + queries S^T`, writes u = `values + keys S^T`, where only the first vectors have keys, and ends with
     `S * kept + u^T ends`.
     """
 
@@ -110,33 +111,36 @@ def _maps(x: Chunks) -> Maps:
     d = fading(x.decay, x.queries)
     values, keys = _solve(x.writes, d)
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
-    kinds = [_read(x, d, values, keys, after) for after in sorted({*x.after})]
-    queries, base = (_in_order([kind[n] for kind in kinds], x.after) for n in (0, 1))
+    queries, base = _reads(x, d, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
     return Maps(queries, base, d.kept, keys, values, ends)
 
 
-def _read(x: Chunks, d: Fading, values: Tensor, keys: Tensor | None, after: bool) -> tuple[Tensor, Tensor]:
-    """What is read after the steps, or before: of S0, and of what is written; `[N, M, C, n, ...]`."""
-    chosen = [n for n, is_after in enumerate(x.after) if is_after == after]
-    q = x.queries if len(chosen) == len(x.after) else x.queries[..., chosen, :]
+def _reads(x: Chunks, d: Fading, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+    """What all vectors read of S0, and of what is written, `[N, M, C n, ...]`."""
+    if len({*x.after}) == 1:
+        return _read(x.queries, x.after[0], x, d, values, keys)
+    place = sorted(range(len(x.after)), key=lambda n: x.after[n])  # those before the step, then those after it
+    kinds = []
+    for is_after in (False, True):
+        chosen = [n for n in place if x.after[n] == is_after]
+        found = _read(x.queries[..., chosen, :], is_after, x, d, values, keys)
+        kinds.append([y.unflatten(-2, (-1, len(chosen))) for y in found])
+    back = [place.index(n) for n in range(len(place))]
+    queries, base = (_flat(torch.cat(parts, -2)[..., back, :]) for parts in zip(*kinds, strict=True))
+    return queries, base
+
+
+def _read(q: Tensor, after: bool, x: Chunks, d: Fading, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same of vectors `[N, M, C, n, K]` that read after the steps, or before."""
     scores, queries = [d.scores(q, w.keys, after) for w in x.writes], _flat(d.since(q, after))
     if keys is not None:
-        queries = queries - scores[0] @ keys
-    base = _joined(scores, -1) @ values
-    return queries.unflatten(-2, (-1, len(chosen))), base.unflatten(-2, (-1, len(chosen)))
-
-
-def _in_order(kinds: Sequence[Tensor], after: Sequence[bool]) -> Tensor:
-    """What was computed before the steps and after them, in the order of the queries; `[N, M, C n, ...]`."""
-    if len(kinds) == 1:
-        return kinds[0].flatten(-3, -2)
-    place = sorted(range(len(after)), key=lambda n: after[n])
-    return torch.cat(list(kinds), -2)[..., [place.index(n) for n in range(len(after))], :].flatten(-3, -2)
+        queries = _plus(queries, scores[0], keys)
+    return queries, _joined(scores, -1) @ values
 
 
 def _solve(writes: Sequence[Writes], d: Fading) -> tuple[Tensor, Tensor | None]:
-    """`values` and `keys` such that the written vectors are u = values - keys S0^T."""
+    """`values` and `keys` such that the written vectors are u = values + keys S0^T."""
     values = [_flat(w.values) for w in writes]
     (own, erase, _), *rest = writes
     if erase is None:
@@ -144,7 +148,12 @@ def _solve(writes: Sequence[Writes], d: Fading) -> tuple[Tensor, Tensor | None]:
     for other, given in zip(rest, values[1:], strict=True):
         values[0] = values[0] - d.scores(erase, other.keys, False) @ given
     inverse = UnitLowerInverse.apply(d.scores(erase, own, False))
-    return _joined([inverse @ values[0], *values[1:]]), inverse @ _flat(d.since(erase, False))
+    return _joined([inverse @ values[0], *values[1:]]), (inverse @ _flat(d.since(erase, False))).neg_()
+
+
+def _plus(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """base + x y in one pass, over any leading axes."""
+    return torch.baddbmm(*(z.flatten(0, -3) for z in (base, x, y))).unflatten(0, base.shape[:-2])
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -162,7 +171,7 @@ def _scan_block(
     """What every step reads, `[N, M, C n, R]`, the S before every chunk, `[N, M, R, K]`, and the last one."""
     maps = _maps(_made(over, time, still))
     starts, last = _walk(S, maps)
-    return maps.queries @ starts.mT + maps.base, starts, last
+    return _plus(maps.base, maps.queries, starts.mT), starts, last
 
 
 def _made(over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
@@ -179,9 +188,9 @@ def _cut(x: Tensor, size: int, fill: float) -> Tensor:
     return x.unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).contiguous()
 
 
-def _unchunked(x: Tensor, B: int, H: int, T: int, C: int) -> Tensor:
-    """`[N, B H, C n, R]` -> `[B, T, H, n, R]`."""
-    return x.unflatten(1, (B, H)).unflatten(3, (C, -1)).movedim((0, 3), (1, 2)).flatten(1, 2)[:, :T]
+def _unchunked(x: Tensor, B: int, C: int) -> Tensor:
+    """`[N, B H, C n, R]` -> `[B, N, C, H, n, R]`."""
+    return x.unflatten(1, (B, -1)).unflatten(3, (C, -1)).movedim((0, 3), (1, 2))
 
 
 class CheckpointedScan(torch.autograd.Function):
@@ -192,35 +201,41 @@ class CheckpointedScan(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, over: Over, S: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, over: Over, B: int, S: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
         time, still = given[: len(over.time)], given[len(over.time) :]
-        reads, starts = [], []
+        reads, starts, chunks = None, [], -(-time[0].shape[1] // over.size)
         for block in _blocks(over):
             read, came, S = _scan_block(S, over, [x[:, block] for x in time], still)
-            reads.append(read)
+            read, first = _unchunked(read, B, over.size), block.start // over.size
+            reads = read.new_empty(B, chunks, *read.shape[2:]) if reads is None else reads
+            reads[:, first : first + len(came)] = read
             starts.append(came)
-        ctx.over = over._replace(time=(), still=())
+        ctx.over, ctx.blocks = over._replace(time=(), still=()), _blocks(over)
         ctx.save_for_backward(*starts, *given)
-        ctx.blocks, ctx.times = _blocks(over), len(time)
-        return torch.cat(reads), S
+        assert reads is not None
+        return reads, S
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_read: Tensor, d_S: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, d_reads: Tensor, d_S: Tensor) -> tuple[Any, ...]:
         starts, given = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
-        time, still = given[: ctx.times], given[ctx.times :]
-        wanted = ctx.needs_input_grad[2:]
-        gradients = [torch.zeros_like(x) if wants else None for x, wants in zip(given, wanted, strict=True)]
-        end = len(d_read)
+        moving, wanted = len(ctx.over.fills), ctx.needs_input_grad[3:]
+        time, still = given[:moving], given[moving:]
+        # Blocks are parts of what moves; what stands still collects from all of them.
+        empty = [torch.empty_like(x) for x in time] + [torch.zeros_like(x) for x in still]
+        gradients = [x if wants else None for x, wants in zip(empty, wanted, strict=True)]
         for block, came in reversed(list(zip(ctx.blocks, starts, strict=True))):
-            d_block, end = d_read[end - len(came) : end], end - len(came)
-            stretch = [x[:, block] for x in time]
-            d_given, d_S = _block_gradients(ctx.over, stretch, still, wanted, came, d_block, d_S)
+            stretch, first = [x[:, block] for x in time], block.start // ctx.over.size
+            d_read = d_reads[:, first : first + len(came)].movedim((1, 2), (0, 3)).flatten(3, 4).flatten(1, 2)
+            d_given, d_S = _block_gradients(ctx.over, stretch, still, wanted, came, d_read, d_S)
             for n, d in d_given.items():
                 whole = gradients[n]
                 assert whole is not None
-                (whole[:, block] if n < ctx.times else whole).add_(d)
-        return None, d_S, *gradients
+                if n < moving:
+                    whole[:, block] = d
+                else:
+                    whole.add_(d)
+        return None, None, d_S, *gradients
 
 
 def _blocks(over: Over) -> list[slice]:
@@ -247,7 +262,7 @@ def _block_gradients(
     graph = [(m, d) for m, d in zip(maps, d_maps, strict=True) if isinstance(m, Tensor) and m.requires_grad]
     chosen = {n: leaf for n, leaf in enumerate(leaves) if leaf.requires_grad}
     if not graph or not chosen:
-        return {}, d_S
+        return {n: torch.zeros_like(leaf) for n, leaf in chosen.items()}, d_S
     outputs, d_outputs = zip(*graph, strict=True)
     found = torch.autograd.grad(outputs, list(chosen.values()), d_outputs, materialize_grads=True)
     return dict(zip(chosen, found, strict=True)), d_S
@@ -268,7 +283,7 @@ def _written(values: Tensor, keys: Tensor | None, S: Tensor) -> Tensor:
         return values
     count = keys.shape[-2]
     if count == values.shape[-2]:
-        return values - keys @ S.mT if values.ndim > 3 else torch.baddbmm(values, keys, S.mT, alpha=-1)
+        return _plus(values, keys, S.mT) if values.ndim > 3 else torch.baddbmm(values, keys, S.mT)
     return torch.cat([_written(values[..., :count, :], keys, S), values[..., count:, :]], -2)
 
 
@@ -283,13 +298,13 @@ def _walk_back(maps: Maps, starts: Tensor, d_read: Tensor, d_last: Tensor) -> tu
         d_written.append(d_u)
         d_S = torch.baddbmm(_fade(d_S, kept), d_r.mT, queries)
         if keys is not None:
-            d_S = torch.baddbmm(d_S, d_u[:, :count].mT, keys, alpha=-1)
+            d_S = torch.baddbmm(d_S, d_u[:, :count].mT, keys)
     d_values, d_after = torch.stack(d_written[::-1]), torch.stack(d_afters[::-1])
     d_maps = Maps(
         queries=d_read @ starts,
         base=d_read,
         kept=_onto(maps.kept, d_after * starts) if isinstance(maps.kept, Tensor) else 0.0,
-        keys=None if maps.keys is None else -(d_values[..., :count, :] @ starts),
+        keys=None if maps.keys is None else d_values[..., :count, :] @ starts,
         values=d_values,
         ends=_written(maps.values, maps.keys, starts) @ d_after,
     )
@@ -318,7 +333,8 @@ class UnitLowerInverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Tensor:
         eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        inverse = torch.linalg.solve_triangular(A, eye, upper=False, unitriangular=True)
+        # From the right: on CPU twice as fast as from the left, and of the same matrix.
+        inverse = torch.linalg.solve_triangular(A, eye, upper=False, left=False, unitriangular=True)
         ctx.save_for_backward(inverse)
         return inverse
 

@@ -221,7 +221,7 @@ def _state(x: Tensor, part: Part) -> Tensor:
 def seen(stage: Scanned, read: Tensor) -> dict[str, Tensor]:
     """By name, of what every vector reads of all parts."""
     rows = read.split([part.rows for part in stage.parts], -1)
-    return {name: _shaped(rows[part][..., vector, :], stage.parts[part]) for name, vector, part in stage.seen}
+    return {name: _shaped(rows[part].select(-2, vector), stage.parts[part]) for name, vector, part in stage.seen}
 
 
 def _shaped(x: Tensor, part: Part) -> Tensor:

@@ -40,7 +40,7 @@ class Never(Fading):
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
         mask = lower(x[..., 0, :], 0 if after else -1)
-        return _products(x, keys) * _repeated(mask, x, keys)
+        return _products(x, keys).mul_(_repeated(mask, x, keys))  # in place: a product is not kept for its gradient
 
     def since(self, x: Tensor, after: bool) -> Tensor:
         return x
@@ -78,7 +78,7 @@ def between(d: Tensor) -> Tensor:
     first, second = between(halves).unbind(-3)
     since = second[..., :1] * halves[..., 1, :1, None]
     corner = since * first[..., -1:, :]
-    upper = torch.cat([first, torch.zeros_like(first)], dim=-1)
+    upper = torch.cat([first, first.new_zeros(()).expand_as(first)], dim=-1)
     return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
 
 
@@ -113,7 +113,7 @@ class ByColumn(Fading):
         earlier = keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :]
         corner = _products(later, earlier)
         first, second = found[..., ::2, :, :], found[..., 1::2, :, :]
-        upper = torch.cat([first, torch.zeros_like(first)], dim=-1)
+        upper = torch.cat([first, first.new_zeros(()).expand_as(first)], dim=-1)
         return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
 
     def since(self, x: Tensor, after: bool) -> Tensor:
