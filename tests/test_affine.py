@@ -1,12 +1,15 @@
 """The affine form that the compiler finds: of the library's cells, and of cells as strangers write them."""
 
+import inspect
 import re
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
+import fastweights
 from fastweights import Cell, InputError
 from fastweights.backends import _coefficients, chunkwise
 from fastweights.compiler.batched import batched
@@ -202,15 +205,109 @@ def whole_read(state: One, x: QKV) -> tuple[One, Value]:
     return type(state)(W), W.tanh() @ x.q
 
 
+def turned(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W.flip(0) + torch.outer(x.v, x.k)
+    return type(state)(W), W @ x.q
+
+
+def shifted(state: One, x: QKV) -> tuple[One, Value]:
+    W = torch.cat([state.W[1:], x.k.unsqueeze(0) * x.v.sum()])
+    return type(state)(W), W @ x.q
+
+
+def filled(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W + torch.outer(x.v, x.k).tanh()
+    return type(state)(W), W @ x.q
+
+
+def fading_by_itself(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W * torch.outer(x.v, x.k).sigmoid() + torch.outer(x.v, x.k)
+    return type(state)(W), W @ x.q
+
+
+def fading_across(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W * x.v.sigmoid().unsqueeze(-1) + torch.outer(x.v - state.W @ x.k, x.k)
+    return type(state)(W), W @ x.q
+
+
+def read_across(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W * x.k.sigmoid() + torch.outer(x.v, x.k)
+    return type(state)(W), (x.v @ W).sum() * x.v
+
+
+def erased_by_rows(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W - torch.outer(x.v.sigmoid() * (state.W @ x.k), x.k)
+    return type(state)(W), W @ x.q
+
+
+def scaled_by_the_largest(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W / state.W.amax() + torch.outer(x.v, x.k)
+    return type(state)(W), W @ x.q
+
+
+def diagonal(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W + torch.outer(x.v, x.k)
+    return type(state)(W), W[:, 0] * x.v
+
+
+def branching(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W + torch.outer(x.v, x.k) if x.v.sum() > 0 else state.W
+    return type(state)(W), W @ x.q
+
+
+def coupled(state: Two, x: Rated) -> tuple[Two, Value]:
+    W = state.W + torch.outer(state.M @ x.k, x.k)
+    M = state.M + torch.outer(state.W @ x.k, x.k)
+    return Two(W, M), W @ x.q
+
+
+def reading_each_other(state: Two, x: Rated) -> tuple[Two, Value]:
+    W = state.W + torch.outer(x.v, x.k)
+    M = state.M + torch.outer(x.v, x.k) * (W @ x.q).sum().tanh()
+    W = W + torch.outer(M @ x.q, x.k)
+    return Two(W, M), W @ x.q
+
+
 REFUSED = {
-    squared: "W is multiplied with itself, in test_affine.py:",
+    squared: "W is multiplied with itself",
     both_sides: "W is multiplied from both sides",
     whole_read: "numbers of W are seen one by one, not in a product with a vector",
+    turned: "numbers of W change their places",
+    shifted: "W is taken apart",
+    filled: "a whole matrix is added to W",
+    fading_by_itself: "every number of W fades by itself",
+    fading_across: "the rows of W fade by themselves, and are erased together",
+    read_across: "W is read along one axis, and fades or is erased along the other",
+    erased_by_rows: "what is erased of W differs from row to row",
+    scaled_by_the_largest: "W is put through div",
+    diagonal: "numbers of W are seen one by one",
+    branching: "a value taken out of a tensor",
+    coupled: "W is made from M, which waits for W",
+    reading_each_other: "W is made from M, which waits for W",
 }
 
 
 @pytest.mark.parametrize(("step", "told"), REFUSED.items(), ids=lambda x: getattr(x, "__name__", ""))
-def test_what_stands_in_the_way_is_said(step, told):
+def test_what_stands_in_the_way_is_said_with_its_line(step, told):
     cell = Cell.of(step)
-    with pytest.raises(InputError, match=re.escape(told)):
+    assert told in found(cell)
+    lines, first = inspect.getsourcelines(step)
+    file, number, code = LINE.search(found(cell)).groups()
+    assert file == "test_affine.py"
+    assert lines[int(number) - first].strip() == code
+    with pytest.raises(InputError, match=re.escape(found(cell))):
         scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, SHAPE))
+
+
+LINE = re.compile(r"in (\w+\.py):(\d+): ([^;]*)")
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_every_refusal_names_a_line(name):
+    """Of the cell, or of a rule that it calls."""
+    told = found(Cell.named(name))
+    if "is not affine" in told:
+        file, number, code = LINE.search(told).groups()
+        folder = Path(fastweights.__file__).parent
+        texts = [path.read_text().splitlines() for path in folder.rglob(file) if path.parent.name in ("cells", "rules")]
+        assert any(text[int(number) - 1].strip() == code for text in texts if len(text) >= int(number))

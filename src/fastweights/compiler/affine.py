@@ -11,7 +11,8 @@ come first. A scalar m <- max(m + plus, floor), as of a stabiliser, also comes f
 Sums are distributed over the products until every term holds the state once: as it is, or in a product with a vector.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
@@ -49,6 +50,16 @@ class NotAffine(Exception):
 
     def __init__(self, what: str, line: str = "") -> None:
         super().__init__(f"{what}{f', in {line}' if line else ''}")
+        self.what, self.line = what, line
+
+
+@contextmanager
+def within(line: str) -> Iterator[None]:
+    """What stands in the way does so in this line, if nobody knows a closer one."""
+    try:
+        yield
+    except NotAffine as error:
+        raise error if error.line else NotAffine(error.what, line) from None
 
 
 class Read(NamedTuple):
@@ -195,6 +206,8 @@ class Finder:
         self.inputs: dict[Definition, tuple[str, bool]] = {
             d: (name, after) for part, after in parts for name, d in part.items()
         }
+        *made, y = step.lines
+        self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
         self.updates: dict[str, _Update] = {}
         self.highest: list[Highest] = []
         self.reads: list[Read] = []
@@ -206,13 +219,21 @@ class Finder:
         left = list(self.step.state)
         while left:
             ready = [name for name in left if not self._waits_for(name, left)]
-            if not ready:
-                raise self._circle(left)
-            self._find(ready[0])
-            left.remove(ready[0])
-        y = Value(self.step.y.shape, self.seen(self.step.y.expression))
-        stages: list[Stage] = [*self.highest, *(u.linear(self.reads) for u in self.updates.values())]
-        return AffineForm((self.step.inputs, self.step.params), tuple(_in_order(stages)), y)
+            name = ready[0] if ready else left[0]
+            with within(self.lines[name]):
+                if not ready:
+                    raise self._circle(left)
+                self._find(name)
+            left.remove(name)
+        with within(self.lines["y"]):
+            y = Value(self.step.y.shape, self.seen(self.step.y.expression))
+        stages: list[Stage] = [*self.highest, *(self._linear(name) for name in self.updates)]
+        with within(self.lines[next(iter(self.updates), "y")]):
+            return AffineForm((self.step.inputs, self.step.params), tuple(_in_order(stages)), y)
+
+    def _linear(self, name: str) -> Linear:
+        with within(self.lines[name]):
+            return self.updates[name].linear(self.reads)
 
     def needs(self, expression: Expression) -> frozenset[str]:
         """The states that an expression is computed from."""

@@ -42,7 +42,8 @@ def lower_forward(trace: Trace) -> Forward:
     given = iter(lowering.given)
     kinds = (trace.state, trace.inputs, trace.params, trace.state)
     state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
-    return Forward(state, inputs, params, after, dict(zip(trace.state, new_state, strict=True)), y)
+    lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
+    return Forward(state, inputs, params, after, dict(zip(trace.state, new_state, strict=True)), y, lines)
 
 
 class Lowering:

@@ -37,7 +37,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Forward:
-    """A step without its gradient: `after` stands for the new state in all that is computed from it."""
+    """A step without its gradient: `after` stands for the new state in all that is computed from it, and `lines` tells
+    in which line of the cell every new state is made, and, last, y."""
 
     state: Mapping[str, Input]
     inputs: Mapping[str, Input]
@@ -45,3 +46,4 @@ class Forward:
     after: Mapping[str, Input]
     new_state: Mapping[str, Value]
     y: Value
+    lines: tuple[str, ...]

@@ -36,6 +36,12 @@ class Trace:
     params: tuple[str, ...]
     lines: Mapping[str, str]
 
+    @property
+    def results(self) -> tuple[torch.fx.Node, ...]:
+        """The nodes of what comes out."""
+        results: tuple[torch.fx.Node, ...] = next(iter(reversed(self.graph.graph.nodes))).args[0]
+        return results
+
 
 def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
     """Traces one step of one head, with its vector-Jacobian product, in whatever modes the thread is.
