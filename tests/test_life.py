@@ -120,6 +120,24 @@ def test_letters_are_27_symbols(tmp_path):
 SMOKE = ("train", "life", "--preset", "smoke")
 
 
+def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.txt").write_text("a rose is a rose is a rose. " * 20)
+    assert cli.main([*SMOKE, "--run", "plain"]) == 0
+    assert cli.main([*SMOKE, "--run", "more", "--elsewhere", "other.txt"]) == 0
+    plain, more = (Run(tmp_path / name).result().test for name in ("plain", "more"))
+    assert 0 < more.pop("bits_other.txt") < 5
+    assert more == plain
+    assert "other.txt, read once" in capsys.readouterr().out
+
+
+def test_a_text_that_is_not_there_is_refused_before_anything_begins(tmp_path, capsys):
+    assert cli.main([*SMOKE, "--run", str(tmp_path / "run"), "--elsewhere", "babble"]) == 2
+    written = capsys.readouterr()
+    assert "elsewhere must be names of texts, or text files, got babble." in written.err
+    assert "step" not in written.out
+
+
 def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
     flags = (*SMOKE, "--steps", "300", "--evaluate_every", "50")
     assert cli.main([*flags, "--run", str(tmp_path / "whole")]) == 0

@@ -19,7 +19,7 @@ def make_atlas(window: int = 4, steps: int = 2) -> Any:
     """
     require(window >= 1, "window", "at least 1", window)
     require(steps >= 0, "steps", "at least 0", steps)
-    State = _state(window)
+    State: Any = _state(window)
 
     @keyed_by("identity", "l2")
     def atlas(state: Any, x: AtlasInputs) -> tuple[Any, Value]:
@@ -50,7 +50,7 @@ def _state(window: int) -> Any:
     """The type of the state: the memory, its momentum, and what the window holds."""
     slots = {"keys": f"{window} K", "values": f"{window} V", "gates": f"{window}"}
     past = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in slots.items()]
-    return NamedTuple("AtlasState", [("W", Matrix), ("surprise", Matrix), *past])  # type: ignore[misc]
+    return NamedTuple("AtlasState", [("W", Matrix), ("surprise", Matrix), *past])
 
 
 class AtlasInputs(NamedTuple):

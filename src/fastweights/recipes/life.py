@@ -25,6 +25,8 @@ class Life(Remembering):
         text: A UTF-8 text file to read instead of the book.
         characters: Of the text, from its beginning; 0 for all.
         merged: Whether a run of what is no letter is one symbol.
+        elsewhere: Texts that are read in the end, and not learned from, with commas between: "shakespeare", "babi",
+            "wikipedia", or files.
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME.
         units: Size of the layer; for all layers but "neurons-and-synapses".
         heads: Memories of the layer, likewise.
@@ -41,6 +43,7 @@ class Life(Remembering):
     text: Path | None = None
     characters: int = 0
     merged: bool = False
+    elsewhere: str = ""
     layer: str = NEURONS
     units: int = 32
     heads: int = 2
@@ -70,7 +73,9 @@ class Life(Remembering):
 
     def trial(self) -> Trial:
         """What is trained."""
-        text = {"text": self.text and str(self.text), "characters": self.characters, "merged": self.merged}
+        text: dict[str, Any] = {name: getattr(self, name) for name in ("characters", "merged")}
+        text |= {"text": self.text and str(self.text)}
+        text |= {"elsewhere": tuple(self.elsewhere.split(","))} if self.elsewhere else {}
         training = Remembering(**{field.name: getattr(self, field.name) for field in fields(Remembering)})
         if self.layer == NEURONS:
             return Trial("letters", text, "neuron-network", {n: getattr(self, n) for n in OF_NEURONS}, training)

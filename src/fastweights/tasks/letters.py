@@ -4,11 +4,20 @@ import re
 import string
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
+from torch import Tensor
+
+from fastweights.errors import require
+from fastweights.files import read_file
+from fastweights.tasks._texts import babi, shakespeare, wikipedia
+from fastweights.tasks._tokenized import decoded
 from fastweights.tasks.text import Text
 
 GAP = " "
+TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia}
+"""Other texts by name."""
 
 
 @dataclass(frozen=True)
@@ -22,19 +31,37 @@ class Letters(Text):
         text: A UTF-8 text file; The Wonderful Wizard of Oz if null.
         characters: Of the text, from its beginning; 0 for all.
         merged: Whether a run of what is no letter is one symbol, in place of one a character.
+        elsewhere: Other texts, of which nothing is learned: "shakespeare", "babi", "wikipedia", or UTF-8 text files.
+        length: Symbols of each of them that are read.
 
-    Files: none for the book, which comes with the library (L. Frank Baum, 1900, public domain).
+    Files: none for the book, which comes with the library (L. Frank Baum, 1900, public domain); those of other texts.
 
     Source: Gregor 2020, Sec. 5, which does not say whether runs are merged.
     """
 
     tokenizer: ClassVar[str] = "characters"  # type: ignore[misc]
     merged: bool = False
+    elsewhere: tuple[str, ...] = ()
+    length: int = 20_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.length >= 1, "length", "at least 1", self.length)
+        object.__setattr__(self, "elsewhere", tuple(self.elsewhere))
 
     @cached_property
     def whole(self) -> str:
         """What the file says, in letters and gaps."""
-        return re.sub("[^a-z]+" if self.merged else "[^a-z]", GAP, self.written.lower())
+        return self._letters(self.written)
+
+    @cached_property
+    def unseen(self) -> dict[str, Tensor]:
+        """The other texts, by name."""
+        texts = {name: TEXTS[name]() if name in TEXTS else _own(name) for name in self.elsewhere}
+        return {name: self.encode(self._letters(text)[: self.length]) for name, text in texts.items()}
+
+    def _letters(self, text: str) -> str:
+        return re.sub("[^a-z]+" if self.merged else "[^a-z]", GAP, text.lower())
 
     @cached_property
     def written(self) -> str:
@@ -49,3 +76,10 @@ class Letters(Text):
     @property
     def learnt_from(self) -> str:
         return GAP + string.ascii_lowercase
+
+
+def _own(path: str) -> str:
+    """A text file, which may be anything but what has a name."""
+    remedy = f"Names are {', '.join(TEXTS)}; anything else is a file."
+    require(Path(path).is_file(), "elsewhere", "names of texts, or text files", path, remedy)
+    return decoded(read_file(Path(path), "elsewhere"), "elsewhere", Path(path))

@@ -1,6 +1,7 @@
 """Streams: a long sequence that is read in windows, with a state that is carried from each to the next."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,6 +33,11 @@ class Stream(Task):
     @abstractmethod
     def test(self) -> Tensor:
         """For the report; follows the validation part."""
+
+    @property
+    def unseen(self) -> Mapping[str, Tensor]:
+        """Other sequences for the report, of which nothing is learned, by name."""
+        return {}
 
     def baselines(self) -> dict[str, float]:
         """Bits a token on the test part, of what is no model of ours, by name."""

@@ -68,7 +68,7 @@ def train(session: Session) -> None:
     """
     fabric, task, settings = session.fabric, session.task, session.settings
     book = Book(task.training, settings, settings.batch_size)
-    for part in (task.validation, task.test):
+    for part in (task.validation, task.test, *task.unseen.values()):
         Book(part, settings, 1)
     model, optimiser = session.set_up(adam(session.model, settings))
     start = session.bare.initial_state(settings.batch_size // fabric.world_size)  # type: ignore[operator]
@@ -87,7 +87,8 @@ def finish(session: Session) -> Result:
     """Measures the weights that remembered best, and tells of the life that they come from."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings) for part in (task.validation, task.test))
-    return session.result(validation, {**test, **life(session.run.metrics(), settings)})
+    elsewhere = {f"bits_{name}": measure(model, part, settings)["bits"] for name, part in task.unseen.items()}
+    return session.result(validation, {**test, **elsewhere, **life(session.run.metrics(), settings)})
 
 
 def show(session: Session, result: Result, console: Console) -> None:
@@ -99,6 +100,7 @@ def show(session: Session, result: Result, console: Console) -> None:
         f"final_{delay}": "the life, at its end",
         "bits": f"the last tenth, read once, up to {settings.reach} {unit}s ago",
         "online_bits": f"the same, the next {unit}, which nobody has read",
+        **{f"bits_{name}": f"{name}, read once" for name in session.task.unseen},
     }
     for name, words in told.items():
         console.print(f"{result.test[name]:.3f} bits a {unit}: {words}", highlight=False)

@@ -1,0 +1,52 @@
+"""Rules that were learned on one book, on texts that they never saw."""
+
+from typing import Any
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import BITS
+from fastweights.recipes.gregor2020._lives import LSTMS, label
+from fastweights.recipes.gregor2020._lives import trial as life
+
+RULES = ("lstm+gated", "gated+gated", "lstm+gated-14")
+TEXTS = {"shakespeare": "Tiny Shakespeare", "babi": "bAbI's stories", "wikipedia": "WikiText-2"}
+"""What is read in the end, by the name of the text."""
+
+ELSEWHERE: dict[str, dict[str, Any]] = {"smoke": {"length": 200}}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """A network of Figure 1, which then reads the other texts."""
+    base = life(model, column, preset)
+    text = {**base.task_options, "elsewhere": tuple(TEXTS), **ELSEWHERE.get(preset, {})}
+    return base._replace(task_options=text)
+
+
+def loses_little(model: str) -> Claim:
+    """What a network that has learned to remember, and not the book, would show."""
+    return Claim(
+        f"At delay 80, {label(model) if model in RULES else f'an LSTM of {LSTMS[model]} units'} loses less than half a "
+        "bit on any of the texts.",
+        lambda mean: all(mean(model, f"bits_{text}") < mean(model, "80") + 0.5 for text in TEXTS),
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Does what was learned on one book remember others?",
+    source="A question of ours, after Gregor 2020",
+    metric=BITS.told("plain", "bits a symbol of the past, in the last tenth of the book"),
+    models={**{name: label(name) for name in RULES}, **{name: f"LSTM with {n} units" for name, n in LSTMS.items()}},
+    columns={"80": "delay 80"},
+    published={},
+    presets={
+        "smoke": Preset(("80",), ("lstm+gated", "lstm-16")),
+        "cpu": Preset(("80",), (*RULES, *LSTMS), seeds=3),
+    },
+    trial=trial,
+    claims=tuple(map(loses_little, ("lstm+gated", "gated+gated", *LSTMS))),
+    details={f"bits_{text}": f"{words}, read once" for text, words in TEXTS.items()},
+    notes=(
+        "Weights are those that remember best in a part of the book that is not trained on. Each text is read once, "
+        "20,000 symbols from a fresh start, and no rule changes there.",
+        "bAbI's stories, made of few words, are easier to predict than any book: compare models there, not texts.",
+    ),
+)

@@ -1,0 +1,41 @@
+"""Texts in English that are read as they are, whatever they were published for."""
+
+import re
+
+from fastweights.errors import require
+from fastweights.tasks._archives import members
+from fastweights.tasks._files import DataFile, require_found
+from fastweights.tasks.wikitext_2 import Wikitext2
+
+SHAKESPEARE = DataFile(
+    "tiny-shakespeare/input.txt",
+    1_115_394,
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",),
+)
+BABI = "babi/tasks_1-20_v1-2-en.tar.gz"
+TURN = 1000
+STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
+
+
+def shakespeare() -> str:
+    """Scenes of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
+    return SHAKESPEARE.read().decode()
+
+
+def babi() -> str:
+    """Stories with questions and no answers, a thousand characters of each of the 20 tasks in turn.
+
+    Source: Weston et al. 2015 (bAbI), CC BY 3.0.
+    """
+    path = require_found(BABI, "Weston et al. 2015 (bAbI), version 1.2, folder en")
+    found = dict(members(path, STORIES.search))
+    require(bool(found), "folder", "bAbI's, with en/qa1_..._test.txt", path)
+    stories = [re.sub(r"^\d+ |\t.*$", "", found[name].decode(), flags=re.MULTILINE) for name in sorted(found)]
+    turns = range(0, min(map(len, stories)), TURN)
+    return "".join(story[begin : begin + TURN] for begin in turns for story in stories)
+
+
+def wikipedia() -> str:
+    """Good articles of Wikipedia, the test part of WikiText-2."""
+    return Wikitext2().read("test").decode()
