@@ -1,0 +1,74 @@
+"""Times memories that are affine in their state on a long sequence, B 1, T 65536, H 4, K 64: in chunks, and compiled.
+
+    python benchmarks/long.py                                # one memory of each form
+    python benchmarks/long.py delta gla --threads 1
+    python benchmarks/long.py --into docs/performance.md
+
+Ratios only, of the processor's time in one run, both backends in turn, the shorter of two calls after one to warm up.
+"""
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastweights import Cell
+from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from page import put
+from scan import Run, cell_run, forward, forward_backward, saved_bytes
+
+NAMES = ["sum", "delta", "gated-delta", "delta-product", "gla", "kda", "mlstm"]
+LONG, SHORT = Shape(1, 1 << 16, 4, 64, 64), Shape(1, 1 << 12, 4, 64, 64)
+WAYS = ["compiled", "chunkwise"]
+
+
+def seconds(calls: list[Any]) -> list[float]:
+    """Of the processor, for calls that take turns."""
+    rounds = [[_seconds(call) for call in calls] for _ in range(3)][1:]
+    return [min(times) for times in zip(*rounds, strict=True)]
+
+
+def _seconds(call: Any) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def row(name: str) -> str:
+    """One memory."""
+    cell = Cell.named(name)
+    runs: list[Run] = [cell_run(cell, sample_params(cell, LONG, torch.float32), way) for way in WAYS]
+    long, short = ([x.requires_grad_() for x in sample_inputs(cell, s, torch.float32)] for s in (LONG, SHORT))
+    ahead = seconds([partial(forward, run, long) for run in runs])
+    both = seconds([partial(forward_backward, run, long) for run in runs])
+    less = seconds([partial(forward_backward, run, short) for run in runs])
+    given = sum(x.nbytes for x in long)
+    ratios = [ahead[1] / ahead[0], both[1] / both[0], *(a / b for a, b in zip(both, less, strict=True))]
+    ratios += [saved_bytes(run, long) / given for run in runs]
+    return f"| {name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=NAMES, metavar="CELL", help=f"default: {' '.join(NAMES)}")
+    parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this page, between its marks")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    lines = [
+        "| cell | chunkwise beside compiled, forward | forward + backward | 16 times T: compiled | chunkwise "
+        "| kept beside the inputs: compiled | chunkwise |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name in options.names:
+        lines.append(row(name))
+        print(lines[-1], flush=True)
+    if options.into:
+        put(options.into, "long", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
