@@ -1,0 +1,64 @@
+"""The question that the paper leaves: do more neurons help where segments, depth or embeddings allow it?"""
+
+from dataclasses import replace
+from typing import Any
+
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import BITS
+from fastweights.recipes.gregor2020._lives import trial as life
+from fastweights.training.settings.remembering import Remembering
+
+MODELS = {str(n): f"{n} hidden neurons" for n in (2, 8, 32)}
+ALLOWING: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "none": ("as in Figure 1", {}),
+    "segment-40": ("with segments of 40", {"training": {"segment": 40}}),
+    "depth-2": ("with two layers", {"model_options": {"depth": 2}}),
+    "embedding-16": ("with embeddings of 16", {"model_options": {"embedding": 16}}),
+}
+"""What may allow it, by name: a label, and the parts of a trial."""
+
+LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"steps": 10_000, "evaluate_every": 1_000}}
+SMALL: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1}}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """LSTM bodies and GATED synapses at delay 80."""
+    base, changes = life("lstm+gated", "80", preset), ALLOWING[column][1]
+    assert isinstance(base.training, Remembering)
+    return base._replace(
+        training=replace(base.training, **LENGTH[preset], **changes.get("training", {})),
+        model_options={
+            **base.model_options,
+            "neurons": int(model),
+            **changes.get("model_options", {}),
+            **SMALL.get(preset, {}),
+        },
+    )
+
+
+def gains(column: str) -> Claim:
+    """That many neurons are better than few by more than the paper's figures would show."""
+    return Claim(
+        f"32 neurons are better than 2 by a tenth of a bit, {ALLOWING[column][0]}.",
+        lambda mean: mean("32", column) < mean("2", column) - 0.1,
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Do more neurons remember more?",
+    source="A question of ours, after Gregor 2020, who saw no gain",
+    metric=BITS.told("plain", "bits a symbol of the past, in a text read once"),
+    models=MODELS,
+    columns={name: words for name, (words, _) in ALLOWING.items()},
+    published={},
+    presets={
+        "smoke": Preset(("none", "depth-2"), ("2",)),
+        "cpu": Preset(tuple(ALLOWING), tuple(MODELS), seeds=3),
+    },
+    trial=trial,
+    claims=tuple(map(gains, ALLOWING)),
+    notes=(
+        "Hidden neurons are a layer's. Where segments are longer, so are snippets, most of which then have a "
+        "context of their own: compare within a column.",
+    ),
+)
