@@ -21,11 +21,12 @@ D, H = 8, 2
 CLOSE = tolerance(torch.float32).forward
 LAYERS = {
     **dict.fromkeys(("delta-net", "gated-delta", "kda", "sum"), "LinearAttention"),
-    **dict.fromkeys(("lstm", "srwm", "delta-rnn"), "Scan"),
+    **dict.fromkeys(("lstm", "srwm", "delta-rnn", "gated-oja", "neural-turing-machine"), "Scan"),
     "softmax-attention": "",
 }
 """One of each kind, since writing one takes seconds, with what its memory is: the operator with and without decays of
-heads and of features, steps with and without slow weights and with an output that is the state, no memory of ours."""
+heads and of features, steps with and without slow weights, with an output that is the state, with products that are
+mapped in place, with parts put together, no memory of ours. All layers: `every_layer_in_onnx.py`."""
 
 
 def operators(file):
@@ -109,6 +110,19 @@ def test_a_runtime_without_the_operator_says_so_in_one_line(tmp_path):
         InputError, match=r"onnxruntime must be one that runs .*other.onnx, got .*NoSuchOperator"
     ) as said:
         adapter.open_session(tmp_path / "other.onnx")
+    assert "\n" not in str(said.value)
+
+
+def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
+    class Odd(torch.nn.Module):
+        def initial_state(self, batch):
+            return (torch.zeros(batch, D),)
+
+        def forward(self, x, state):
+            return torch.special.bessel_j0(x), state
+
+    with pytest.raises(InputError, match=r"module must be one that ONNX has operators for, got .*bessel_j0") as said:
+        adapter.export(Odd().eval(), features(2, 3), tmp_path / "odd.onnx")
     assert "\n" not in str(said.value)
 
 

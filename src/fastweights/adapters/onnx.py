@@ -5,6 +5,7 @@ A memory that ONNX has an operator for is one node, `LinearAttention`; every oth
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import pad
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten_with_path, tree_map
 
 from fastweights.cell import Cell
@@ -54,7 +57,10 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         names = [f"state_{name}" for name in _names(state)]
         given, made = ["x", *names], ["y", *(f"new_{name}" for name in names)]
         options: dict[str, Any] = {"opset_version": opset, "input_names": given, "output_names": made}
-        written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
+        try:
+            written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
+        except torch.onnx.OnnxExporterError as error:
+            raise InputError(f"module must be one that ONNX has operators for, got {_cause(error)}") from error
         assert written is not None
         _declare(written.model, opset)
         written.save(file)
@@ -75,6 +81,13 @@ def open_session(file: str | Path) -> Any:
         got, why = onnxruntime.__version__, " ".join(str(error).replace(str(file), "it").split())[:200]
         remedy = f"It says: {why}. Export with a smaller opset, or take a newer onnxruntime."
         raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None
+
+
+def _cause(error: BaseException) -> str:
+    """Where a chain of errors began, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _declare(model: Any, opset: int) -> None:
@@ -156,14 +169,34 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
             state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial, state, strict=True)))
         given = (state, x) if params is None else (state, x, params)
         axes = (0, 0, None)[: len(given)]
-        after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
+        with Padded():
+            after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
         # A scan hands out no tensor that it was given, and none twice: y may be the state.
         return [*(leaf.clone() for leaf in after), y * 1]
 
     x = type(call.inputs)(*(value[:, 0] for value in call.inputs))
     flat = _flatten(call._replace(inputs=x, reset=None if call.reset is None else call.reset[:, 0]))
     like = [torch.zeros([3 if isinstance(n, torch.SymInt) else n for n in v.shape], dtype=v.dtype) for v in flat]
-    return make_fx(step, tracing_mode="symbolic")(*like)
+    # Some products are mapped over batch and heads with operations in place, which no program has.
+    return make_fx(torch.func.functionalize(step), tracing_mode="symbolic")(*like)
+
+
+class Padded(TorchFunctionMode):
+    """Puts tensors together by padding and adding: PyTorch 2.13 maps `cat` over one batch of any size, but not two."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (_cat if func in CATS else func)(*args, **(kwargs or {}))
+
+
+CATS = (torch.cat, torch.concat, torch.concatenate)
+
+
+def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    behind = tensors[0].ndim - 1 - dim % tensors[0].ndim
+    ends = list(accumulate(x.shape[dim] for x in tensors))
+    return sum(
+        pad(x, (0, 0) * behind + (end - x.shape[dim], ends[-1] - end)) for x, end in zip(tensors, ends, strict=True)
+    )  # type: ignore[return-value]
 
 
 def _flatten(call: Call) -> list[Tensor]:

@@ -51,7 +51,9 @@ class AttentionBlock(nn.Module):
         q, k, v = self.projection(x).split([self.key_size, self.key_size, self.value_size], dim=-1)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.filled, reset, x.shape[1])
-        read = scaled_dot_product_attention(q, k, v, attn_mask=visible(segments, x.shape[1], self.window))
+        seen = visible(segments, x.shape[1], self.window)
+        # With an axis for the one head: ONNX has no attention without.
+        read = scaled_dot_product_attention(*(part[:, None] for part in (q, k, v)), attn_mask=seen[:, None])[:, 0]
         ends = None if lengths is None else past.k.shape[1] + lengths
         k, v = (last(part, self.window, ends) for part in (k, v))
         cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
