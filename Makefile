@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
 
-.PHONY: demo test lint format generate site bench clean
+.PHONY: demo test lint format generate site bench wheel clean
 
 demo: $(READY)
 	$(BIN)/fastweights train oz
@@ -35,6 +35,19 @@ bench: $(READY)
 	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
 	$(BIN)/python benchmarks/tasks.py --json benchmarks/tasks.json
 	$(BIN)/python benchmarks/episodes.py --json benchmarks/episodes.json
+
+# The wheel as a user gets it, in an environment of its own: make wheel PYTHON=python3.13 TORCH=torch==2.11.0
+TORCH ?= torch
+wheel:
+	rm -rf build/wheel
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) numpy pytest
+	build/wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel/dist .
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/dist/*.whl
+	build/wheel/bin/python -m pytest README.md tests/test_cells.py tests/test_compiler.py \
+		-k "README or looked_at_again or float64 and delta-compiled"
+	CXX=/nonexistent build/wheel/bin/fastweights explain delta-rnn
+	rm -rf build/wheel
 
 # torch comes first and alone: what follows must find it installed, and not choose another build of it.
 $(READY): pyproject.toml constraints.txt
