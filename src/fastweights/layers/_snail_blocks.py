@@ -53,7 +53,8 @@ class AttentionBlock(nn.Module):
         segments = number_segments(past.filled, reset, x.shape[1])
         seen = visible(segments, x.shape[1], self.window)
         # With an axis for the one head: ONNX has no attention without.
-        read = scaled_dot_product_attention(*(part[:, None] for part in (q, k, v)), attn_mask=seen[:, None])[:, 0]
+        one = q[:, None], k[:, None], v[:, None]
+        read = scaled_dot_product_attention(one[0], one[1], one[2], attn_mask=seen[:, None])[:, 0]
         ends = None if lengths is None else past.k.shape[1] + lengths
         k, v = (last(part, self.window, ends) for part in (k, v))
         cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
