@@ -1,0 +1,110 @@
+"""The same work as in `agents.py` with TorchRL's collector, loss and LSTM, and with a memory of this library in them.
+
+    python benchmarks/agents_torchrl.py [--seconds 5]
+
+A sign, four steps of nothing and a turn: 16 environments, unrolls of 64 steps, an update of actor and critic an unroll,
+one thread. Ways take turns, so that other work on the machine slows all of them down; a speed is the best of its turns.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+import torch
+from tensordict.nn import TensorDictModule, TensorDictSequential
+from torch import nn
+from torchrl.collectors import Collector
+from torchrl.envs import GymWrapper, InitTracker, TransformedEnv
+from torchrl.modules import ActorValueOperator, LSTMModule, ProbabilisticActor, ValueOperator, set_recurrent_mode
+from torchrl.objectives import A2CLoss
+from torchrl.objectives.value import GAE
+
+from agents import ENVIRONMENTS, TURNS, UNROLL, learner, speed
+from fastweights.adapters.torchrl import MemoryModule
+from fastweights.layers import make_layer
+
+SIZE = 64
+
+
+class Sign(gymnasium.Env):
+    """Shows a sign, then nothing four times; then a turn is right or wrong."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sign, self.time = self.np_random.integers(2), 0
+        return np.array([2 * self.sign - 1], np.float32), {}
+
+    def step(self, turn):
+        self.time += 1
+        over = self.time == 5
+        return np.zeros(1, np.float32), float(over and turn == self.sign), over, False, {}
+
+
+def memory(name: str) -> nn.Module:
+    """TorchRL's LSTM, or a layer of this library in its manner."""
+    if name == "LSTMModule":
+        return LSTMModule(input_size=SIZE, hidden_size=SIZE, in_key="x", out_key="h")
+    return MemoryModule(make_layer(name, SIZE, heads=4), in_key="x", out_key="h")
+
+
+def torchrl_learner(name: str) -> Callable[[], None]:
+    """What collects an unroll and learns from it."""
+    torch.manual_seed(0)
+    remembers = memory(name)
+    eye = TensorDictModule(nn.Linear(1, SIZE), ["observation"], ["x"])
+    choice = {"distribution_class": torch.distributions.Categorical, "return_log_prob": True}
+    actor = ProbabilisticActor(TensorDictModule(nn.Linear(SIZE, 2), ["h"], ["logits"]), ["logits"], **choice)
+    critic = ValueOperator(nn.Linear(SIZE, 1), in_keys=["h"])
+    agent = ActorValueOperator(TensorDictSequential(eye, remembers), actor, critic)
+    policy, value = agent.get_policy_operator(), agent.get_value_operator()
+    apart = gymnasium.vector.SyncVectorEnv(
+        [Sign] * ENVIRONMENTS, autoreset_mode=gymnasium.vector.AutoresetMode.DISABLED
+    )
+    env = TransformedEnv(GymWrapper(apart, categorical_action_encoding=True), InitTracker())
+    env.append_transform(remembers.make_tensordict_primer())
+    frames = ENVIRONMENTS * UNROLL
+    unrolls = iter(
+        Collector(env, policy, frames_per_batch=frames, total_frames=-1, auto_register_policy_transforms=False)
+    )
+    advantage = GAE(gamma=0.99, lmbda=0.95, value_network=value, shifted=True)
+    loss = A2CLoss(policy, value)
+    optimiser = torch.optim.RMSprop(loss.parameters(), 1e-3)
+
+    def learn() -> None:
+        data = next(unrolls)
+        with set_recurrent_mode(True):
+            with torch.no_grad():
+                advantage(data)
+            optimiser.zero_grad()
+            found = loss(data)
+            (found["loss_objective"] + found["loss_critic"] + found["loss_entropy"]).backward()
+            optimiser.step()
+
+    return learn
+
+
+def main() -> None:
+    """Measures in turns, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a turn of a way, default: %(default)s")
+    seconds = parser.parse_args().seconds / TURNS
+    torch.set_num_threads(1)
+    ways = {f"TorchRL, {name}": torchrl_learner(name) for name in ("LSTMModule", "delta-net")}
+    ways |= {f"fastweights, {name}": learner(name)[1] for name in ("lstm", "delta-net")}
+    for learn in ways.values():
+        learn()
+    speeds = dict.fromkeys(ways, 0.0)
+    for _ in range(TURNS):
+        for way, learn in ways.items():
+            speeds[way] = max(speeds[way], speed(learn, seconds))
+    print("| way | steps a second |\n|---|---:|")
+    for way, found in speeds.items():
+        print(f"| {way} | {found:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
