@@ -58,7 +58,7 @@ class Life(Remembering):
 
     steps: int = 20_000
     evaluate_every: int = 2_500
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-3
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import ACCURACY
-from fastweights.training.settings.supervised import Supervised
+from fastweights.metric import Metric
 
 
 def rate_search(
     title: str,
     table: str,
+    metric: Metric,
     models: Mapping[str, str],
     trial: Callable[[str, str], Trial],
     rates: tuple[str, ...],
@@ -21,19 +22,18 @@ def rate_search(
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
         one = trial(model, preset)
-        assert isinstance(one.training, Supervised)
-        steps = min(one.training.steps, updates)
-        return one._replace(training=replace(one.training, learning_rate=float(column), steps=steps))
+        training: Any = one.training
+        return one._replace(training=replace(training, learning_rate=float(column), steps=min(training.steps, updates)))
 
     return Experiment(
         title=title,
         source=f"The search behind {table}",
-        metric=ACCURACY.told("error", "validation error, %", "validation"),
+        metric=metric,
         models=models,
         columns={rate: f"Adam {rate}" for rate in rates},
         published={},
         presets={
-            "smoke": Preset(("0.001", "0.003"), tuple(models)),
+            "smoke": Preset(rates[-2:], tuple(models)[:2]),
             "cpu": Preset(rates, tuple(models), seeds=seeds),
         },
         trial=with_rate,
