@@ -102,3 +102,19 @@ def test_trainer_learns(tmp_path):
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before / 4
+
+
+@pytest.mark.skipif(not find_spec("lm_eval"), reason="needs lm-eval")
+def test_lm_eval_measures_what_the_model_says(tokenizer):
+    """Contexts of several lengths in one batch, padded as it pads them."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    model = make(layer="gated-delta")
+    pairs = [("abcab", "cab"), ("ab", "c"), ("cabbage", "d"), ("a", "bcdabc")]
+    lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=2, prefix_token_id=0)
+    found = lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs])
+    for (context, continuation), (said, _) in zip(pairs, found, strict=True):
+        tokens = tokenizer(context + continuation, return_tensors="pt").input_ids
+        logs = model(tokens[:, :-1]).logits.log_softmax(-1).gather(-1, tokens[:, 1:, None]).squeeze()
+        assert said == pytest.approx(logs[-len(continuation) :].sum().item(), rel=1e-4)
