@@ -20,9 +20,10 @@ import torch
 
 from fastweights import Cell
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.target import title
 from fastweights.compiler.triton import chips
 from fastweights.compiler.triton.source import sourced
-from fastweights.compiler.triton.target import step, title
+from fastweights.compiler.triton.target import step
 from fastweights.compiler.unsupported import Unbuilt
 from fastweights.files import write_atomically
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state

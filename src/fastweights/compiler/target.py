@@ -123,3 +123,9 @@ def fingerprint(target: str) -> str:
         if others.isdisjoint(file.parents):
             digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def title(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+    """What a source says that it is of."""
+    axes = ", ".join(f"{axis}={size}" for axis, size in sorted(sizes.items()))
+    return f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}"

@@ -12,6 +12,7 @@ from fastweights.compiler import lowered
 from fastweights.compiler.arguments import FORWARD, in_order
 from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.plan import plan
+from fastweights.compiler.target import title
 from fastweights.files import write_atomically
 
 WIDTH = 16
@@ -77,8 +78,7 @@ class Files:
     def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
         self.cell, self.sizes, self.dtype, self.real = cell, dict(sorted(sizes.items())), dtype, REALS[dtype]
         self.name = cell.name.replace("-", "_")
-        axes = ", ".join(f"{axis}={size}" for axis, size in self.sizes.items())
-        self.title = f"{cell.name} with {axes} in {self.real}"
+        self.title = title(cell, sizes, dtype)
         self.arrays = {
             kind: [Array(KINDS[kind], field, slot.shape(self.sizes)) for field, slot in slots.items()]
             for kind, slots in cell.slots.items()

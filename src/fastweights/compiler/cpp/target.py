@@ -14,7 +14,7 @@ from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.kernel import Kernel, OneStep, chunk
 from fastweights.compiler.cpp.one_step import one_step_source
 from fastweights.compiler.cpp.plan import plan, plan_one_step
-from fastweights.compiler.target import fingerprint
+from fastweights.compiler.target import fingerprint, title
 from fastweights.compiler.unsupported import Unbuilt
 
 __all__ = ["chunk", "kernel", "lack", "one_step", "source", "write"]
@@ -29,7 +29,7 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
     ways = lowered(cell, sizes, dtype)
     programs = plan(ways, lanes)
-    return Source(programs, _title(cell, sizes, dtype), dtype, lanes).text()
+    return Source(programs, title(cell, sizes, dtype), dtype, lanes).text()
 
 
 def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
@@ -60,9 +60,4 @@ def _built(text: Callable[..., str], cell: Cell, sizes: Mapping[str, int], dtype
 def _one_step_source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
     program = plan_one_step(lowered(cell, sizes, dtype), lanes)
-    return one_step_source(program, f"One step of {_title(cell, sizes, dtype)}", dtype, lanes)
-
-
-def _title(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    axes = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
-    return f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}"
+    return one_step_source(program, f"One step of {title(cell, sizes, dtype)}", dtype, lanes)

@@ -10,6 +10,7 @@ from fastweights.cell import Cell
 from fastweights.compiler.alone import alone
 from fastweights.compiler.lower import lower
 from fastweights.compiler.step import Step
+from fastweights.compiler.target import title
 from fastweights.compiler.trace import trace
 from fastweights.compiler.triton.source import sourced
 from fastweights.compiler.unsupported import Unbuilt
@@ -95,9 +96,3 @@ def _require_triton() -> None:
 def step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Step:
     """A cell's step and its gradient, lowered."""
     return alone(lambda: lower(trace(cell, dict(sorted(sizes.items())), dtype)))
-
-
-def title(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    """What the kernels are of."""
-    axes = ", ".join(f"{axis}={size}" for axis, size in sorted(sizes.items()))
-    return f"{cell.name} with {axes} in {str(dtype).removeprefix('torch.')}"
