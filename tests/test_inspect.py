@@ -125,9 +125,8 @@ def test_an_error_ends_it_too():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     run = tmp_path_factory.mktemp("inspect") / "run"
-    assert (
-        cli.main(["train", "oz", "--preset", "smoke", "--sample", "0", "--characters", "9000", "--run", str(run)]) == 0
-    )
+    flags = ["--preset", "smoke", "--layer", "delta-net", "--sample", "0", "--characters", "9000"]
+    assert cli.main(["train", "oz", *flags, "--run", str(run)]) == 0
     return run
 
 
