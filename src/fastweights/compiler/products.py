@@ -13,15 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.compiler.replaced import Replaced
-
-
-class ProductsAsSums(Replaced):
-    """Replaces `@`, `matmul`, `mm`, `mv`, `bmm`, `einsum` and what else is here while it is on."""
-
-    def __init__(self) -> None:
-        super().__init__(PRODUCTS)
-
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """`[..., i, k] @ [..., k, j]`, where either may be a vector."""
@@ -92,3 +83,4 @@ PRODUCTS: dict[Any, Callable[..., Any]] = {
     torch.einsum: einsum,
     torch.functional.einsum: einsum,
 }
+"""Products, and what they come to. Whatever is not here stays as it is."""

@@ -20,13 +20,6 @@ class Replaced(TorchFunctionMode):
         return self.table.get(func, func)(*args, **(kwargs or {}))
 
 
-class Plainly(Replaced):
-    """Replaces functions that look at numbers, or choose a kernel of their own, by what these come to."""
-
-    def __init__(self) -> None:
-        super().__init__(PLAIN)
-
-
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at the number that an element is; without `num_classes` PyTorch would look for the highest."""
     if num_classes < 0:
@@ -64,6 +57,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Ten
 
 PLAIN: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys([F.one_hot, torch._C._nn.one_hot], one_hot),
-    **dict.fromkeys([F.scaled_dot_product_attention], attention),
+    F.scaled_dot_product_attention: attention,
     torch.cdist: cdist,
 }
+"""Functions that look at numbers, or choose a kernel of their own: what these come to."""

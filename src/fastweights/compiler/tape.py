@@ -18,7 +18,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.calls import CAPTURED, Calls
 from fastweights.compiler.lift import lift
 from fastweights.compiler.names import Names, content
-from fastweights.compiler.replaced import Plainly
+from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.errors import InputError
 from fastweights.lines import line_of, line_of_error, reason_of
@@ -74,7 +74,7 @@ def _record(
     tensors = [x for record in records for x in record]
     calls = Watched(tensors[: len(tensors) - given])
     try:
-        with Plainly(), calls, calls.operations:
+        with Replaced(PLAIN), calls, calls.operations:
             result = cell.step(*records)
         calls.end(result)
         calls.operations.end(result)

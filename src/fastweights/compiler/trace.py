@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from fastweights.cell import Cell, examples
-from fastweights.compiler.products import ProductsAsSums
-from fastweights.compiler.replaced import Plainly
+from fastweights.compiler.products import PRODUCTS
+from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.lines import line_of, line_of_error, reason_of
 
@@ -119,7 +119,8 @@ def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], T
 def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = iter(tensors)
-        with lines, ProductsAsSums(), Plainly():
+        # One after the other: what attention comes to has products in it.
+        with lines, Replaced(PRODUCTS), Replaced(PLAIN):
             state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
         return (*state, y)
 

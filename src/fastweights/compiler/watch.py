@@ -34,8 +34,10 @@ ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 
 MARKS = {"inside", "key_maps", "made_by", "__wrapped__"}
 """What the library hangs on functions, and no step reads."""
-HIDDEN = {"__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"}
-HIDDEN |= {"__firstlineno__", "__static_attributes__"}  # of Python 3.13
+HIDDEN = {
+    *("__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"),
+    *("__firstlineno__", "__static_attributes__"),  # of Python 3.13
+}
 """What a NamedTuple may have beside its fields without a step's being able to tell."""
 
 

@@ -5,6 +5,7 @@ import re
 from fastweights.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import DataFile, require_found
+from fastweights.tasks._tokenized import decoded
 from fastweights.tasks.wikitext_2 import Wikitext2
 
 SHAKESPEARE = DataFile(
@@ -31,11 +32,13 @@ def babi() -> str:
     path = require_found(BABI, "Weston et al. 2015 (bAbI), version 1.2, folder en")
     found = dict(members(path, STORIES.search))
     require(bool(found), "folder", "bAbI's, with en/qa1_..._test.txt", path)
-    stories = [re.sub(r"^\d+ |\t.*$", "", found[name].decode(), flags=re.MULTILINE) for name in sorted(found)]
+    stories = [
+        re.sub(r"^\d+ |\t.*$", "", decoded(found[name], name, path), flags=re.MULTILINE) for name in sorted(found)
+    ]
     turns = range(0, min(map(len, stories)), TURN)
     return "".join(story[begin : begin + TURN] for begin in turns for story in stories)
 
 
 def wikipedia() -> str:
     """Good articles of Wikipedia, the test part of WikiText-2."""
-    return Wikitext2().read("test").decode()
+    return decoded(Wikitext2().read("test"), "test text", "one")

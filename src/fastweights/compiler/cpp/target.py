@@ -52,8 +52,8 @@ def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str
 
 
 def _built(text: Callable[..., str], cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, stem: str) -> CDLL:
-    if lack():
-        raise Unbuilt(lack())  # before seconds go into a source that nobody builds
+    if why := lack():
+        raise Unbuilt(why)  # before seconds go into a source that nobody builds
     return build.build(text(cell, sizes, dtype), stem)
 
 

@@ -1,5 +1,7 @@
 """The lives of Gregor 2020 as trials: what the paper says, and what we chose where it does not."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fastweights.experiments.experiment import Trial
@@ -57,8 +59,20 @@ def trial(model: str, column: str, preset: str) -> Trial:
     return Trial("letters", text, "neuron-network", {**REST, **NETWORKS[model], **SIZES.get(preset, {})}, training)
 
 
+def changed(base: Trial, changes: Mapping[str, dict[str, Any]], length: dict[str, Any]) -> Trial:
+    """A life of another length and with other settings, by the part of the trial that these are of."""
+    assert isinstance(base.training, Remembering)
+    return base._replace(
+        training=replace(base.training, **{**length, **changes.get("training", {})}),
+        task_options={**base.task_options, **changes.get("task_options", {})},
+        model_options={**base.model_options, **changes.get("model_options", {})},
+    )
+
+
 def label(name: str) -> str:
     """The row of a network."""
+    if name in LSTMS:
+        return f"LSTM with {LSTMS[name]} units"
     options = NETWORKS[name]
     more = f", {options['neurons']} hidden neurons" if "neurons" in options else ""
     components = f", {options['components']} components" if "components" in options else ""

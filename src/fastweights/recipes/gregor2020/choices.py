@@ -1,13 +1,11 @@
 """What the paper leaves open, one choice after the other, by how well is remembered on validation data."""
 
-from dataclasses import replace
 from typing import Any
 
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import BITS
-from fastweights.recipes.gregor2020._lives import label
+from fastweights.recipes.gregor2020._lives import changed, label
 from fastweights.recipes.gregor2020._lives import trial as life
-from fastweights.training.settings.remembering import Remembering
 
 MODELS = {name: label(name) for name in ("lstm+gated", "gated+gated")}
 CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
@@ -27,13 +25,7 @@ LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"evaluate_every": 2_00
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """A network of Figure 1 with one other choice."""
-    base, changes = life(model, "80", preset), CHOICES[column][1]
-    assert isinstance(base.training, Remembering)
-    return base._replace(
-        training=replace(base.training, **{**LENGTH[preset], **changes.get("training", {})}),
-        task_options={**base.task_options, **changes.get("task_options", {})},
-        model_options={**base.model_options, **changes.get("model_options", {})},
-    )
+    return changed(life(model, "80", preset), CHOICES[column][1], LENGTH[preset])
 
 
 EXPERIMENT = Experiment(

@@ -1,12 +1,11 @@
 """The question that the paper leaves: do more neurons help where segments, depth or embeddings allow it?"""
 
-from dataclasses import replace
 from typing import Any
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
 from fastweights.metric import BITS
+from fastweights.recipes.gregor2020._lives import changed
 from fastweights.recipes.gregor2020._lives import trial as life
-from fastweights.training.settings.remembering import Remembering
 
 MODELS = {str(n): f"{n} hidden neurons" for n in (2, 8, 32)}
 ALLOWING: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
@@ -23,17 +22,9 @@ SMALL: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1}}
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """LSTM bodies and GATED synapses at delay 80."""
-    base, changes = life("lstm+gated", "80", preset), ALLOWING[column][1]
-    assert isinstance(base.training, Remembering)
-    return base._replace(
-        training=replace(base.training, **LENGTH[preset], **changes.get("training", {})),
-        model_options={
-            **base.model_options,
-            "neurons": int(model),
-            **changes.get("model_options", {}),
-            **SMALL.get(preset, {}),
-        },
-    )
+    base = life("lstm+gated", "80", preset)
+    model_options = {**base.model_options, "neurons": int(model), **SMALL.get(preset, {})}
+    return changed(base._replace(model_options=model_options), ALLOWING[column][1], LENGTH[preset])
 
 
 def gains(column: str) -> Claim:

@@ -24,8 +24,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 def loses_little(model: str) -> Claim:
     """What a network that has learned to remember, and not the book, would show."""
     return Claim(
-        f"At delay 80, {label(model) if model in RULES else f'an LSTM of {LSTMS[model]} units'} loses less than half a "
-        "bit on any of the texts.",
+        f"At delay 80, {label(model)} loses less than half a bit on any of the texts.",
         lambda mean: all(mean(model, f"bits_{text}") < mean(model, "80") + 0.5 for text in TEXTS),
     )
 
@@ -34,7 +33,7 @@ EXPERIMENT = Experiment(
     title="Does what was learned on one book remember others?",
     source="A question of ours, after Gregor 2020",
     metric=BITS.told("plain", "bits a symbol of the past, in the last tenth of the book"),
-    models={**{name: label(name) for name in RULES}, **{name: f"LSTM with {n} units" for name, n in LSTMS.items()}},
+    models={name: label(name) for name in (*RULES, *LSTMS)},
     columns={"80": "delay 80"},
     published={},
     presets={
