@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fastweights import Cell, InputError, explain, scan
 from fastweights.cell import examples
 from fastweights.compiler import forms
+from fastweights.compiler.alone import alone
 from fastweights.compiler.calls import calls_of
 from fastweights.compiler.cpp import build
 from fastweights.compiler.tape import write_down
@@ -377,6 +378,7 @@ def test_threads_that_compile_new_cells_at_once():
 
 def test_a_fork_while_another_thread_traces():
     held, done = threading.Event(), threading.Event()
+    assert alone(threading.get_ident) != threading.get_ident(), "a thread that stays, and that a child does not have"
 
     def hold() -> None:
         with forms.LOCK.held:
