@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastweights.compiler.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.step import Step
 from fastweights.compiler.triton.chips import choose
 from fastweights.compiler.triton.module import loaded
@@ -48,8 +49,8 @@ class Kernel:
         last = [torch.empty_like(x) for x in state]
         kept = make((B * H, -(-T // chunk(self.size, T)), self.size) if keep else (0,))
         named = self._given(inputs, params, initial or state, reset, lengths)
-        named |= {**self._by("S", state), **self._by("L", last), "Y": y, "kept": kept}
-        self._launch("forward", named, (B, T, H), keep)
+        named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [kept]}
+        self._launch("forward", FORWARD, named, keep)
         return [y, *last, kept]
 
     def backward(
@@ -74,10 +75,11 @@ class Kernel:
         d_initial = [_room(x, 2, n, True) for x, n in zip(initial, parts["state"], strict=False)]
         back = [torch.zeros_like(x) if d is None else d.contiguous() for d, x in zip(d_last, state, strict=True)]
         named = self._given(inputs, params, initial or state, reset, lengths)
-        named |= {"kept": checkpoints, "GY": d_y.contiguous(), **self._by("G", back), **self._by("DX", d_inputs)}
-        named |= {**self._by("DS", d_state), **self._by("DP", d_params), **self._by("DN", d_initial or d_state)}
-        named["states"] = _scratch(B * H * chunk(self.size, T) * source.states, d_y)
-        self._launch("backward", named, (B, T, H), True)
+        named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()], "last_d_state": back}
+        named |= {"all_d_in": d_inputs, "all_d_state": d_state, "all_d_param": d_params}
+        named["all_initial_d_state"] = d_initial or d_state
+        states = _scratch(B * H * chunk(self.size, T) * source.states, d_y)
+        self._launch("backward", BACKWARD, named, True, states)
         results = [_summed(d, x.ndim, 3) for d, x in zip(d_inputs, inputs, strict=True)]
         results += [_summed(d, x.ndim, 2) for d, x in zip(d_state, state, strict=True)]
         results += [_summed(d, x.ndim + 1, 2).sum(0) for d, x in zip(d_params, params, strict=True)]
@@ -104,11 +106,6 @@ class Kernel:
         rest = [x.contiguous() for x in tensors[first:]]
         return inputs, rest[: then - first], rest[then - first :]
 
-    def _by(self, prefix: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Tensors under the names that a kernel has for them: those of inputs end in X, those of params in P."""
-        records: Mapping[str, Mapping[str, Any]] = {"X": self.step.inputs, "P": self.step.params}
-        return {f"{prefix}_{n}": x for n, x in zip(records.get(prefix[-1], self.step.state), tensors, strict=True)}
-
     def _given(
         self,
         inputs: Sequence[Tensor],
@@ -116,34 +113,38 @@ class Kernel:
         initial: Sequence[Tensor],
         reset: Tensor | None,
         lengths: Tensor | None,
-    ) -> dict[str, Any]:
-        """What both ways are given. A pointer that nothing reads points anywhere."""
-        nothing = inputs[0]
+    ) -> dict[str, Sequence[Tensor | None]]:
+        """What both ways are given."""
         return {
-            **self._by("X", inputs),
-            **{
-                f"X_{n}_{a}": s
-                for n, x in zip(self.step.inputs, inputs, strict=True)
-                for a, s in zip("bth", x.stride()[:3], strict=True)
-            },
-            **self._by("P", params),
-            **self._by("N", [x.contiguous() for x in initial]),
-            "reset": nothing if reset is None else reset.contiguous().view(torch.uint8),
-            "lengths": nothing if lengths is None else lengths.contiguous(),
-            "RESET": reset is not None,
-            "LENGTHS": lengths is not None,
+            "all_in": inputs,
+            "all_param": params,
+            "initial_state": [x.contiguous() for x in initial],
+            "reset": [None if reset is None else reset.contiguous().view(torch.uint8)],
+            "lengths": [None if lengths is None else lengths.contiguous()],
         }
 
-    def _launch(self, way: str, named: dict[str, Any], sizes: tuple[int, int, int], keep: bool) -> None:
-        B, T, H = sizes
-        source, like = self._source(B * H), named["kept"]
+    def _launch(
+        self,
+        way: str,
+        arguments: Sequence[Argument],
+        named: Mapping[str, Sequence[Tensor | None]],
+        keep: bool,
+        *more: Tensor,
+    ) -> None:
+        inputs: Sequence[Any] = named["all_in"]
+        like, (B, T, H) = inputs[0], inputs[0].shape[:3]
+        source = self._source(B * H)
         programs = B * H * source.cuts
-        named |= {"memory": _scratch(programs * source.memory, like), "tables": self._table(source, like)}
-        named |= {"T": T, "H": H, "C": chunk(self.size, T), "KEEP": keep}
-        arguments = [named[name] for name in source.parameters(way)]
+        memory = _scratch(programs * source.memory, like)
+        tensors = [*in_order(arguments, named), *more, memory, self._table(source, like)]
+        # A pointer that nothing reads points anywhere.
+        pointers = [like if x is None else x for x in tensors]
+        numbers = [*(n for x in inputs for n in x.stride()[:3]), T, H, chunk(self.size, T)]
+        flags = [keep, *(named[name][0] is not None for name in ("reset", "lengths"))]
         with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
             warps = choose(source, way, _chip()).warps if like.is_cuda else 1
-            getattr(loaded(source.text), way)[(programs,)](*arguments, num_warps=warps, num_stages=1)
+            launch = getattr(loaded(source.text), way)[(programs,)]
+            launch(*pointers, *numbers, *flags, num_warps=warps, num_stages=1)
 
     def _table(self, source: Source, like: Tensor) -> Tensor:
         """The constant numbers of the cell, once on a device."""

@@ -4,12 +4,13 @@ The way forward keeps the state every C steps. The way back begins with the last
 again, stores the state of every step, and walks back through them; then the chunk before.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
+from fastweights.compiler.arguments import BACKWARD, FORWARD, Argument, names
 from fastweights.compiler.ir import Definition, Table, Value, behind, volume
 from fastweights.compiler.step import Step
 from fastweights.compiler.triton.body import Axis, Body, Domain, Given, load, store, zeros
@@ -52,23 +53,21 @@ class Source:
     @cached_property
     def forward(self) -> list[str]:
         """What the way forward takes and gives, in order."""
-        step = self.step
-        given = [*self._inputs, *_all("S", step.state), *_all("P", step.params), *_all("N", step.state)]
-        return [*given, "reset", "lengths", "Y", *_all("L", step.state), "kept", "memory", "tables"]
+        return [*self._all(FORWARD), "memory", "tables"]
 
     @cached_property
     def backward(self) -> list[str]:
         """What the way back takes and gives, in order."""
-        step = self.step
-        given = [*self._inputs, *_all("P", step.params), *_all("N", step.state), "reset", "lengths", "kept"]
-        back = ["GY", *_all("G", step.state)]
-        made = [*_all("DX", step.inputs), *_all("DS", step.state), *_all("DP", step.params), *_all("DN", step.state)]
-        return [*given, *back, *made, "states", "memory", "tables"]
+        return [*self._all(BACKWARD), "states", "memory", "tables"]
+
+    def _all(self, arguments: Sequence[Argument]) -> list[str]:
+        fields = {"Inputs": list(self.step.inputs), "State": list(self.step.state), "Params": list(self.step.params)}
+        return [name for argument in arguments for name in names(argument, fields)]
 
     @property
     def strides(self) -> list[str]:
         """How far apart batch, time and heads of every input are."""
-        return [f"X_{name}_{axis}" for name in self.step.inputs for axis in "bth"]
+        return [f"{axis}_stride_{name}" for name in self.step.inputs for axis in "bth"]
 
     def parameters(self, way: str) -> list[str]:
         """All that a kernel takes, in order."""
@@ -104,10 +103,6 @@ class Source:
 
     def _copies(self, name: str) -> int:
         return self.cuts if self.is_private(name) else 1
-
-    @property
-    def _inputs(self) -> list[str]:
-        return _all("X", self.step.inputs)
 
     @cached_property
     def _everything(self) -> list[Definition]:
@@ -145,7 +140,7 @@ class Source:
     def _fixed(self) -> dict[Definition, Given]:
         """What all steps have in common."""
         given: dict[Definition, Given] = {
-            d: Given(f"p_{n}", f"P_{n} + h * {d.size}") for n, d in self.step.params.items()
+            d: Given(f"p_{n}", f"all_param_{n} + h * {d.size}") for n, d in self.step.params.items()
         }
         offset = 0
         for n, table in enumerate(self._tables):
@@ -156,7 +151,7 @@ class Source:
     def _moving(self) -> dict[Definition, Given]:
         """The inputs of a step."""
         return {
-            d: Given(f"x_{n}", f"X_{n} + b * X_{n}_b + {{t}} * X_{n}_t + h * X_{n}_h")
+            d: Given(f"x_{n}", f"all_in_{n} + b * b_stride_{n} + {{t}} * t_stride_{n} + h * h_stride_{n}")
             for n, d in self.step.inputs.items()
         }
 
@@ -173,7 +168,7 @@ class Source:
             axis = kind if isinstance(kind, int) else None
             body.put("y", self.step.y, axis)
             condition = ["first"] if self.cut and axis is None else []
-            pointer = self._at("Y", self.step.y.shape).format(t="t")
+            pointer = self._at("all_y", self.step.y.shape).format(t="t")
             body.lines.append(store(pointer, "y", self._domain(self.step.y.shape, axis), *condition))
         body.close()
         return body
@@ -181,11 +176,11 @@ class Source:
     def _backward_body(self) -> Body:
         given: dict[Definition, Given] = {d: Given(f"s_{n}", self._stored(n)) for n, d in self.step.state.items()}
         given |= {d: Given(f"g_{n}") for n, d in self.step.d_state.items()}
-        given |= {self.step.d_y: Given("g", self._at("GY", self.step.d_y.shape))}
+        given |= {self.step.d_y: Given("g", self._at("all_d_y", self.step.d_y.shape))}
         body = self._body(given | self._moving() | self._fixed())
         for name, value in self.step.gradients["inputs"].items():
             self._put_gradient(body, f"d_{name}", value)
-            pointer = self._at(f"DX_{name}", value.shape, self.is_part(value)).format(t="t")
+            pointer = self._at(f"all_d_in_{name}", value.shape, self.is_part(value)).format(t="t")
             body.lines.append(store(pointer, f"d_{name}", self._domain(value.shape, self._rows_of(value))))
         for name, value in self.step.gradients["params"].items():
             self._put_gradient(body, f"u_{name}", value)
@@ -224,7 +219,7 @@ class Source:
         before = list(self.step.state)[: list(self.step.state).index(name)]
         size = sum(d.size for d in self.step.state.values())
         offset = sum(self.step.state[n].size for n in before)
-        return f"kept + (m * ((T + C - 1) // C) + {chunk}) * {size} + {offset}"
+        return f"checkpoints + (m * ((T + C - 1) // C) + {chunk}) * {size} + {offset}"
 
     # The loops ------------------------------------------------------------------------------------------------------
 
@@ -256,7 +251,7 @@ class Source:
         keep = [store(self._kept(n, "t // C"), f"s_{n}", self._leaf(n), *self._once(n)) for n in self.step.state]
         return [
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
-            *[f"s_{n} = {load(f'S_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()],
+            *[f"s_{n} = {load(f'first_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()],
             *self._ahead("", moving, "0", "0 < end"),
             "for t in range(0, end):",
             *_indent(
@@ -272,7 +267,7 @@ class Source:
                 ]
             ),
             *[
-                store(f"L_{n} + m * {d.size}", f"s_{n}", self._leaf(n), *self._once(n))
+                store(f"last_state_{n} + m * {d.size}", f"s_{n}", self._leaf(n), *self._once(n))
                 for n, d in self.step.state.items()
             ],
         ]
@@ -333,12 +328,14 @@ class Source:
         ]
 
     def _reset(self) -> list[str]:
-        leaves = [f"s_{n} = {load(f'N_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()]
+        leaves = [
+            f"s_{n} = {load(f'initial_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()
+        ]
         return ["if RESET:", "    if tl.load(reset + b * T + t) != 0:", *_indent(leaves, 2)]
 
     def _given_back(self, name: str) -> list[str]:
         """Adds to the gradient of the initial state what a reset leaves to it."""
-        pointer = self._of_head(f"DN_{name}", name)
+        pointer = self._of_head(f"all_initial_d_state_{name}", name)
         return [
             store(pointer, f"{load(pointer, self._leaf(name))} + e_{name}", self._leaf(name)),
             "tl.debug_barrier()",
@@ -346,10 +343,10 @@ class Source:
         ]
 
     def _first_gradient(self, name: str) -> str:
-        return load(f"G_{name} + m * {self.step.state[name].size}", self._leaf(name), *self._once(name))
+        return load(f"last_d_state_{name} + m * {self.step.state[name].size}", self._leaf(name), *self._once(name))
 
     def _last_gradients(self) -> list[str]:
-        states = [store(self._of_head(f"DS_{n}", n), f"g_{n}", self._leaf(n)) for n in self.step.state]
+        states = [store(self._of_head(f"all_d_state_{n}", n), f"g_{n}", self._leaf(n)) for n in self.step.state]
         return [*states, *[store(self._of_param(n), f"a_{n}", self._param(n)) for n in self.step.params]]
 
     def _of_head(self, pointer: str, name: str) -> str:
@@ -360,7 +357,7 @@ class Source:
     def _of_param(self, name: str) -> str:
         value = self.step.gradients["params"][name]
         place = f"(m * {self.cuts} + cut)" if self.is_part(value) else "m"
-        return f"DP_{name} + {place} * {volume(value.shape)}"
+        return f"all_d_param_{name} + {place} * {volume(value.shape)}"
 
     def _param(self, name: str) -> Domain:
         value = self.step.gradients["params"][name]
@@ -416,10 +413,6 @@ def _split(tiles: Iterable[Tile], prefix: str) -> tuple[list[Tile], list[Tile]]:
 
 def _moved(moving: Iterable[Tile]) -> list[str]:
     return [f"{name} = next_{name}" for name, _, _ in moving]
-
-
-def _all(prefix: str, names: Collection[str]) -> list[str]:
-    return [f"{prefix}_{name}" for name in names]
 
 
 def _indent(lines: Iterable[str], by: int = 1) -> list[str]:
