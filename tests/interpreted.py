@@ -91,6 +91,14 @@ def gradients_pass_two_layers(cell: Cell) -> None:
     scan_checks.assert_close(found[0], found[1], torch.float64)
 
 
+def is_an_operation(cell: Cell) -> None:
+    """PyTorch's own check: shapes, strides and gradients that are traced are those that come, and nothing is changed."""
+    a = given(cell, SMALL, torch.float64)
+    tensors = [x.requires_grad_() for x in (*a.inputs, *a.state, *(a.params or ()))]
+    initial = [torch.zeros_like(x, requires_grad=True) for x in a.state]
+    torch.library.opcheck(torch.ops.fastweights.scan.default, (cell.key, tensors, initial, a.reset, None, True))
+
+
 CHECKS: dict[str, Callable[[Cell], None]] = {
     f.__name__: f
     for f in (
@@ -98,6 +106,7 @@ CHECKS: dict[str, Callable[[Cell], None]] = {
         equals_the_reference_everywhere,
         equals_the_reference_cut,
         gradients_pass_two_layers,
+        is_an_operation,
     )
 }
 

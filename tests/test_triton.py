@@ -45,6 +45,7 @@ def test_kernels_of_every_cell_equal_the_reference(part):
         ("equals_the_reference_cut", "linear-attention"),
         ("gradients_pass_two_layers", "delta-rnn"),
         ("check_compiles", "delta"),
+        ("is_an_operation", "delta-rnn"),
     ],
 )
 def test_guarantees(check, name):
