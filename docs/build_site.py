@@ -30,12 +30,14 @@ ROOT = DOCS.parent
 TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
 """Pages of the repository that are no pages of this folder."""
 SECTIONS = {
-    "To begin": ["choosing-a-memory"],
-    "To use a memory": ["how-do-i", "a-classifier", "keeping-states", "sequences", "looking-inside", "agents", "tasks"],
-    "To make a memory": ["writing-a-rule", "cells-in-full", "guarantees"],
+    "To begin": ["choosing-a-memory", "how-do-i"],
+    "Tutorials": ["a-classifier", "a-language-model", "agents", "writing-a-rule", "memory-as-a-loss", "reproducing"],
+    "To use a memory": ["keeping-states", "sequences", "looking-inside", "learning-to-remember", "tasks"],
+    "With other libraries": ["transformers", "fla", "torchrl", "export"],
+    "To make a memory": ["cells-in-full", "guarantees"],
     "Reference": ["gallery", "api/index", "cells/index", "tasks/index"],
-    "What it costs, and what came out": ["performance", "scale", "reproducing", "results/README", "results/index"],
-    "To work on it": ["compiler", "contributing", "changes", "dependencies"],
+    "What it costs, and what came out": ["performance", "scale", "results/README", "results/index"],
+    "To work on it": ["compiler", "gpu", "contributing", "changes", "dependencies", "releasing"],
 }
 WIDE = 100
 """Letters of a signature that stands in one line."""
@@ -71,7 +73,7 @@ def write_source(source: Path) -> None:
         name = path.relative_to(ROOT)
         code = path.read_text(encoding="utf-8")
         write(source / place(path), f"---\norphan: true\n---\n# {name}\n\n````python\n{code}````\n")
-    for path in DOCS.rglob("*.svg"):
+    for path in [path for kind in ("svg", "png") for path in DOCS.rglob(f"*.{kind}")]:
         target = source / path.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)

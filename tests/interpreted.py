@@ -92,7 +92,7 @@ def gradients_pass_two_layers(cell: Cell) -> None:
 
 
 def is_an_operation(cell: Cell) -> None:
-    """PyTorch's own check: shapes, strides and gradients that are traced are those that come, and nothing is changed."""
+    """PyTorch's own check: what is traced of shapes, strides and gradients is what comes, and nothing is changed."""
     a = given(cell, SMALL, torch.float64)
     tensors = [x.requires_grad_() for x in (*a.inputs, *a.state, *(a.params or ()))]
     initial = [torch.zeros_like(x, requires_grad=True) for x in a.state]

@@ -62,10 +62,27 @@ def test_a_run_is_played(tmp_path, capsys, model, memories):
     carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
     film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
     assert cli.main(["play", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
-    assert re.search(rf"11 steps, a return of -?[\d.]+, {memories} memories", capsys.readouterr().out)
+    assert re.search(rf"11 steps, a return of -?[\d.]+, {memories} memor(y|ies)", capsys.readouterr().out)
     with Image.open(film) as shown, Image.open(sheet) as still:
         assert shown.n_frames == 11
         assert still.height > 150 * (2 + memories)
+
+
+def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
+    """Drawn once, and shown where the weights are no longer there."""
+    for model in ("delta-net", "lstm"):
+        job = Job("agents/memory", "smoke", model, "t-maze", 0)
+        carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
+    assert cli.main(["report", str(tmp_path)]) == 0
+    drawn = sorted(tmp_path.rglob("episode.png"))
+    assert [path.parts[-4] for path in drawn] == ["delta-net", "lstm"]
+    pages = [(tmp_path / name).read_text() for name in ("report.html", "report.md")]
+    assert pages[0].count('src="data:image/png') == 2 == pages[1].count("(figures/agents-memory-smoke-episode-")
+    assert sorted(path.read_bytes() for path in tmp_path.glob("figures/*.png")) == sorted(p.read_bytes() for p in drawn)
+    for path in tmp_path.rglob("*.safetensors"):
+        path.unlink()
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert [(tmp_path / name).read_text() for name in ("report.html", "report.md")] == pages
 
 
 def test_a_run_without_an_agent_is_refused(tmp_path, capsys):

@@ -156,7 +156,7 @@ def test_axes_are_logarithmic_where_the_experiment_says_so(logarithmic, monkeypa
     charts = []
     monkeypatch.setattr("fastweights.report.plots.draw", lambda chart: charts.append(chart) or b"")
     found = found._replace(experiment=experiment, records=records)
-    assert [figure.svg for figure in (*over_axis(found), *learning_curves(found))] == [b""] * 3
+    assert [figure.content for figure in (*over_axis(found), *learning_curves(found))] == [b""] * 3
     assert [chart.limits.logarithmic for chart in charts] == [logarithmic] * 3
     assert [chart.across for chart in charts] == ["S, number of keys", "updates", "minutes"]
 

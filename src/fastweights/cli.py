@@ -533,7 +533,7 @@ def _inspect(options: argparse.Namespace) -> int:
     require(bool(words), "text", "at least one character", "none")
     found, tokens = watch_text(model, text, words, options.most)
     write_atomically(options.page, page(found, tokens, f"What {options.folder} remembers").encode())
-    print(f"The page is {options.page}: {len(found)} memories, {len(tokens)} tokens.")
+    print(f"The page is {options.page}: {_memories(len(found))}, {len(tokens)} tokens.")
     return 0
 
 
@@ -552,26 +552,23 @@ def _add_play(commands: Any) -> None:
 
 
 def _play(options: argparse.Namespace) -> int:
-    from fastweights.experiments.opened import trial_of
     from fastweights.files import write_atomically
-    from fastweights.inspect.episode import watch_episode
     from fastweights.inspect.pictures import film, sheet
-    from fastweights.trained import load
-    from fastweights.training.run import Run
-    from fastweights.training.settings.actor_critic import ActorCritic
+    from fastweights.played import play
 
     require(options.most >= 1, "most", "at least 1", options.most)
     require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)
-    settings = trial_of(Run.open(options.folder), options.layer).training
-    if not isinstance(settings, ActorCritic):
-        raise InputError(f"run must be one of an agent, got {options.folder}, another model's.")
-    episode = watch_episode(*load(options.folder, options.layer), options.seed, options.most, settings.greedy)
+    episode = play(options.folder, options.layer, options.seed, options.most)
     write_atomically(options.gif, film(episode))
     write_atomically(options.sheet, sheet(episode, f"An episode of {options.folder}"))
     told = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"
-    looked = f"{len(episode.memories)} memories that can be looked into"
+    looked = f"{_memories(len(episode.memories))} that can be looked into"
     print(f"{told}, {looked}. The film is {options.gif}, the sheet {options.sheet}.")
     return 0
+
+
+def _memories(count: int) -> str:
+    return f"{count} {'memory' if count == 1 else 'memories'}"
 
 
 def _add_adapt(commands: Any) -> None:
@@ -643,7 +640,6 @@ def _reproduce(options: argparse.Namespace) -> int:
     require_name("experiment", options.name, EXPERIMENTS.names())
     from fastweights.experiments.plan import make_plan
     from fastweights.experiments.work import reproduce
-    from fastweights.report.page import write_report
     from fastweights.training.progress import Interrupted, Plain
     from fastweights.training.settings._training import Where
 
@@ -665,7 +661,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         return 130
     except Died as death:
         return _complain(f"{death} Go on by giving the same command again.", status=1)
-    print(f"The report is {write_report(plan.path)}.")
+    _print_report(plan.path)
     return 0 if complete else 1
 
 
@@ -676,10 +672,16 @@ def _add_report(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    _print_report(options.folder)
+    return 0
+
+
+def _print_report(folder: Path) -> None:
+    from fastweights.played import draw_episodes
     from fastweights.report.page import write_report
 
-    print(f"The report is {write_report(options.folder)}.")
-    return 0
+    draw_episodes(folder)
+    print(f"The report is {write_report(folder)}.")
 
 
 if __name__ == "__main__":

@@ -38,12 +38,15 @@ class Grid(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A picture as SVG, with the words for who cannot see it."""
+    """A picture as an SVG or PNG file, with the words for who cannot see it."""
 
     name: str
     caption: str
-    svg: bytes
+    content: bytes
+    kind: str = "svg"
 
+
+KINDS = {"svg": "image/svg+xml", "png": "image/png"}
 
 Block = Heading | Paragraph | Bullets | Grid | Figure
 
@@ -88,7 +91,7 @@ def framed(title: str, style: str, body: str) -> str:
 
 
 def to_markdown(blocks: Sequence[Block], figures: str) -> str:
-    """Markdown whose pictures are `FIGURES/NAME.svg`, with links to its headings."""
+    """Markdown whose pictures are `FIGURES/NAME.svg` or `.png`, with links to its headings."""
     parts = [_markdown(block, figures) for block in blocks]
     contents = "\n".join(
         f"- {', '.join(f'[{_plain(text)}](#{anchor})' for anchor, text in part)}" for part in _contents(blocks)
@@ -152,8 +155,8 @@ def _html(block: Block, anchor: str) -> str:
                 f'class="{"wide words" if words else "wide"}" role="region" tabindex="0" aria-labelledby="{anchor}"'
             )
             return f"<div {scrolled}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        case Figure(_, caption, svg):
-            source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+        case Figure(_, caption, content, kind):
+            source = f"data:{KINDS[kind]};base64,{base64.b64encode(content).decode()}"
             picture = f'<img src="{source}" alt="{escape(caption)}"><figcaption>{_inline(caption)}</figcaption>'
             return f'<div class="figures"><figure>{picture}</figure></div>'
 
@@ -179,8 +182,8 @@ def _markdown(block: Block, figures: str) -> str:
         case Grid(header, rows, words):
             rule = ["---", *["---" if words else "---:"] * (len(header) - 1)]
             return "\n".join(f"| {' | '.join(_plain(cell) for cell in row)} |" for row in (header, rule, *rows))
-        case Figure(name, caption, _):
-            return f"![{_plain(caption)}]({figures}/{name}.svg)"
+        case Figure(name, caption, _, kind):
+            return f"![{_plain(caption)}]({figures}/{name}.{kind})"
 
 
 def _plain(text: str) -> str:

@@ -11,6 +11,7 @@ from fastweights.files import write_atomically
 from fastweights.metric import Metric
 from fastweights.report.aggregates import aggregates
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
+from fastweights.report.episodes import episodes
 from fastweights.report.plots import courses, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record, collect
 from fastweights.report.settings import settings
@@ -39,7 +40,7 @@ def write_report(folder: Path) -> Path:
     blocks = list(_page(collect(folder), folder))
     for block in blocks:
         if isinstance(block, Figure):
-            write_atomically(folder / FIGURES / f"{block.name}.svg", block.svg)
+            write_atomically(folder / FIGURES / f"{block.name}.{block.kind}", block.content)
     write_atomically(folder / "report.md", to_markdown(blocks, FIGURES).encode())
     page = folder / "report.html"
     write_atomically(page, to_html(TITLE, blocks).encode())
@@ -82,6 +83,7 @@ def _experiment(group: Group) -> Iterator[Block]:
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
     yield from [*maps(group), *over_axis(group), *courses(group), *learning_curves(group)]
+    yield from episodes(group)
     yield Heading(3, "Settings")
     yield from settings(group)
     yield Heading(3, "Time and hardware")

@@ -1,0 +1,40 @@
+"""Episodes of agents that were trained, from their run folders."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fastweights.errors import InputError
+from fastweights.experiments.opened import trial_of
+from fastweights.files import write_atomically
+from fastweights.inspect.episode import Episode, watch_episode
+from fastweights.inspect.pictures import sheet
+from fastweights.report.episodes import EPISODE, shown
+from fastweights.report.runs import collect
+from fastweights.trained import load
+from fastweights.training.run import BEST, Run
+from fastweights.training.settings.actor_critic import ActorCritic
+
+STEPS = 100
+"""Of an episode that is drawn for a report, at most."""
+
+
+def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300) -> Episode:
+    """A test episode of an agent as it is tested, or its first `most` steps; `layer` is what `load` takes.
+
+    Raises:
+        InputError: the folder is no run or not one of an agent, or its environment is not there.
+    """
+    settings = trial_of(Run.open(folder), layer).training
+    if not isinstance(settings, ActorCritic):
+        raise InputError(f"run must be one of an agent, got {folder}, another model's.")
+    return watch_episode(*load(folder, layer), seed, most, settings.greedy)
+
+
+def draw_episodes(folder: Path) -> None:
+    """Draws what a report of a folder shows of its agents, where it is not drawn yet and their weights are there."""
+    for record in (record for group in collect(folder).groups for record in shown(group)):
+        picture = record.path / EPISODE
+        if (record.path / BEST).exists() and not picture.exists():
+            with suppress(InputError):  # of another kind, or its environment is not installed: a report does without
+                write_atomically(picture, sheet(play(record.path, most=STEPS), ""))

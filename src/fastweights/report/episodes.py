@@ -1,0 +1,33 @@
+"""Episodes of agents: a picture a model, from the folder of its run."""
+
+from collections.abc import Iterator
+
+from fastweights.files import read_file
+from fastweights.report.document import Block, Figure, Heading
+from fastweights.report.runs import Group, Record
+
+EPISODE = "episode.png"
+LIMIT = 1 << 24
+"""Bytes of a picture."""
+
+
+def shown(group: Group) -> list[Record]:
+    """The run of every model whose episode is shown: the best one, in the first column that the model ran in."""
+    best = group.experiment.metric.best
+    columns = {model: next(c for c in group.columns if group.of(model, c)) for model in group.models}
+    return [best(group.of(model, column), key=lambda record: record.value) for model, column in columns.items()]
+
+
+def episodes(group: Group) -> Iterator[Block]:
+    """Those that were drawn."""
+    there = [record for record in shown(group) if (record.path / EPISODE).is_file()]
+    if there:
+        yield Heading(3, "Episodes")
+    for record in there:
+        (name, preset, model, column, seed), experiment = record.key, group.experiment
+        caption = (
+            f"An episode of {experiment.models[model]}, {experiment.columns[column]}, seed {seed}: what was seen, "
+            "expected and earned, and what each memory wrote and read."
+        )
+        picture = read_file(record.path / EPISODE, EPISODE, limit=LIMIT)
+        yield Figure(f"{name.replace('/', '-')}-{preset}-episode-{model}", caption, picture, "png")
