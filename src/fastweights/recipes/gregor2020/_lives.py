@@ -39,8 +39,8 @@ REST: dict[str, Any] = {"neurons": 2, "width": 8}
 NOTES = (
     "The paper's numbers are only in its figure: what is checked are its sentences. A pair is said to work where it "
     "is nearer to the best pair than to knowing nothing, log2(27) bits.",
-    "Not stated, and ours: Adam with a clip of 1, at the rate that gregor2020/rates found for a network, or for the pair "
-    "with the same kind of synapses; one hidden layer of 2 neurons, embeddings of 4, operators with 8 hidden units, a "
+    "Not stated, and ours: Adam with a clip of 1, at the rate that gregor2020/rates found for it, or for the pair with "
+    "the same kind of synapses; one hidden layer of 2 neurons, embeddings of 4, operators with 8 hidden units, a "
     "loss of snippets alone, snippets whose changes of synapses are forgotten with them, runs of non-letters unmerged, "
     "and P counted from behind the last segment: up to T + P = 20 steps back at delay 10.",
     "The life reads the first 85 % of the book. Weights are those that remember best in the twentieth after it; the "
