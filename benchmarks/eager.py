@@ -122,7 +122,7 @@ def unbound(inputs: Any) -> Iterable[Any]:
 def loop(cell: Cell, inputs: Any, params: Any, steps: Callable[[Any], Iterable[Any]], step: Step) -> Tensor:
     """y of every step, `[B, T, H, ...]`."""
     B, _, H = inputs[0].shape[:3]
-    state = pose(cell, inputs, None, params, None).state
+    state = pose(cell, inputs, None, params, None, None, None).state
     state = type(state)(*(x.flatten(0, 1) for x in state))
     members = params and type(params)(*(x.repeat_interleave(B, 0) for x in params))
     # A matrix that rewrites itself begins as the slow weights.

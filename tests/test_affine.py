@@ -48,7 +48,8 @@ FORMS = {
     "comba": "W <- W a - W e f^T + v k^T",
     "delta-product": "W <- W a - 2 (W e f^T) + 2 (v k^T)",
     "mlstm": "m <- max(m + a, b), W and z <- W and z a + v k^T",
-    "gated-oja": "W is read along one axis, and fades or is erased along the other",
+    "gated-oja": "W^T <- W^T diag(a) - W^T e f^T + v k^T",
+    "gated-slot-attention": "keys^T <- keys^T diag(a) + v k^T, values^T <- values^T diag(a) + v k^T",
     "longhorn": "every number of W fades by itself",
     "titans": "W is made from surprise, which waits for W, in titans.py:",
     "outer-product": "W is put through tanh, in outer_product.py:",
@@ -79,7 +80,9 @@ def test_values_are_computed_for_all_steps_at_once(name):
         assert error(mine.expand(theirs.shape), theirs) < EXACT
 
 
-@pytest.mark.parametrize("name", ["gla", "hgrn2", "rwkv6", "kda", "gdn2", "rwkv7", "gated-delta", "delta-product"])
+@pytest.mark.parametrize(
+    "name", ["gla", "hgrn2", "rwkv6", "kda", "gdn2", "rwkv7", "gated-delta", "delta-product", "gated-oja"]
+)
 def test_decays_may_be_anything_down_to_nothing(name, monkeypatch):
     """From 1 to e^-20 a step, and 0: nothing is divided by them, and no product of them overflows."""
     cell = Cell.named(name)
@@ -170,12 +173,29 @@ def counted(state: Counted, x: QKV) -> tuple[Counted, Value]:
     return Counted(W, z, n), (W @ x.q) / (1 + z @ x.q) / n
 
 
+def read_across(state: One, x: QKV) -> tuple[One, Value]:
+    """Fades by column, and is read by a vector over the rows alone."""
+    W = state.W * x.k.sigmoid() + torch.outer(x.v, x.k)
+    return type(state)(W), (x.v @ W).sum() * x.v
+
+
+def read_both_ways(state: One, x: Rated) -> tuple[One, Value]:
+    """Fades as a whole, erases one key and writes two; is read before the step and after it, from both sides."""
+    before, keys = state.W @ x.q, x.v @ state.W
+    decay, other = x.decay.mean(), torch.roll(x.k, 1)
+    W = decay * state.W - x.beta * torch.outer(state.W @ x.k - x.v, x.k) + torch.outer(x.v.tanh(), other) / 4
+    again = torch.roll(x.v, 1) @ W + x.v.tanh() @ W
+    return type(state)(W), before + W @ x.q + (keys @ x.q - again @ x.k) * x.v
+
+
 STRANGERS = {
     retention: "S^T <- S^T a + v k^T",
     by_einsum: "W <- W diag(a) - W e f^T + v k^T",
     shared: "W <- W - 2 (W e f^T) + v k^T",
     cascade: "W <- W - W e f^T + v k^T, M <- M diag(a) + v k^T",
     counted: "W and z <- W and z + v k^T, n <- n + v k^T",
+    read_across: "W <- W diag(a) + v k^T",
+    read_both_ways: "W <- W a - W e f^T + 2 (v k^T)",
 }
 
 
@@ -230,9 +250,10 @@ def fading_across(state: One, x: QKV) -> tuple[One, Value]:
     return type(state)(W), W @ x.q
 
 
-def read_across(state: One, x: QKV) -> tuple[One, Value]:
-    W = state.W * x.k.sigmoid() + torch.outer(x.v, x.k)
-    return type(state)(W), (x.v @ W).sum() * x.v
+def found_by_content(state: One, x: QKV) -> tuple[One, Value]:
+    """Nothing fades: which rows are like the value, and what they say."""
+    W = state.W + torch.outer(x.v, x.k)
+    return type(state)(W), W @ (x.v @ W).softmax(-1)
 
 
 def erased_by_rows(state: One, x: QKV) -> tuple[One, Value]:
@@ -277,9 +298,9 @@ REFUSED = {
     filled: "a whole matrix is added to W",
     fading_by_itself: "every number of W fades by itself",
     fading_across: "the rows of W fade by themselves, and are erased together",
-    read_across: "W is read along one axis, and fades or is erased along the other",
     erased_by_rows: "what is erased of W differs from row to row",
     scaled_by_the_largest: "W is put through div",
+    found_by_content: "numbers of W are seen one by one",
     diagonal: "numbers of W are seen one by one",
     branching: "a value taken out of a tensor",
     coupled: "W is made from M, which waits for W",

@@ -107,7 +107,7 @@ def test_users_cell_with_slow_weights_keeps_every_guarantee(check, backend):
     check(Cell.of(my_recurrent_cell), backend)
 
 
-@pytest.mark.parametrize("name", ["delta", "gated-delta", "sum", "linear-attention"])
+@pytest.mark.parametrize("name", ["delta", "gated-delta", "sum", "linear-attention", "gated-oja"])
 def test_chunkwise_in_blocks_equals_the_reference(name, monkeypatch):
     """A long sequence is computed block by block, and again on the way back."""
     monkeypatch.setattr(_chunks, "BLOCK", 200)

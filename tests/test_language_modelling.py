@@ -15,7 +15,7 @@ from fastweights.tasks._corpus import Corpus
 from fastweights.tasks._wikitext import member
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.loops.streamed import measure, sliding
+from fastweights.training.loops.streamed import measure, remembering, sliding
 from fastweights.training.session import state_size
 from fastweights.training.settings.streamed import Streamed
 
@@ -64,6 +64,18 @@ def test_every_token_but_the_first_is_scored_once(length, stride):
     tokens = torch.arange(length)
     scored = torch.cat([targets[targets >= 0] for _, targets in sliding(tokens, 6, stride, 4)])
     assert torch.equal(scored, tokens[1:])
+
+
+def test_a_model_is_tested_with_less_to_look_at():
+    """It is then the model that was made so, and afterwards what it was."""
+    models = {steps: make("transformer-xl", options={"memory": steps}) for steps in (2, 9)}
+    tokens, carried = torch.randint(N, (200,)), settings(7, carry=True)
+    own = {steps: measure(model, tokens, carried, 1) for steps, model in models.items()}
+    with remembering(models[9], 2):
+        assert measure(models[9], tokens, carried, 1) == own[2] != own[9]
+    assert measure(models[9], tokens, carried, 1) == own[9]
+    with pytest.raises(InputError, match="memories must be none"), remembering(make(), 2):
+        pass
 
 
 def test_carried_state_reads_one_stream_however_it_is_cut():

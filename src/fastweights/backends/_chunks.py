@@ -14,6 +14,9 @@ A[i,j] = erase[i] . (d[i-1,j] * key[j]), which is solved for all chunks at once 
 linear in it. Only S0 walks from chunk to chunk. This is the WY form of Bischof and Van Loan 1987, used for the delta
 rule by Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.
 
+Vectors q over the columns read S q, vectors p over the rows p S. With u given for all steps, since S0 is, the latter
+sees sum_j (p . u[j]) (d[i,j] * key[j]) beside (p S0) diag(c[i]).
+
 A decay is none, one number a step, or one a column. With one a column, d[i,j] does not leave the product of two
 vectors. It is then taken apart where a half of the steps meets the other: what has faded since the middle goes to the
 later vector, what fades until the middle to the earlier one, and the halves are cut in the same way. So nothing is
@@ -44,19 +47,40 @@ class Writes(NamedTuple):
     values: Tensor
 
 
+class Across(NamedTuple):
+    """Vectors over the rows that read, `[N, M, C, n, R]`, whether each does so after the step, and what is added to
+    what they read, `[N, M, C, n, K]`."""
+
+    vectors: Tensor
+    after: tuple[bool, ...]
+    offsets: Tensor | None
+
+
 class Chunks(NamedTuple):
     """N chunks of C steps, all `[N, M, C, ...]` with M the heads of all members: what fades, is written and is read.
 
     Those that erase come first among the writes, of which there are one or two kinds. For every vector that reads,
     `[N, M, C, n, K]`, there is whether it does so `after` the step; `offsets` `[N, M, C, n, R]` are added to what is
-    read.
+    read. None where no vector over the columns reads, or none `across` them.
     """
 
     decay: Tensor | None
     writes: tuple[Writes, ...]
-    queries: Tensor
+    queries: Tensor | None
     after: tuple[bool, ...]
     offsets: Tensor | None
+    across: Across | None
+
+
+class Reads(NamedTuple):
+    """What vectors over the columns read, `[..., n, R]`, and vectors over the rows, `[..., n, K]`; None of none."""
+
+    along: Tensor | None
+    across: Tensor | None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Reads":
+        """The same of each."""
+        return Reads(*(None if x is None else function(x) for x in self))
 
 
 Coefficients = Callable[[Sequence[Tensor], Sequence[Tensor], int], Chunks]
@@ -75,16 +99,18 @@ class Over(NamedTuple):
     """How many numbers of keys and values a step has, over all members and heads."""
 
 
-def scan(over: Over, S: Tensor) -> tuple[Tensor, Tensor]:
-    """What every step reads, `[B, T, H, n, R]`, and the last S; the first one is `[B, H, R, K]`."""
+def scan(over: Over, S: Tensor) -> tuple[Reads, Tensor]:
+    """What every step reads, `[B, T, H, ...]`, and the last S; the first one is `[B, H, R, K]`."""
     B, H = S.shape[:2]
     if len(_blocks(over)) == 1 or torch.compiler.is_compiling():
         # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
-        read, _, last = _scan_block(S.flatten(0, 1), over, over.time, over.still)
-        read = _unchunked(read, B, over.size)
+        reads, _, last = _scan_block(S.flatten(0, 1), over, over.time, over.still)
+        reads = reads.map(lambda read: _unchunked(read, B, over.size))
     else:
-        read, last = CheckpointedScan.apply(over, B, S.flatten(0, 1), *over.time, *over.still)
-    return read.flatten(1, 2)[:, : over.time[0].shape[1]], last.unflatten(0, (B, H))
+        *found, last = CheckpointedScan.apply(over, B, S.flatten(0, 1), *over.time, *over.still)
+        reads = Reads(*found)
+    T = over.time[0].shape[1]
+    return reads.map(lambda read: read.flatten(1, 2)[:, :T]), last.unflatten(0, (B, H))
 
 
 def chunk_size(T: int, K: int) -> int:
@@ -99,32 +125,33 @@ class Maps(NamedTuple):
     `S * kept + u^T ends`.
     """
 
-    queries: Tensor
-    base: Tensor
+    queries: Tensor | None
+    base: Tensor | None
     kept: Tensor | float
     keys: Tensor | None
     values: Tensor
     ends: Tensor
 
 
-def _maps(x: Chunks) -> Maps:
-    d = fading(x.decay, x.queries)
+def _maps(x: Chunks, d: Fading) -> Maps:
     values, keys = _solve(x.writes, d)
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
-    queries, base = _reads(x, d, values, keys)
+    if x.queries is None:
+        return Maps(None, None, d.kept, keys, values, ends)
+    queries, base = _reads(x, x.queries, d, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
     return Maps(queries, base, d.kept, keys, values, ends)
 
 
-def _reads(x: Chunks, d: Fading, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-    """What all vectors read of S0, and of what is written, `[N, M, C n, ...]`."""
+def _reads(x: Chunks, q: Tensor, d: Fading, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+    """What all vectors q read of S0, and of what is written, `[N, M, C n, ...]`."""
     if len({*x.after}) == 1:
-        return _read(x.queries, x.after[0], x, d, values, keys)
+        return _read(q, x.after[0], x, d, values, keys)
     place = sorted(range(len(x.after)), key=lambda n: x.after[n])  # those before the step, then those after it
     kinds = []
     for is_after in (False, True):
         chosen = [n for n in place if x.after[n] == is_after]
-        found = _read(x.queries[..., chosen, :], is_after, x, d, values, keys)
+        found = _read(q[..., chosen, :], is_after, x, d, values, keys)
         kinds.append([y.unflatten(-2, (-1, len(chosen))) for y in found])
     back = [place.index(n) for n in range(len(place))]
     queries, base = (_flat(torch.cat(parts, -2)[..., back, :]) for parts in zip(*kinds, strict=True))
@@ -165,13 +192,30 @@ def _joined(parts: Sequence[Tensor], dim: int = -2) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
-def _scan_block(
-    S: Tensor, over: Over, time: Sequence[Tensor], still: Sequence[Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What every step reads, `[N, M, C n, R]`, the S before every chunk, `[N, M, R, K]`, and the last one."""
-    maps = _maps(_made(over, time, still))
+def _crossed(x: Chunks, d: Fading, maps: Maps, starts: Tensor) -> Tensor | None:
+    """What vectors over the rows read, `[N, M, C n, K]`, in chunks that start with `starts`."""
+    if x.across is None:
+        return None
+    written = _written(maps.values, maps.keys, starts).split(
+        [w.keys.shape[-3] * w.keys.shape[-2] for w in x.writes], -2
+    )
+    found = []
+    for n, after in enumerate(x.across.after):
+        p = x.across.vectors[..., n, :]
+        began = d.since((p @ starts).unsqueeze(-2), after).squeeze(-2)
+        found.append(sum((d.spread(p @ u.mT, w.keys, after) for u, w in zip(written, x.writes, strict=True)), began))
+    read = torch.stack(found, -2)
+    return _flat(read if x.across.offsets is None else read + x.across.offsets)
+
+
+def _scan_block(S: Tensor, over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> tuple[Reads, Tensor, Tensor]:
+    """What every step reads, `[N, M, C n, ...]`, the S before every chunk, `[N, M, R, K]`, and the last one."""
+    chunks = _made(over, time, still)
+    d = fading(chunks.decay)
+    maps = _maps(chunks, d)
     starts, last = _walk(S, maps)
-    return _plus(maps.base, maps.queries, starts.mT), starts, last
+    along = None if maps.queries is None or maps.base is None else _plus(maps.base, maps.queries, starts.mT)
+    return Reads(along, _crossed(chunks, d, maps, starts)), starts, last
 
 
 def _made(over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
@@ -193,6 +237,11 @@ def _unchunked(x: Tensor, B: int, C: int) -> Tensor:
     return x.unflatten(1, (B, -1)).unflatten(3, (C, -1)).movedim((0, 3), (1, 2))
 
 
+def _chunked(x: Tensor) -> Tensor:
+    """The other way."""
+    return x.movedim((1, 2), (0, 3)).flatten(3, 4).flatten(1, 2).contiguous()
+
+
 class CheckpointedScan(torch.autograd.Function):
     """The scan, keeping what goes in and the S before every chunk, and computing the rest again on the way back.
 
@@ -201,23 +250,25 @@ class CheckpointedScan(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, over: Over, B: int, S: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, over: Over, B: int, S: Tensor, *given: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
         time, still = given[: len(over.time)], given[len(over.time) :]
-        reads, starts, chunks = None, [], -(-time[0].shape[1] // over.size)
+        whole, starts, chunks = None, [], -(-time[0].shape[1] // over.size)
         for block in _blocks(over):
-            read, came, S = _scan_block(S, over, [x[:, block] for x in time], still)
-            read, first = _unchunked(read, B, over.size), block.start // over.size
-            reads = read.new_empty(B, chunks, *read.shape[2:]) if reads is None else reads
-            reads[:, first : first + len(came)] = read
+            reads, came, S = _scan_block(S, over, [x[:, block] for x in time], still)
+            reads, first = reads.map(lambda read: _unchunked(read, B, over.size)), block.start // over.size
+            whole = whole or reads.map(lambda read: read.new_empty(B, chunks, *read.shape[2:]))
+            for place, part in zip(whole, reads, strict=True):
+                if place is not None and part is not None:
+                    place[:, first : first + len(came)] = part
             starts.append(came)
         ctx.over, ctx.blocks = over._replace(time=(), still=()), _blocks(over)
         ctx.save_for_backward(*starts, *given)
-        assert reads is not None
-        return reads, S
+        assert whole is not None
+        return *whole, S
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_reads: Tensor, d_S: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, d_along: Tensor | None, d_across: Tensor | None, d_S: Tensor) -> tuple[Any, ...]:
         starts, given = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
         moving, wanted = len(ctx.over.fills), ctx.needs_input_grad[3:]
         time, still = given[:moving], given[moving:]
@@ -226,8 +277,9 @@ class CheckpointedScan(torch.autograd.Function):
         gradients = [x if wants else None for x, wants in zip(empty, wanted, strict=True)]
         for block, came in reversed(list(zip(ctx.blocks, starts, strict=True))):
             stretch, first = [x[:, block] for x in time], block.start // ctx.over.size
-            d_read = d_reads[:, first : first + len(came)].movedim((1, 2), (0, 3)).flatten(3, 4).flatten(1, 2)
-            d_given, d_S = _block_gradients(ctx.over, stretch, still, wanted, came, d_read, d_S)
+            chunks = slice(first, first + len(came))
+            d_reads = Reads(d_along, d_across).map(lambda d, chunks=chunks: _chunked(d[:, chunks]))  # type: ignore[misc]
+            d_given, d_S = _block_gradients(ctx.over, stretch, still, wanted, came, d_reads, d_S)
             for n, d in d_given.items():
                 whole = gradients[n]
                 assert whole is not None
@@ -251,15 +303,22 @@ def _block_gradients(
     still: Sequence[Tensor],
     wanted: Sequence[bool],
     starts: Tensor,
-    d_read: Tensor,
+    d_reads: Reads,
     d_S: Tensor,
 ) -> tuple[dict[int, Tensor], Tensor]:
     """The gradients of what goes into a block and of the S before it, from those of what it read and of the S after."""
     leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *still), wanted, strict=True)]
     with torch.enable_grad():
-        maps = _maps(_made(over, leaves[: len(time)], leaves[len(time) :]))
-    d_maps, d_S = _walk_back(maps, starts, d_read.contiguous(), d_S)
-    graph = [(m, d) for m, d in zip(maps, d_maps, strict=True) if isinstance(m, Tensor) and m.requires_grad]
+        chunks = _made(over, leaves[: len(time)], leaves[len(time) :])
+        d = fading(chunks.decay)
+        maps, came = _maps(chunks, d), starts.detach().requires_grad_()
+        crossed = _crossed(chunks, d, maps, came)
+    d_starts = None
+    if crossed is not None:
+        (d_starts,) = torch.autograd.grad(crossed, came, d_reads.across, retain_graph=True)
+    d_maps, d_S = _walk_back(maps, starts, d_reads.along, d_S, d_starts)
+    both = [*zip(maps, d_maps, strict=True), (crossed, d_reads.across)]
+    graph = [(m, d) for m, d in both if isinstance(m, Tensor) and m.requires_grad]
     chosen = {n: leaf for n, leaf in enumerate(leaves) if leaf.requires_grad}
     if not graph or not chosen:
         return {n: torch.zeros_like(leaf) for n, leaf in chosen.items()}, d_S
@@ -288,20 +347,26 @@ def _written(values: Tensor, keys: Tensor | None, S: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _walk_back(maps: Maps, starts: Tensor, d_read: Tensor, d_last: Tensor) -> tuple[Maps, Tensor]:
-    """The gradients of the maps and of the first S: `_walk` and the reading, backwards."""
+def _walk_back(
+    maps: Maps, starts: Tensor, d_read: Tensor | None, d_last: Tensor, d_starts: Tensor | None
+) -> tuple[Maps, Tensor]:
+    """The gradients of the maps and of the first S: `_walk` and the reading, backwards. `d_starts` is what else the
+    `starts` of chunks are given."""
     d_S, d_written, d_afters = d_last, [], []
     count = 0 if maps.keys is None else maps.keys.shape[-2]
-    for kept, keys, ends, queries, d_r in reversed(_each(maps.kept, maps.keys, maps.ends, maps.queries, d_read)):
+    for kept, keys, ends, queries, d_r, d_start in reversed(
+        _each(maps.kept, maps.keys, maps.ends, maps.queries, d_read, d_starts)
+    ):
         d_u = ends @ d_S.mT
         d_afters.append(d_S)
         d_written.append(d_u)
-        d_S = torch.baddbmm(_fade(d_S, kept), d_r.mT, queries)
+        d_S = _fade(d_S, kept) if d_r is None else torch.baddbmm(_fade(d_S, kept), d_r.mT, queries)
         if keys is not None:
             d_S = torch.baddbmm(d_S, d_u[:, :count].mT, keys)
+        d_S = d_S if d_start is None else d_S + d_start
     d_values, d_after = torch.stack(d_written[::-1]), torch.stack(d_afters[::-1])
     d_maps = Maps(
-        queries=d_read @ starts,
+        queries=None if d_read is None else d_read @ starts,
         base=d_read,
         kept=_onto(maps.kept, d_after * starts) if isinstance(maps.kept, Tensor) else 0.0,
         keys=None if maps.keys is None else d_values[..., :count, :] @ starts,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fastweights.backends._chunks import Chunks, Over, Writes, chunk_size
+from fastweights.backends._chunks import Across, Chunks, Over, Reads, Writes, chunk_size
 from fastweights.backends._maxima import later
 from fastweights.backends._plan import Scanned, call
 from fastweights.compiler.affine import Part
@@ -63,12 +63,15 @@ class Write(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The coefficients of all steps, `[N, B, H, C, ...]`; `offsets` are added to what the queries read."""
+    """The coefficients of all steps, `[N, B, H, C, ...]`; `offsets` are added to what the queries read, and
+    `across_offsets` to what the vectors over the rows do."""
 
     decay: Tensor | None
     writes: list[Write]
     queries: list[Tensor]
+    across: list[Tensor]
     offsets: list[Tensor]
+    across_offsets: list[Tensor]
 
 
 class Made:
@@ -87,7 +90,9 @@ class Made:
             decay=None if stage.fades is None else _wide(next(found), front, stage.fades),
             writes=[self._write(found, front, *kind) for kind in stage.writes],
             queries=[_wide(next(found), front, 1) for _ in stage.queries],
+            across=[_wide(next(found), front, 1) for _ in stage.across],
             offsets=[],
+            across_offsets=[],
         )
         marks = dict(zip(self.names[count:], time[count:], strict=True))
         if "left_before" in marks:
@@ -124,15 +129,21 @@ def _apart(step: Step, stage: Scanned, start: Tensor, before: Tensor, after: Ten
 
     writes = [w if w.erase is None else w._replace(value=w.value - of_start(before * w.erase)) for w in step.writes]
     offsets = [of_start((after if a else before) * q) for q, a in zip(step.queries, stage.queries, strict=True)]
-    return step._replace(writes=writes, offsets=offsets)
+    crossed = [
+        torch.einsum("bhrk,nbhcr->nbhck", start, p) * (after if a else before)
+        for p, a in zip(step.across, stage.across, strict=True)
+    ]
+    return step._replace(writes=writes, offsets=offsets, across_offsets=crossed)
 
 
 def _cut_off(step: Step, stage: Scanned, stays: Tensor) -> Step:
     """Forgets everything before a reset: there nothing is left, and nothing to erase or to read."""
     queries = [q if after else q * stays for q, after in zip(step.queries, stage.queries, strict=True)]
-    decay = stays.to(queries[0].dtype).expand(*queries[0].shape[:-1], 1) if step.decay is None else step.decay * stays
+    across = [p if after else p * stays for p, after in zip(step.across, stage.across, strict=True)]
+    like = step.writes[0].key
+    decay = stays.to(like.dtype).expand(*like.shape[:-1], 1) if step.decay is None else step.decay * stays
     writes = [w if w.erase is None else w._replace(erase=w.erase * stays) for w in step.writes]
-    return step._replace(decay=decay, writes=writes, queries=queries)
+    return step._replace(decay=decay, writes=writes, queries=queries, across=across)
 
 
 def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
@@ -161,13 +172,13 @@ def _chunks(step: Step, stage: Scanned) -> Chunks:
     decay = None if step.decay is None else step.decay.flatten(1, 2)
     erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
     kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
-    offsets = _stacked(step.offsets) if step.offsets else None
-    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, offsets)
+    of_rows = Across(_stacked(step.across), stage.across, _stacked(step.across_offsets)) if step.across else None
+    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, _stacked(step.offsets), of_rows)
 
 
 def _stacked(vectors: Sequence[Any]) -> Any:
     """`[N, B, H, C, K]` each -> `[N, B H, C, n, K]`; None of none."""
-    if vectors[0] is None:
+    if not vectors or vectors[0] is None:
         return None
     return (vectors[0].unsqueeze(-2) if len(vectors) == 1 else torch.stack(list(vectors), -2)).flatten(1, 2)
 
@@ -218,10 +229,15 @@ def _state(x: Tensor, part: Part) -> Tensor:
     return x[..., 0, :] if part.column == 0 else x[..., 0] if part.shape else x[..., 0, 0]
 
 
-def seen(stage: Scanned, read: Tensor) -> dict[str, Tensor]:
+def seen(stage: Scanned, read: Reads) -> dict[str, Tensor]:
     """By name, of what every vector reads of all parts."""
-    rows = read.split([part.rows for part in stage.parts], -1)
-    return {name: _shaped(rows[part].select(-2, vector), stage.parts[part]) for name, vector, part in stage.seen}
+    found = {}
+    if read.along is not None:
+        rows = read.along.split([part.rows for part in stage.parts], -1)
+        found = {name: _shaped(rows[part].select(-2, n), stage.parts[part]) for name, n, part in stage.seen}
+    if read.across is not None:
+        found |= {name: read.across.select(-2, n) for name, n in stage.crossed}
+    return found
 
 
 def _shaped(x: Tensor, part: Part) -> Tensor:

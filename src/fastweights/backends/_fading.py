@@ -18,6 +18,10 @@ class Fading(ABC):
         """x[i] . (what is left of keys[j] after step i, or before it), `[..., C n, C m]`; 0 for later j."""
 
     @abstractmethod
+    def spread(self, scores: Tensor, keys: Tensor, after: bool) -> Tensor:
+        """sum_j scores[i, j] (what is left of keys[j] after step i, or before it) over j <= i, `[..., C n, K]`."""
+
+    @abstractmethod
     def since(self, x: Tensor, after: bool) -> Tensor:
         """x times what is left of the start after its step, or before it."""
 
@@ -26,7 +30,7 @@ class Fading(ABC):
         """What is left of keys at the end of the chunk."""
 
 
-def fading(decay: Tensor | None, like: Tensor) -> Fading:
+def fading(decay: Tensor | None) -> Fading:
     """That of decays `[..., C, 1]` or `[..., C, K]`."""
     if decay is None:
         return Never()
@@ -40,7 +44,11 @@ class Never(Fading):
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
         mask = lower(x[..., 0, :], 0 if after else -1)
-        return _products(x, keys).mul_(_repeated(mask, x, keys))  # in place: a product is not kept for its gradient
+        # In place: a product is not kept for its gradient.
+        return _products(x, keys).mul_(_repeated(mask, x.shape[-2], keys.shape[-2]))
+
+    def spread(self, scores: Tensor, keys: Tensor, after: bool) -> Tensor:
+        return _spread(scores, lower(keys[..., 0, :], 0 if after else -1), keys)
 
     def since(self, x: Tensor, after: bool) -> Tensor:
         return x
@@ -59,8 +67,13 @@ class AtOnce(Fading):
         self.kept = self.after[..., -1:, :]
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
-        left = self.between if after else pad(self.between[..., :-1, :], (0, 0, 1, 0))
-        return _products(x, keys) * _repeated(left, x, keys)
+        return _products(x, keys) * _repeated(self._left(after), x.shape[-2], keys.shape[-2])
+
+    def spread(self, scores: Tensor, keys: Tensor, after: bool) -> Tensor:
+        return _spread(scores, self._left(after), keys)
+
+    def _left(self, after: bool) -> Tensor:
+        return self.between if after else pad(self.between[..., :-1, :], (0, 0, 1, 0))
 
     def since(self, x: Tensor, after: bool) -> Tensor:
         return x * (self.after if after else self.before).unsqueeze(-2)
@@ -116,6 +129,27 @@ class ByColumn(Fading):
         upper = torch.cat([first, first.new_zeros(()).expand_as(first)], dim=-1)
         return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
 
+    def spread(self, scores: Tensor, keys: Tensor, after: bool) -> Tensor:
+        C = keys.shape[-3]
+        own = _diagonal(scores.unflatten(-1, (C, -1)).unflatten(-3, (C, -1))) @ keys
+        found = (own if after else torch.zeros_like(own)).unsqueeze(-3)
+        keys = keys.unsqueeze(-3)  # stretches of one step
+        for level in self.levels[:-1]:
+            found = self._spread_on(found, level, scores, keys, after)
+            keys = keys.unflatten(-4, (-1, 2)).flatten(-4, -3)
+        return found.squeeze(-4).flatten(-3, -2)
+
+    def _spread_on(self, found: Tensor, level: "Level", scores: Tensor, keys: Tensor, after: bool) -> Tensor:
+        """The same for stretches twice as long, `[..., stretches, steps, n, K]`: the later half sees the earlier."""
+        pairs, steps = keys.shape[-4] // 2, keys.shape[-3]
+        since = (level.after if after else level.before)[..., 1::2, :, None, :]
+        earlier = keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :]
+        corner = _diagonal(
+            scores.unflatten(-1, (pairs, 2, -1)).unflatten(-4, (pairs, 2, -1)).select(-5, 1).select(-2, 0)
+        )
+        seen = (corner @ earlier.flatten(-3, -2)).unflatten(-2, (steps, -1)) * since
+        return torch.cat([found[..., ::2, :, :, :], found[..., 1::2, :, :, :] + seen], dim=-3)
+
     def since(self, x: Tensor, after: bool) -> Tensor:
         whole = self.levels[-1]
         return x * (whole.after if after else whole.before)[..., 0, :, None, :]
@@ -148,9 +182,19 @@ def _products(x: Tensor, keys: Tensor) -> Tensor:
     return x @ keys.mT
 
 
-def _repeated(mask: Tensor, x: Tensor, keys: Tensor) -> Tensor:
+def _diagonal(x: Tensor) -> Tensor:
+    """Of `[..., G, n, G, m]` the blocks on the diagonal, `[..., G, n, m]`."""
+    return x.diagonal(0, -4, -2).movedim(-1, -3)
+
+
+def _spread(scores: Tensor, left: Tensor, keys: Tensor) -> Tensor:
+    """What scores `[..., C n, C m]` make of keys `[..., C, m, K]` of which so much is left, `[..., C, C]`."""
+    n = scores.shape[-2] // keys.shape[-3]
+    return (scores * _repeated(left, n, keys.shape[-2])) @ keys.flatten(-3, -2)
+
+
+def _repeated(mask: Tensor, n: int, m: int) -> Tensor:
     """`[..., C, C]` for n vectors a step by m: `[..., C n, C m]`."""
-    n, m = x.shape[-2], keys.shape[-2]
     mask = mask if n == 1 else mask.repeat_interleave(n, -2)
     return mask if m == 1 else mask.repeat_interleave(m, -1)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._form import form_of
-from fastweights.compiler.affine import AffineForm, Highest, Linear, Part
+from fastweights.compiler.affine import AffineForm, Highest, Linear, Part, Read
 from fastweights.compiler.batched import Batched, batched
 from fastweights.compiler.forms import affine_of
 from fastweights.compiler.ir import Definition, Input, Value, behind
@@ -28,8 +28,9 @@ class Scanned(NamedTuple):
     """A stage of states that are rows of one matrix: what computes its coefficients, and which of them there are.
 
     `fades` is the number of axes of a decay, None if there is none. `writes` tells of every write whether it erases,
-    and to which parts it gives values; `queries` of every vector that reads whether it does so after the step; `seen`
-    the names of what is read, each with its vector and its part.
+    and to which parts it gives values; `queries` of every vector that reads whether it does so after the step, and
+    `across` of every one over the rows; `seen` and `crossed` the names of what is read, each with its vector, and its
+    part.
     """
 
     parts: tuple[Part, ...]
@@ -38,6 +39,8 @@ class Scanned(NamedTuple):
     writes: tuple[tuple[bool, tuple[bool, ...]], ...]
     queries: tuple[bool, ...]
     seen: tuple[tuple[str, int, int], ...]
+    across: tuple[bool, ...]
+    crossed: tuple[tuple[str, int], ...]
 
 
 class Raised(NamedTuple):
@@ -117,7 +120,8 @@ class Planner:
     def _kind(self) -> str:
         """Which measured kind it is; empty if none."""
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
-        if len(stages) < len(self.form.stages) or any(s.decay is not None and s.decay.shape for s in stages):
+        by_column = any(s.across or (s.decay is not None and s.decay.shape) for s in stages)
+        if len(stages) < len(self.form.stages) or by_column:
             return ""
         plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
         return "sums" if plain else "other"
@@ -135,16 +139,24 @@ class Planner:
 
     def _scanned(self, stage: Linear) -> Scanned:
         writes = sorted(stage.writes, key=lambda w: w.erase is None)
-        vectors = list(dict.fromkeys((read.vector, read.after) for read in stage.reads))
+        along = [read for read in stage.reads if read not in stage.across]
+        (vectors, places), (over_rows, at) = _vectors(along), _vectors(stage.across)
         names = [part.state for part in stage.parts]
-        seen = [(self.moving[r.seen], vectors.index((r.vector, r.after)), names.index(r.state)) for r in stage.reads]
-        values = [stage.decay, *(v for w in writes for v in (w.key, w.erase, *w.values)), *(v for v, _ in vectors)]
+        seen = [(self.moving[r.seen], place, names.index(r.state)) for r, place in zip(along, places, strict=True)]
+        crossed = [(self.moving[r.seen], place) for r, place in zip(stage.across, at, strict=True)]
+        values = [stage.decay, *(v for w in writes for v in (w.key, w.erase, *w.values))]
+        values += [vector for vector, _ in (*vectors, *over_rows)]
         kinds = tuple((w.erase is not None, tuple(v is not None for v in w.values)) for w in writes)
         function = self._function([v for v in values if v is not None])
-        after = tuple(is_after for _, is_after in vectors)
-        return Scanned(
-            stage.parts, function, None if stage.decay is None else len(stage.decay.shape), kinds, after, tuple(seen)
-        )
+        fades = None if stage.decay is None else len(stage.decay.shape)
+        queries, across = (tuple(is_after for _, is_after in found) for found in (vectors, over_rows))
+        return Scanned(stage.parts, function, fades, kinds, queries, tuple(seen), across, tuple(crossed))
+
+
+def _vectors(reads: Sequence[Read]) -> tuple[list[tuple[Value, bool]], list[int]]:
+    """The vectors that read, after the step or before it, each once; and which of them each read has."""
+    found = list(dict.fromkeys((read.vector, read.after) for read in reads))
+    return found, [found.index((read.vector, read.after)) for read in reads]
 
 
 def given_to(problem: Problem) -> dict[str, Tensor]:

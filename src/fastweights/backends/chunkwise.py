@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.backends._chunks import scan
+from fastweights.backends._chunks import Reads, scan
 from fastweights.backends._coefficients import begun, matrix, seen, states
 from fastweights.backends._maxima import maxima
 from fastweights.backends._plan import Plan, Raised, Scanned, call, given_to, plan_of
@@ -97,14 +97,16 @@ class Stretch(NamedTuple):
         (stage,) = self.plan.stages
         assert isinstance(stage, Scanned)
         read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, state), self.queries)
-        return _output(self.plan, self.problem, {**self.given, **seen(stage, read)})
+        return _output(self.plan, self.problem, {**self.given, **seen(stage, Reads(read, None))})
 
 
 def stretch(problem: Problem) -> Stretch | None:
-    """That of a problem whose states are rows of one matrix, from S = 0; None for others."""
+    """That of a problem whose states are rows of one matrix, read along them, from S = 0; None for others."""
     problem = problem.mapped
     plan = plan_of(problem)
     if isinstance(plan, str) or len(plan.stages) > 1 or not isinstance(stage := plan.stages[0], Scanned):
+        return None
+    if stage.across:
         return None
     given, K = given_to(problem), stage.parts[0].columns
     # From S = 0 and, in further rows to which nothing is written, from S = I.
@@ -112,7 +114,8 @@ def stretch(problem: Problem) -> Stretch | None:
     eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
     read, last = scan(begun(stage, problem, given, K).over, torch.cat([zeros, eye], -2))
     rows = [zeros.shape[-2], K]
-    (base, queries), (written, kept) = read.split(rows, -1), last.split(rows, -2)
+    assert read.along is not None
+    (base, queries), (written, kept) = read.along.split(rows, -1), last.split(rows, -2)
     return Stretch(base, queries, kept, written, plan, problem, given)
 
 

@@ -108,13 +108,20 @@ class Write(NamedTuple):
 class Linear:
     """States that are affine with the same coefficients but for their values: below each other they are one S.
 
-    A decay is None where nothing fades, else one number or one a column.
+    A decay is None where nothing fades, else one number or one a column. Vectors over the columns read S, and also
+    those over the rows where S is one state.
     """
 
     parts: tuple[Part, ...]
     decay: Value | None
     writes: tuple[Write, ...]
     reads: tuple[Read, ...]
+
+    @property
+    def across(self) -> tuple[Read, ...]:
+        """The reads by vectors over the rows."""
+        columns = {part.state: part.column for part in self.parts}
+        return tuple(read for read in self.reads if read.axis != columns[read.state])
 
     def __str__(self) -> str:
         name = " and ".join(
@@ -500,8 +507,6 @@ class _Update:
         mine = tuple(r for r in reads if r.state == self.state)
         column = self._column(mine)
         part = Part(self.state, self.shape, column)
-        if any(r.axis != column for r in mine):
-            raise NotAffine(f"{self.state} is read along one axis, and fades or is erased along the other")
         return Linear((part,), self._decay(part), tuple(self._writes(part)), mine)
 
     def _column(self, reads: Sequence[Read]) -> int | None:
@@ -600,7 +605,7 @@ def _put(placed: list[Stage], stage: Stage) -> None:
 
 def _is_alike(one: Stage, other: Stage) -> bool:
     """Whether two may be rows of one matrix."""
-    if not (isinstance(one, Linear) and isinstance(other, Linear)):
+    if not (isinstance(one, Linear) and isinstance(other, Linear)) or one.across or other.across:
         return False
     return one.decay == other.decay and [w[:2] for w in one.writes] == [w[:2] for w in other.writes]
 

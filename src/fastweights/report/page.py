@@ -129,7 +129,9 @@ def _details(group: Group) -> Grid:
         return both[: len(whose)]
 
     rows = [
-        [label, *(n for model in models for n in numbers(model, name))] for name, label in experiment.details.items()
+        [label, *(n for model in models for n in numbers(model, name))]
+        for name, label in experiment.details.items()
+        if any((model, name) in found for model in models)
     ]
     return Grid(["", *(label + who for label in models.values() for who in whose)], rows)
 

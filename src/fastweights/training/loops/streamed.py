@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from fastweights.errors import require
 from fastweights.state import detach, members
 from fastweights.training.descent import descend, micro_batches
 from fastweights.training.processes import part_of
@@ -56,7 +58,27 @@ def finish(session: Session) -> Result:
     """Measures the weights that validated best: on one stream or, where nothing is carried, by a sliding window."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
+    for steps in settings.memories:
+        with remembering(model, steps):
+            found = measure(model, task.test, settings, settings.stride)
+        test[f"{task.main_metric.name}_{steps}"] = found[task.main_metric.name]
     return session.result(validation, test, task.baselines())
+
+
+@contextmanager
+def remembering(model: nn.Module, steps: int) -> Iterator[None]:
+    """Lets layers whose memory is a number of steps remember so many."""
+    layers: list[Any] = [layer for layer in model.modules() if isinstance(getattr(layer, "memory", None), int)]
+    remedy = "Such a layer is transformer-xl."
+    require(bool(layers), "memories", "none where no layer's memory is a number of steps", steps, remedy)
+    own = [layer.memory for layer in layers]
+    try:
+        for layer in layers:
+            layer.memory = steps
+        yield
+    finally:
+        for layer, before in zip(layers, own, strict=True):
+            layer.memory = before
 
 
 def show(session: Session, result: Result, console: Console) -> None:

@@ -24,6 +24,7 @@ class Streamed(Training):
         weight_decay: Decoupled weight decay of all matrices.
         clip: Largest norm of the gradient.
         sample: Tokens to generate at the end, if a state is carried.
+        memories: Numbers of steps of memory, besides its own, with which a model of such layers is tested, too.
     """
 
     window: int
@@ -36,12 +37,14 @@ class Streamed(Training):
     weight_decay: float = 0.0
     clip: float = 1.0
     sample: int = 0
+    memories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("window", "stride"), 1)
         require(self.stride <= self.window, "stride", f"at most window={self.window}", self.stride)
         require(0 <= self.floor <= 1, "floor", "from 0 to 1", self.floor)
+        require(all(steps >= 1 for steps in self.memories), "memories", "of at least 1 step each", self.memories)
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         require_numbers(self, ("warmup", "weight_decay", "sample"), 0)
         require_positive(self, ("learning_rate", "clip"))
