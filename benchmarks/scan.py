@@ -9,7 +9,7 @@ with its step under `torch.compile`; the backends; `lax.scan` under jit if JAX i
 (forward) if that is; for scale, causal softmax attention (SDPA) and the rate of a large matrix product. Also the bytes
 that autograd keeps for the backward pass. Then every cell of the library on every backend that can run it, beside the
 loop over time that one would write by hand (benchmarks/eager.py), and what a call of one step costs. Times are medians,
-in milliseconds.
+in milliseconds; what stands in one table takes turns, since a shared machine is slower at some times than at others.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, product
+from itertools import product
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ CELL_SHAPES = [Shape(8, 256, 8, 16, 16), Shape(32, 50, 4, 32, 32)]
 RULE_SHAPES = [Shape(16, 456, 16, 16, 16), Shape(4, 1024, 8, 64, 64)]
 RULES = ["sum", "delta", "gated-delta"]
 STEPS = {"delta": Shape(1, 1, 8, 16, 16), "gated-delta": Shape(1, 1, 32, 128, 128)}
+SHORT = 0.05
+"""Seconds below which a call is short."""
 DELTA = Cell.named("delta")
 Run = Callable[..., Tensor]
 
@@ -99,15 +102,26 @@ def forward_backward(run: Run, x: list[Tensor]) -> None:
     torch.autograd.grad(y, x, torch.ones_like(y, memory_format=torch.contiguous_format), allow_unused=True)
 
 
-def milliseconds(function: Callable[[], None], budget: float = 3.0) -> float:
-    """Median of at least 2 calls after one to warm up; no more than `budget` seconds of them."""
-    times: list[float] = []
-    function()
-    while len(times) < 2 or (sum(times) < budget and len(times) < 20):
-        start = time.perf_counter()
+def milliseconds(functions: dict[str, Callable[[], object]], budget: float = 3.0) -> dict[str, float]:
+    """Medians, in milliseconds, of calls that take turns: two turns at least, or as many as `budget` seconds a function
+    allow. What is short is called up to five times in its turn, after a call by which it finds its memory again."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for function in functions.values():
         function()
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
+    began, turns = time.perf_counter(), 0
+    while turns < 2 or (time.perf_counter() - began < budget * len(functions) and turns < 20):
+        for name, function in functions.items():
+            first = _seconds(function)
+            again = [_seconds(function) for _ in range(5)] if first < SHORT else [first]
+            times[name] += again
+        turns += 1
+    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
 
 
 def saved_bytes(run: Run, x: list[Tensor]) -> int:
@@ -126,12 +140,12 @@ def saved_bytes(run: Run, x: list[Tensor]) -> int:
     return sum(seen.values())
 
 
-def jax_scan(x: list[Tensor]) -> tuple[float, float] | None:
-    """Milliseconds of `lax.scan` under jit, forward and forward + backward; None without JAX."""
+def jax_scan(x: list[Tensor]) -> dict[str, Callable[[], object]]:
+    """`lax.scan` under jit, forward and forward + backward; nothing without JAX."""
     try:
         import jax
     except ImportError:
-        return None
+        return {}
 
     def step(W: Any, x: Any) -> Any:
         q, k, v, beta = x
@@ -145,17 +159,15 @@ def jax_scan(x: list[Tensor]) -> tuple[float, float] | None:
     run = jax.jit(heads)
     both = jax.jit(jax.grad(lambda *x: heads(*x).sum(), argnums=(0, 1, 2, 3)))
     given = [jax.numpy.asarray(leaf.detach().numpy()) for leaf in x]
-    return milliseconds(lambda: jax.block_until_ready(run(*given))), milliseconds(
-        lambda: jax.block_until_ready(both(*given))
-    )
+    return {"forward": lambda: jax.block_until_ready(run(*given)), "both": lambda: jax.block_until_ready(both(*given))}
 
 
-def numba_loop(x: list[Tensor]) -> tuple[float, float] | None:
-    """Milliseconds of the plain loops in numba, parallel over batch and heads: forward only. None without numba."""
+def numba_loop(x: list[Tensor]) -> dict[str, Callable[[], object]]:
+    """The plain loops in numba, parallel over batch and heads: forward only. Nothing without numba."""
     try:
         import numba
     except ImportError:
-        return None
+        return {}
     import numpy
 
     @numba.njit(parallel=True, fastmath=True)
@@ -177,13 +189,13 @@ def numba_loop(x: list[Tensor]) -> tuple[float, float] | None:
 
     given = [leaf.detach().numpy() for leaf in x]
     numba.set_num_threads(torch.get_num_threads())
-    return milliseconds(lambda: run(*given, numpy.empty_like(given[2]))), float("nan")
+    return {"forward": lambda: run(*given, numpy.empty_like(given[2]))}
 
 
 def gemm_rate() -> float:
     """GFLOP/s of a 1024 x 1024 x 1024 product in float32."""
     a, b = torch.randn(2, 1024, 1024)
-    return 2 * 1024**3 / milliseconds(lambda: (a @ b).numel() and None) / 1e6
+    return 2 * 1024**3 / milliseconds({"": lambda: a @ b})[""] / 1e6
 
 
 def rate(row: dict[str, Any]) -> float:
@@ -191,51 +203,30 @@ def rate(row: dict[str, Any]) -> float:
     return 6 * row["B"] * row["T"] * row["H"] * row["K"] * row["V"] / row["forward"] / 1e6
 
 
-def measure(shape: Shape, name: str, run: Run) -> dict[str, Any]:
-    """One row of the table."""
-    x = [leaf.requires_grad_() for leaf in sample_inputs(DELTA, shape, torch.float32)]
-    return {
-        **shape._asdict(),
-        "run": name,
-        "forward": milliseconds(lambda: forward(run, x)),
-        "forward_backward": milliseconds(lambda: forward_backward(run, x)),
-        "saved_megabytes": saved_bytes(run, x) / 1e6,
-        "state_megabytes": shape.B * shape.H * shape.K * shape.V * 4 / 1e6,
-    }
-
-
-def others(shape: Shape) -> list[dict[str, Any]]:
-    """The rows of what is no part of PyTorch, where it is installed."""
-    x = sample_inputs(DELTA, shape, torch.float32)
-    timed = {"JAX lax.scan, jit": jax_scan(list(x)), "numba": numba_loop(list(x))}
-    return [
-        {
-            **shape._asdict(),
-            "run": name,
-            "forward": times[0],
-            "forward_backward": times[1],
-            "saved_megabytes": float("nan"),
-        }
-        for name, times in timed.items()
-        if times is not None
-    ]
-
-
 def rows_of(shape: Shape) -> list[dict[str, Any]]:
-    """All rows of a shape; printed as they come."""
-    rows: list[dict[str, Any]] = []
+    """All rows of a shape, printed when all are there."""
     # A loop that pays for every index again takes minutes on a long sequence.
     runs = {name: run for name, run in RUNS.items() if shape.T <= 1024 or not name.startswith("eager")}
+    x = [leaf.requires_grad_() for leaf in sample_inputs(DELTA, shape, torch.float32)]
+    ways = {name: both_ways(run, x) for name, run in runs.items()}
+    ways |= {"JAX lax.scan, jit": jax_scan(x), "numba": numba_loop(x)}  # what is no part of PyTorch, where installed
+    times = {way: milliseconds({name: w[way] for name, w in ways.items() if way in w}) for way in ("forward", "both")}
     state = shape.B * shape.H * shape.K * shape.V * 4 / 1e6
-    for row in chain((measure(shape, name, run) for name, run in runs.items()), others(shape)):
-        rows.append(row)
-        base = rows[0]["forward_backward"] / row["forward_backward"] if rows[0]["run"] == "eager loop" else float("nan")
-        say(
-            f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {row['run']} | {row['forward']:.2f} "
-            f"| {row['forward_backward']:.2f} | {base:.1f} | {row['saved_megabytes']:.1f} "
-            f"| {row['saved_megabytes'] / state:.0f} |"
-        )
+    base = times["both"].get("eager loop", nan)
+    rows = []
+    for name in times["forward"]:
+        forward, both = (times[way].get(name, nan) for way in ("forward", "both"))
+        saved = saved_bytes(runs[name], x) / 1e6 if name in runs else nan
+        facts = {"forward": forward, "forward_backward": both, "saved_megabytes": saved, "state_megabytes": state}
+        rows.append({**shape._asdict(), "run": name, **facts})
+        numbers = f"{forward:.2f} | {both:.2f} | {base / both:.1f} | {saved:.1f} | {saved / state:.0f}"
+        say(f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {numbers} |")
     return rows
+
+
+def both_ways(run: Run, x: list[Tensor]) -> dict[str, Callable[[], object]]:
+    """A run forward, and with gradients."""
+    return {"forward": partial(forward, run, x), "both": partial(forward_backward, run, x)}
 
 
 def cells() -> list[dict[str, Any]]:
@@ -247,15 +238,15 @@ def cells() -> list[dict[str, Any]]:
         cell = Cell.named(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
         x = [leaf.requires_grad_() for leaf in inputs]
-        chosen, base = explain(cell, cell.Inputs(*x), params=params).chosen, float("nan")
-        for way in [*(eager.LOOPS if name in eager.STEPS else []), *backends_of(cell)]:
-            run = cell_run(cell, params, way)
-            times = milliseconds(partial(forward, run, x), 1.0), milliseconds(partial(forward_backward, run, x), 1.0)
-            base = times[1] if way == "eager loop" else base
-            rows.append({**shape._asdict(), "cell": name, "run": way, "forward": times[0], "both": times[1]})
+        chosen = explain(cell, cell.Inputs(*x), params=params).chosen
+        names = [*(eager.LOOPS if name in eager.STEPS else []), *backends_of(cell)]
+        ways = {way: both_ways(cell_run(cell, params, way), x) for way in names}
+        forwards, boths = (milliseconds({w: ways[w][kind] for w in names}, 1.0) for kind in ("forward", "both"))
+        for way in names:
+            rows.append({**shape._asdict(), "cell": name, "run": way, "forward": forwards[way], "both": boths[way]})
             say(
-                f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {way} | {times[0]:.2f} | {times[1]:.2f} "
-                f"| {base / times[1]:.1f} | {chosen} |"
+                f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {way} | {forwards[way]:.2f} "
+                f"| {boths[way]:.2f} | {boths.get('eager loop', nan) / boths[way]:.1f} | {chosen} |"
             )
     return rows
 
@@ -284,7 +275,8 @@ def step_of(cell: Cell, shape: Shape) -> dict[str, float]:
     calls["in place"] = partial(scan, cell, x, own, state_out=own)
     calls["eager step, no checks"] = partial(eager.STEPS[cell.name], *flat, None, None)
     with torch.inference_mode():
-        times = {name: 1e3 * milliseconds(partial(_repeat, call), 1.0) / 100 for name, call in calls.items()}
+        found = milliseconds({name: partial(_repeat, call) for name, call in calls.items()}, 1.0)
+    times = {name: 1e3 * time / 100 for name, time in found.items()}
     listed = ", ".join(f"{name} {time:.0f}" for name, time in times.items())
     sizes = f"{shape.H} heads, K = {shape.K}"
     say(f"\nOne step of {cell.name}, {sizes}, in inference mode, microseconds a call: {listed}.")

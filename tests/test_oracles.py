@@ -1,5 +1,7 @@
 """Each family of memories against mathematics that shares no line with it."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -133,3 +135,11 @@ def gregor(params, observed, hidden):
         p = h[:inputs, 0].copy()
         said.append(p)
     return (h, w, p), np.array(said)
+
+
+def test_loops_that_one_would_write_by_hand_equal_the_cells(monkeypatch):
+    """Those that benchmarks measure: batched by hand, with no word from a cell."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    import eager
+
+    eager.check()
