@@ -400,7 +400,7 @@ def is_listed(folder):
     found = collect(folder)
     assert [skipped.path for skipped in found.skipped] == [run_of(folder).path]
     assert len(found.groups[0].records) == 3
-    page = write_report(folder).read_text(encoding="utf-8")
+    page = write_report(collect(folder)).read_text(encoding="utf-8")
     assert "Runs that are not counted" in page
     assert "dpfp-1/20/seed-1" in page
 
@@ -472,7 +472,7 @@ class Reader(HTMLParser):
 
 
 def test_report_has_all_that_it_should(finished):
-    page = write_report(finished / RETRIEVAL / "smoke").read_text(encoding="utf-8")
+    page = write_report(collect(finished / RETRIEVAL / "smoke")).read_text(encoding="utf-8")
     reader = Reader()
     reader.feed(page)
     assert not reader.open
@@ -514,7 +514,7 @@ def test_report_fits_a_telephone_and_a_desk(finished, tmp_path):
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium is installed")
-    page = html.escape(write_report(finished / RETRIEVAL / "smoke").read_text(encoding="utf-8"))
+    page = html.escape(write_report(collect(finished / RETRIEVAL / "smoke")).read_text(encoding="utf-8"))
     frames = [f'<iframe srcdoc="{page}" style="border: 0; width: {width}px"></iframe>' for width in (390, 1280)]
     (tmp_path / "frames.html").write_text(f"<!DOCTYPE html><body>{''.join(frames)}{FRAMES}", encoding="utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -530,7 +530,7 @@ def test_report_fits_a_telephone_and_a_desk(finished, tmp_path):
 
 def test_report_is_the_same_every_time(finished):
     folder = finished / RETRIEVAL / "smoke"
-    pages = [write_report(folder).read_bytes() for _ in range(2)]
+    pages = [write_report(collect(folder)).read_bytes() for _ in range(2)]
     assert pages[0] == pages[1]
 
 

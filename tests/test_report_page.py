@@ -14,7 +14,7 @@ from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_ma
 from fastweights.report.page import write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import learning_curves, over_axis
-from fastweights.report.runs import Group, Record
+from fastweights.report.runs import Group, Record, collect
 from fastweights.report.settings import settings
 from fastweights.training.result import Result
 from fastweights.training.run import Run
@@ -191,7 +191,7 @@ def test_a_run_that_was_cut_off_while_improving_is_marked(how, tmp_path):
     for line in lines:
         run.log(**line)
     run.write_result(result)
-    write_report(tmp_path)
+    write_report(collect(tmp_path))
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert ("Cut off while improving" in text) == cut_off
     assert ("(1) † |" in text) == cut_off
@@ -207,7 +207,7 @@ def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     copy = tmp_path / "runs"
     runs = shutil.ignore_patterns("figures", "report.*", ".lock")
     shutil.copytree(folder, copy, ignore=runs)
-    write_report(copy)
+    write_report(collect(copy))
     written = {path.relative_to(copy) for path in [copy / "report.md", *copy.glob("figures/*")]}
     assert written == {path.relative_to(folder) for path in [folder / "report.md", *folder.glob("figures/*")]}
     for path in written:

@@ -679,9 +679,11 @@ def _report(options: argparse.Namespace) -> int:
 def _print_report(folder: Path) -> None:
     from fastweights.played import draw_episodes
     from fastweights.report.page import write_report
+    from fastweights.report.runs import collect
 
-    draw_episodes(folder)
-    print(f"The report is {write_report(folder)}.")
+    collection = collect(folder)
+    draw_episodes(collection)
+    print(f"The report is {write_report(collection)}.")
 
 
 if __name__ == "__main__":

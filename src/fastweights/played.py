@@ -10,7 +10,7 @@ from fastweights.files import write_atomically
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE, shown
-from fastweights.report.runs import collect
+from fastweights.report.runs import Collection
 from fastweights.trained import load
 from fastweights.training.run import BEST, Run
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -31,9 +31,9 @@ def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300) -> Epi
     return watch_episode(*load(folder, layer), seed, most, settings.greedy)
 
 
-def draw_episodes(folder: Path) -> None:
-    """Draws what a report of a folder shows of its agents, where it is not drawn yet and their weights are there."""
-    for record in (record for group in collect(folder).groups for record in shown(group)):
+def draw_episodes(collection: Collection) -> None:
+    """Draws what a report shows of its agents, where it is not drawn yet and their weights are there."""
+    for record in (record for group in collection.groups for record in shown(group)):
         picture = record.path / EPISODE
         if (record.path / BEST).exists() and not picture.exists():
             with suppress(InputError):  # of another kind, or its environment is not installed: a report does without

@@ -13,7 +13,7 @@ from fastweights.report.aggregates import aggregates
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
 from fastweights.report.plots import courses, learning_curves, maps, over_axis
-from fastweights.report.runs import Collection, Group, Record, collect
+from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.settings import settings
 
 FIGURES = "figures"
@@ -31,13 +31,9 @@ MARK = "†"
 TITLE = "Experiments with fast weights, beside the papers' numbers"
 
 
-def write_report(folder: Path) -> Path:
-    """Writes `report.html`, `report.md` and the Markdown's figures into a folder of runs; returns the HTML's path.
-
-    Raises:
-        InputError: The folder is not there, or holds no run.
-    """
-    blocks = list(_page(collect(folder), folder))
+def write_report(collection: Collection) -> Path:
+    """Writes `report.html`, `report.md` and the Markdown's figures into the folder; returns the HTML's path."""
+    folder, blocks = collection.folder, list(_page(collection))
     for block in blocks:
         if isinstance(block, Figure):
             write_atomically(folder / FIGURES / f"{block.name}.{block.kind}", block.content)
@@ -47,13 +43,13 @@ def write_report(folder: Path) -> Path:
     return page
 
 
-def _page(collection: Collection, folder: Path) -> Iterator[Block]:
+def _page(collection: Collection) -> Iterator[Block]:
     yield Heading(1, TITLE)
     for group in collection.groups:
         yield from _experiment(group)
     if collection.skipped:
         yield Heading(2, "Runs that are not counted")
-        yield Bullets([f"{run.path.relative_to(folder)}: {run.reason}" for run in collection.skipped])
+        yield Bullets([f"{run.path.relative_to(collection.folder)}: {run.reason}" for run in collection.skipped])
 
 
 def _experiment(group: Group) -> Iterator[Block]:

@@ -104,6 +104,7 @@ class Group(NamedTuple):
 class Collection(NamedTuple):
     """All runs in a folder."""
 
+    folder: Path
     groups: list[Group]
     skipped: list[Skipped]
 
@@ -127,7 +128,7 @@ def collect(folder: Path) -> Collection:
             records[found.key] = found
     remedy = "Make some with 'fastweights reproduce'."
     require(bool(records or skipped), "folder", "one with runs in it", f"'{folder}'", remedy)
-    return Collection(list(_groups(records)), skipped)
+    return Collection(folder, list(_groups(records)), skipped)
 
 
 def _run_folders(folder: Path) -> list[Path]:
