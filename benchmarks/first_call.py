@@ -4,8 +4,9 @@
     python benchmarks/first_call.py delta srwm --size 64
     python benchmarks/first_call.py --into docs/performance.md
 
-Every cell is built in an empty cache, after another one, so that PyTorch has loaded what it traces with. Seconds are
-those of the processor, for this process and the C++ compiler: what a machine with nothing else to do would take.
+Every cell is built in an empty cache, after another one, so that PyTorch has loaded what it traces with: once to be
+run, and once to be trained, for which the way back is built beside the way forward. Seconds are those of the processor,
+for this process and the C++ compiler: what a machine with one core and nothing else to do would take.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 import platform
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,10 +33,11 @@ class Cost(NamedTuple):
     compiler: float
 
 
-def first_call(name: str, size: int) -> Cost:
+def first_call(name: str, size: int, trains: bool) -> Cost:
     """Two steps of a cell whose kernel is not there: one alone would build a smaller one."""
     cell, shape = Cell.named(name), Shape(1, 2, 1, size, size)
     inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
+    inputs = type(inputs)(*(x.requires_grad_(trains) for x in inputs))
     with tempfile.TemporaryDirectory() as cache:
         os.environ["FASTWEIGHTS_CACHE"] = cache
         return measured(lambda: scan(cell, inputs, params=params, backend="compiled"))
@@ -52,20 +54,18 @@ def measured(call: Callable[[], object]) -> Cost:
 
 def table(names: list[str], size: int) -> str:
     """A row a cell, slowest first, and the medians."""
-    first_call("outer-product", 2)
-    costs = {name: first_call(name, size) for name in names}
-    rows = [f"| {name} | {cost.all:.2f} | {cost.compiler:.2f} |" for name, cost in ordered(costs)]
-    middle = Cost(*map(statistics.median, zip(*costs.values(), strict=True)))
-    rows.append(f"| **median** | **{middle.all:.2f}** | **{middle.compiler:.2f}** |")
-    head = ["| cell | seconds | of these C++ compiler |", "|---|---:|---:|"]
+    first_call("outer-product", 2, True)
+    costs = {name: [*first_call(name, size, False), *first_call(name, size, True)] for name in names}
+    rows = [_row(name, seconds) for name, seconds in sorted(costs.items(), key=lambda item: -item[1][-2])]
+    rows.append(_row("**median**", [statistics.median(seconds) for seconds in zip(*costs.values(), strict=True)]))
+    head = ["| cell | to run | of this C++ compiler | to train | of this C++ compiler |", "|---|---:|---:|---:|---:|"]
     machine, command = platform.processor() or platform.machine(), " ".join(build.compiler())
     about = f"K = V = {size}, float32, {machine}, {command}, torch {torch.__version__}."
     return "\n".join([about, "", *head, *rows])
 
 
-def ordered(costs: dict[str, Cost]) -> list[tuple[str, Cost]]:
-    """The slowest first."""
-    return sorted(costs.items(), key=lambda item: -item[1].all)
+def _row(name: str, seconds: Sequence[float]) -> str:
+    return f"| {name} | {' | '.join(f'{n:.2f}' for n in seconds)} |"
 
 
 def main() -> None:

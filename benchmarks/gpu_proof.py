@@ -13,6 +13,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +29,16 @@ from fastweights.compiler.triton.source import sourced
 from fastweights.compiler.triton.target import step
 from fastweights.compiler.unsupported import Unbuilt
 from fastweights.files import write_atomically
+from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "gpu_proof.json"
 MARK = "<!-- benchmarks/gpu_proof.py writes from here -->"
 SIZES = (16, 32, 64)
+WAYS = ("forward", "backward")
+CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
+"""The first one at all sizes, the others at the smallest."""
 HEADS = 1024
 """Heads of all members of a batch: enough that no head is cut to fill a chip."""
 CHECKS = (
@@ -42,27 +49,38 @@ CHECKS = (
 )
 
 
+CHUNKS = "chunks"
+"""A row of its own: the walk from chunk to chunk, which cells that are affine in their state have in common."""
+
+
 def interpreted(name: str) -> dict[str, str]:
-    """What every check says of a cell."""
+    """What every check says of a cell; of the walk from chunk to chunk, what one says of every cell that has it."""
+    if name == CHUNKS:
+        affine = [cell for cell in Cell.names() if "chunkwise" in backends_of(Cell.named(cell))]
+        return {cell: _checked("chunks_equal_the_reference_everywhere", cell) for cell in affine}
+    return {check: _checked(check, name) for check in CHECKS}
+
+
+def _checked(check: str, name: str) -> str:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     script = str(ROOT / "tests" / "interpreted.py")
-    found = {}
-    for check in CHECKS:
-        done = subprocess.run(
-            [sys.executable, script, check, name], capture_output=True, text=True, env=environment, check=True
-        )
-        found[check] = done.stdout.strip().removeprefix(f"{name} ")
-    return found
+    command = [sys.executable, script, check, name]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.strip().removeprefix(f"{name} ")
 
 
 def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
     """Both kernels at K = V = size."""
+    if name == CHUNKS:
+        from fastweights.compiler.triton import walk
+
+        return {"cuts": 1} | {way: vars(walk.assembled(way, size, torch.float32, chip)) for way in WAYS}
     cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)
     source = sourced(step(cell, sizes, torch.float32), title(cell, sizes, torch.float32), torch.float32, HEADS)
     found: dict[str, Any] = {"cuts": source.cuts}
-    for way in ("forward", "backward"):
+    for way in WAYS:
         try:
             found[way] = vars(chips.choose(source, way, chips.target_of(chip)))
         except Unbuilt as error:
@@ -71,21 +89,26 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
 
 
 def measure(names: list[str], again: bool) -> None:
-    """Makes all results that are not in the file."""
+    """Makes all results that are not in the file, as many at once as there are cores."""
     kept: dict[str, Any] = {} if again or not KEPT.exists() else json.loads(KEPT.read_text(encoding="utf-8"))
+    missing = {key: make for key, make in _all(names).items() if key not in kept}
+    total = len(kept) + len(missing)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(make): key for key, make in missing.items()}
+        try:
+            for done in as_completed(running):
+                kept[running[done]] = done.result()
+                write_atomically(KEPT, f"{json.dumps(dict(sorted(kept.items())), indent=1)}\n".encode())
+                print(f"{len(kept)} of {total}: {running[done]}", flush=True)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def once(key: str, make: Callable[[], Any]) -> None:
-        if key not in kept:
-            kept[key] = make()
-            write_atomically(KEPT, f"{json.dumps(kept, indent=1)}\n".encode())
-            print(key, kept[key], flush=True)
 
-    for size in SIZES:
-        for chip in ("sm_90", "sm_80", "sm_100", "gfx942") if size == SIZES[0] else ("sm_90",):
-            for name in names:
-                once(f"{name} {chip} {size}", lambda n=name, s=size, c=chip: assembled(n, s, c))
-    for name in names:
-        once(f"{name} interpreted", lambda n=name: interpreted(n))
+def _all(names: list[str]) -> dict[str, Callable[[], Any]]:
+    """Everything that the table needs, the quickest first."""
+    places = [(size, chip) for size in SIZES for chip in (CHIPS if size == SIZES[0] else CHIPS[:1])]
+    built = {f"{name} {chip} {size}": partial(assembled, name, size, chip) for size, chip in places for name in names}
+    return built | {f"{name} interpreted": partial(interpreted, name) for name in names}
 
 
 def table(kept: dict[str, Any]) -> str:
@@ -93,8 +116,8 @@ def table(kept: dict[str, Any]) -> str:
     head = [
         "cell",
         "equals the reference",
-        *(f"sm_90, {n}" for n in SIZES),
-        *(f"{c}, 16" for c in ("sm_80", "sm_100", "gfx942")),
+        *(f"{CHIPS[0]}, {n}" for n in SIZES),
+        *(f"{chip}, {SIZES[0]}" for chip in CHIPS[1:]),
     ]
     lines = [_row(head), _row(["---"] * len(head))]
     for name in sorted({key.split()[0] for key in kept}):
@@ -104,7 +127,7 @@ def table(kept: dict[str, Any]) -> str:
             if set(checks.values()) == {"ok"}
             else "; ".join(f"{c}: {v}" if v else c for c, v in checks.items() if v != "ok")
         )
-        cells = [f"{name} sm_90 {n}" for n in SIZES] + [f"{name} {c} 16" for c in ("sm_80", "sm_100", "gfx942")]
+        cells = [f"{name} {CHIPS[0]} {n}" for n in SIZES] + [f"{name} {chip} {SIZES[0]}" for chip in CHIPS[1:]]
         lines.append(_row([name, right, *(_cell(kept[key]) if key in kept else "not made yet" for key in cells)]))
     return "\n".join(lines)
 
@@ -114,7 +137,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(found: dict[str, Any]) -> str:
-    ways = [_way(found[way]) for way in ("forward", "backward")]
+    ways = [_way(found[way]) for way in WAYS]
     cuts = f" ({found['cuts']} programs)" if found["cuts"] > 1 else ""
     return "; ".join(ways) + cuts
 
@@ -134,7 +157,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="make all anew")
     options = parser.parse_args()
     try:
-        measure(options.cells or Cell.names(), options.again)
+        measure(options.cells or [*Cell.names(), CHUNKS], options.again)
     except KeyboardInterrupt:
         print("stopped: the table has what there is")
     text = table(json.loads(KEPT.read_text(encoding="utf-8")))

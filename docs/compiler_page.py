@@ -37,7 +37,7 @@ def forms() -> dict[str, str]:
     step = lower(traced)
     ways = phases(step)
     programs = plan(ways, LANES)
-    code = Source(programs, "small", torch.float32, LANES).text()
+    code = Source(programs, "small", torch.float32, LANES).forward()
     return {
         "CELL\n": inspect.getsource(small_cell.small),
         "TRACED\n": _graph(traced),

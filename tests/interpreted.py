@@ -13,6 +13,7 @@ import torch
 import triton.runtime.interpreter as interpreter
 
 from fastweights import Cell, scan
+from fastweights.backends import _chunks
 from fastweights.compiler import target
 from fastweights.compiler.triton import kernel, source
 from fastweights.compiler.triton import target as triton
@@ -48,10 +49,12 @@ def given(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | 
     return a.to(dtype)
 
 
-def compare(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None) -> None:
+def compare(
+    cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None, backend: str = "compiled"
+) -> None:
     """Results and all gradients, by the final state too, with those of the reference in float64."""
     a = given(cell, shape, dtype, lengths)
-    got = scan_checks.results_and_gradients(cell, "compiled", a)
+    got = scan_checks.results_and_gradients(cell, backend, a)
     want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
     scan_checks.assert_close(got, want, dtype, shape)
 
@@ -75,6 +78,20 @@ def equals_the_reference_cut(cell: Cell) -> None:
     source.LEAST = 2
     compare(cell, Shape(1, 4, 1, 4, 3), torch.float64)
     compare(cell, Shape(2, 4, 1, 3, 5), torch.float64, lengths=torch.tensor([3, 4]))
+
+
+def chunks_equal_the_reference(cell: Cell) -> None:
+    """The walk from chunk to chunk of 16 steps."""
+    compare(cell, Shape(1, 19, 1, 3, 2), torch.float64, backend="chunkwise")
+
+
+def chunks_equal_the_reference_everywhere(cell: Cell) -> None:
+    """In one block of time and in several, with more rows and columns than a tile has, with ends, in every dtype."""
+    for block, shape in ((_chunks.BLOCK, Shape(2, 37, 1, 3, 5)), (200, Shape(1, 70, 2, 17, 33))):
+        _chunks.BLOCK = block
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            compare(cell, shape, dtype, backend="chunkwise")
+    compare(cell, Shape(2, 40, 1, 4, 4), torch.float64, torch.tensor([40, 0]), "chunkwise")
 
 
 def gradients_pass_two_layers(cell: Cell) -> None:
@@ -105,6 +122,8 @@ CHECKS: dict[str, Callable[[Cell], None]] = {
         equals_the_reference,
         equals_the_reference_everywhere,
         equals_the_reference_cut,
+        chunks_equal_the_reference,
+        chunks_equal_the_reference_everywhere,
         gradients_pass_two_layers,
         is_an_operation,
     )

@@ -381,7 +381,7 @@ def test_a_fork_while_another_thread_traces():
     assert alone(threading.get_ident) != threading.get_ident(), "a thread that stays, and that a child does not have"
 
     def hold() -> None:
-        with forms.LOCK.held:
+        with forms.LOCK.own:
             held.set()
             done.wait()
 

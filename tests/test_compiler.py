@@ -303,18 +303,35 @@ def test_full_disk(cache, monkeypatch):
     assert not list(cache.glob("*build-*"))
 
 
+def libraries(cache):
+    """Those of the ways over time that were built."""
+    return sorted(cache.glob("*.so"))
+
+
 @pytest.mark.parametrize("damage", [lambda x: x[:1000], lambda x: b"", lambda x: x[:2000] + b"?" + x[2001:]])
 def test_damaged_kernels_are_built_again(cache, damage):
     compare(fresh(2.0))
-    (library,) = cache.glob("*.so")
-    intact = library.read_bytes()
-    # Replaced, not overwritten: this process has the old file mapped.
-    other = library.with_suffix(".new")
-    other.write_bytes(damage(intact))
-    other.replace(library)
+    intact = {library: library.read_bytes() for library in libraries(cache)}
+    assert len(intact) == 2
+    for library, content in intact.items():
+        # Replaced, not overwritten: this process has the old file mapped.
+        other = library.with_suffix(".new")
+        other.write_bytes(damage(content))
+        other.replace(library)
     forget()
     compare(fresh(2.0))
-    assert len(library.read_bytes()) == len(intact)
+    assert {path: len(path.read_bytes()) for path in libraries(cache)} == {k: len(v) for k, v in intact.items()}
+
+
+def test_the_way_back_is_built_when_a_gradient_is_wanted(cache):
+    cell = fresh(2.0)
+    scan(cell, sample_inputs(cell, Shape(1, 4, 1, 3, 3), torch.float64), backend="compiled")
+    (forward,) = libraries(cache)
+    assert forward.name.startswith(f"{cell.name}-forward-")
+    built = forward.stat().st_mtime_ns
+    compare(cell)
+    assert len(libraries(cache)) == 2
+    assert forward.stat().st_mtime_ns == built
 
 
 def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
@@ -327,7 +344,7 @@ def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
 def test_other_constants_make_another_kernel(cache):
     compare(fresh(2.0))
     compare(fresh(3.0))
-    assert len(list(cache.glob("*.so"))) == 2
+    assert len(libraries(cache)) == 4
 
 
 def test_kernel_of_another_cpu_is_not_loaded(cache, monkeypatch):
@@ -336,7 +353,7 @@ def test_kernel_of_another_cpu_is_not_loaded(cache, monkeypatch):
     forget()
     monkeypatch.setattr(build, "cpu", lambda: "an old one")
     compare(fresh(2.25))
-    assert len(list(cache.glob("*.so"))) == 2
+    assert len(libraries(cache)) == 4
 
 
 PROGRAM = """

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from fastweights.compiler.op import sizes_of
 from fastweights.compiler.triton import target
 from fastweights.compiler.triton.functions import CODE
 from fastweights.compiler.triton.rows import cut
+from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 
 pytest.importorskip("triton")
@@ -43,6 +45,8 @@ def test_kernels_of_every_cell_equal_the_reference(part):
     [
         ("equals_the_reference_everywhere", "delta"),
         ("equals_the_reference_cut", "linear-attention"),
+        ("chunks_equal_the_reference_everywhere", "gated-delta"),
+        ("chunks_equal_the_reference_everywhere", "gated-slot-attention"),
         ("gradients_pass_two_layers", "delta-rnn"),
         ("check_compiles", "delta"),
         ("is_an_operation", "delta-rnn"),
@@ -50,6 +54,11 @@ def test_kernels_of_every_cell_equal_the_reference(part):
 )
 def test_guarantees(check, name):
     assert interpreted(check, name) == {name: "ok"}
+
+
+def test_chunks_of_every_affine_cell_equal_the_reference():
+    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.named(name))]
+    assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
 
 
 def test_every_function_has_its_code():
@@ -98,6 +107,14 @@ def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
     assert [way[0] for way in ways] == ["forward", "backward"]
     assert all(0 < int(registers) <= 512 and spilt == "0" for _, registers, spilt, _ in ways)
     assert "@triton.jit" in printed
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
+def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
+    from fastweights.compiler.triton import walk
+
+    for way, K in product(("forward", "backward"), (16, 100)):
+        assert walk.assembled(way, K, torch.float32, chip).spills == 0
 
 
 def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():

@@ -33,7 +33,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from fastweights.backends._fading import Fading, fading, lower
+from fastweights.backends._fading import Fading, lower
+from fastweights.backends._walk import Maps, in_one_launch, plus, walk, walk_back, written
 
 BLOCK = 1 << 20
 """Numbers in the keys and values of a block of chunks, 4 MB in float32: what is made of them stays near the cache."""
@@ -64,7 +65,7 @@ class Chunks(NamedTuple):
     read. None where no vector over the columns reads, or none `across` them.
     """
 
-    decay: Tensor | None
+    fading: Fading
     writes: tuple[Writes, ...]
     queries: Tensor | None
     after: tuple[bool, ...]
@@ -102,7 +103,7 @@ class Over(NamedTuple):
 def scan(over: Over, S: Tensor) -> tuple[Reads, Tensor]:
     """What every step reads, `[B, T, H, ...]`, and the last S; the first one is `[B, H, R, K]`."""
     B, H = S.shape[:2]
-    if len(_blocks(over)) == 1 or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or (len(_blocks(over)) == 1 and not in_one_launch(S)):
         # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
         reads, _, last = _scan_block(S.flatten(0, 1), over, over.time, over.still)
         reads = reads.map(lambda read: _unchunked(read, B, over.size))
@@ -118,51 +119,38 @@ def chunk_size(T: int, K: int) -> int:
     return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
 
 
-class Maps(NamedTuple):
-    """What every chunk does with the S that it starts with, for all chunks at once.
-
-    It reads `base + queries S^T`, writes u = `values + keys S^T`, where only the first vectors have keys, and ends with
-    `S * kept + u^T ends`.
-    """
-
-    queries: Tensor | None
-    base: Tensor | None
-    kept: Tensor | float
-    keys: Tensor | None
-    values: Tensor
-    ends: Tensor
-
-
-def _maps(x: Chunks, d: Fading) -> Maps:
+def _maps(x: Chunks) -> Maps:
+    d = x.fading
     values, keys = _solve(x.writes, d)
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
     if x.queries is None:
         return Maps(None, None, d.kept, keys, values, ends)
-    queries, base = _reads(x, x.queries, d, values, keys)
+    queries, base = _reads(x, x.queries, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
     return Maps(queries, base, d.kept, keys, values, ends)
 
 
-def _reads(x: Chunks, q: Tensor, d: Fading, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+def _reads(x: Chunks, q: Tensor, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
     """What all vectors q read of S0, and of what is written, `[N, M, C n, ...]`."""
     if len({*x.after}) == 1:
-        return _read(q, x.after[0], x, d, values, keys)
+        return _read(q, x.after[0], x, values, keys)
     place = sorted(range(len(x.after)), key=lambda n: x.after[n])  # those before the step, then those after it
     kinds = []
     for is_after in (False, True):
         chosen = [n for n in place if x.after[n] == is_after]
-        found = _read(q[..., chosen, :], is_after, x, d, values, keys)
+        found = _read(q[..., chosen, :], is_after, x, values, keys)
         kinds.append([y.unflatten(-2, (-1, len(chosen))) for y in found])
     back = [place.index(n) for n in range(len(place))]
     queries, base = (_flat(torch.cat(parts, -2)[..., back, :]) for parts in zip(*kinds, strict=True))
     return queries, base
 
 
-def _read(q: Tensor, after: bool, x: Chunks, d: Fading, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+def _read(q: Tensor, after: bool, x: Chunks, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
     """The same of vectors `[N, M, C, n, K]` that read after the steps, or before."""
+    d = x.fading
     scores, queries = [d.scores(q, w.keys, after) for w in x.writes], _flat(d.since(q, after))
     if keys is not None:
-        queries = _plus(queries, scores[0], keys)
+        queries = plus(queries, scores[0], keys)
     return queries, _joined(scores, -1) @ values
 
 
@@ -178,11 +166,6 @@ def _solve(writes: Sequence[Writes], d: Fading) -> tuple[Tensor, Tensor | None]:
     return _joined([inverse @ values[0], *values[1:]]), (inverse @ _flat(d.since(erase, False))).neg_()
 
 
-def _plus(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """base + x y in one pass, over any leading axes."""
-    return torch.baddbmm(*(z.flatten(0, -3) for z in (base, x, y))).unflatten(0, base.shape[:-2])
-
-
 def _flat(x: Tensor) -> Tensor:
     """`[..., C, n, K]` -> `[..., C n, K]`."""
     return x.flatten(-3, -2)
@@ -192,18 +175,19 @@ def _joined(parts: Sequence[Tensor], dim: int = -2) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
-def _crossed(x: Chunks, d: Fading, maps: Maps, starts: Tensor) -> Tensor | None:
+def _crossed(x: Chunks, maps: Maps, starts: Tensor) -> Tensor | None:
     """What vectors over the rows read, `[N, M, C n, K]`, in chunks that start with `starts`."""
     if x.across is None:
         return None
-    written = _written(maps.values, maps.keys, starts).split(
-        [w.keys.shape[-3] * w.keys.shape[-2] for w in x.writes], -2
-    )
+    counts = [w.keys.shape[-3] * w.keys.shape[-2] for w in x.writes]
+    all_written = written(maps.values, maps.keys, starts).split(counts, -2)
     found = []
     for n, after in enumerate(x.across.after):
         p = x.across.vectors[..., n, :]
-        began = d.since((p @ starts).unsqueeze(-2), after).squeeze(-2)
-        found.append(sum((d.spread(p @ u.mT, w.keys, after) for u, w in zip(written, x.writes, strict=True)), began))
+        read = x.fading.since((p @ starts).unsqueeze(-2), after).squeeze(-2)
+        for u, w in zip(all_written, x.writes, strict=True):
+            read = read + x.fading.spread(p @ u.mT, w.keys, after)
+        found.append(read)
     read = torch.stack(found, -2)
     return _flat(read if x.across.offsets is None else read + x.across.offsets)
 
@@ -211,11 +195,10 @@ def _crossed(x: Chunks, d: Fading, maps: Maps, starts: Tensor) -> Tensor | None:
 def _scan_block(S: Tensor, over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> tuple[Reads, Tensor, Tensor]:
     """What every step reads, `[N, M, C n, ...]`, the S before every chunk, `[N, M, R, K]`, and the last one."""
     chunks = _made(over, time, still)
-    d = fading(chunks.decay)
-    maps = _maps(chunks, d)
-    starts, last = _walk(S, maps)
-    along = None if maps.queries is None or maps.base is None else _plus(maps.base, maps.queries, starts.mT)
-    return Reads(along, _crossed(chunks, d, maps, starts)), starts, last
+    maps = _maps(chunks)
+    starts, last = walk(S, maps)
+    along = None if maps.queries is None or maps.base is None else plus(maps.base, maps.queries, starts.mT)
+    return Reads(along, _crossed(chunks, maps, starts)), starts, last
 
 
 def _made(over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
@@ -310,13 +293,12 @@ def _block_gradients(
     leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *still), wanted, strict=True)]
     with torch.enable_grad():
         chunks = _made(over, leaves[: len(time)], leaves[len(time) :])
-        d = fading(chunks.decay)
-        maps, came = _maps(chunks, d), starts.detach().requires_grad_()
-        crossed = _crossed(chunks, d, maps, came)
+        maps, came = _maps(chunks), starts.detach().requires_grad_()
+        crossed = _crossed(chunks, maps, came)
     d_starts = None
     if crossed is not None:
         (d_starts,) = torch.autograd.grad(crossed, came, d_reads.across, retain_graph=True)
-    d_maps, d_S = _walk_back(maps, starts, d_reads.along, d_S, d_starts)
+    d_maps, d_S = walk_back(maps, starts, d_reads.along, d_S, d_starts)
     both = [*zip(maps, d_maps, strict=True), (crossed, d_reads.across)]
     graph = [(m, d) for m, d in both if isinstance(m, Tensor) and m.requires_grad]
     chosen = {n: leaf for n, leaf in enumerate(leaves) if leaf.requires_grad}
@@ -325,71 +307,6 @@ def _block_gradients(
     outputs, d_outputs = zip(*graph, strict=True)
     found = torch.autograd.grad(outputs, list(chosen.values()), d_outputs, materialize_grads=True)
     return dict(zip(chosen, found, strict=True)), d_S
-
-
-def _walk(S: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
-    """Carries S from chunk to chunk; returns the S before every chunk, and the last."""
-    starts = []
-    for kept, keys, values, ends in _each(maps.kept, maps.keys, maps.values, maps.ends):
-        starts.append(S)
-        S = torch.baddbmm(_fade(S, kept), _written(values, keys, S).mT, ends)
-    return torch.stack(starts), S
-
-
-def _written(values: Tensor, keys: Tensor | None, S: Tensor) -> Tensor:
-    """u of every step; only the first have keys."""
-    if keys is None:
-        return values
-    count = keys.shape[-2]
-    if count == values.shape[-2]:
-        return _plus(values, keys, S.mT) if values.ndim > 3 else torch.baddbmm(values, keys, S.mT)
-    return torch.cat([_written(values[..., :count, :], keys, S), values[..., count:, :]], -2)
-
-
-@torch.no_grad()
-def _walk_back(
-    maps: Maps, starts: Tensor, d_read: Tensor | None, d_last: Tensor, d_starts: Tensor | None
-) -> tuple[Maps, Tensor]:
-    """The gradients of the maps and of the first S: `_walk` and the reading, backwards. `d_starts` is what else the
-    `starts` of chunks are given."""
-    d_S, d_written, d_afters = d_last, [], []
-    count = 0 if maps.keys is None else maps.keys.shape[-2]
-    for kept, keys, ends, queries, d_r, d_start in reversed(
-        _each(maps.kept, maps.keys, maps.ends, maps.queries, d_read, d_starts)
-    ):
-        d_u = ends @ d_S.mT
-        d_afters.append(d_S)
-        d_written.append(d_u)
-        d_S = _fade(d_S, kept) if d_r is None else torch.baddbmm(_fade(d_S, kept), d_r.mT, queries)
-        if keys is not None:
-            d_S = torch.baddbmm(d_S, d_u[:, :count].mT, keys)
-        d_S = d_S if d_start is None else d_S + d_start
-    d_values, d_after = torch.stack(d_written[::-1]), torch.stack(d_afters[::-1])
-    d_maps = Maps(
-        queries=None if d_read is None else d_read @ starts,
-        base=d_read,
-        kept=_onto(maps.kept, d_after * starts) if isinstance(maps.kept, Tensor) else 0.0,
-        keys=None if maps.keys is None else d_values[..., :count, :] @ starts,
-        values=d_values,
-        ends=_written(maps.values, maps.keys, starts) @ d_after,
-    )
-    return d_maps, d_S
-
-
-def _onto(kept: Tensor, gradient: Tensor) -> Tensor:
-    """Of one number a chunk, or of one a column."""
-    return gradient.sum((-2, -1) if kept.shape[-1] == 1 else -2, keepdim=True)
-
-
-def _fade(S: Tensor, kept: Tensor | float) -> Tensor:
-    return kept * S if isinstance(kept, Tensor) else S
-
-
-def _each(*maps: Any) -> list[tuple[Any, ...]]:
-    """The maps chunk by chunk. unbind, since indexing would make a backward pass quadratic in T."""
-    count = next(len(part) for part in maps if isinstance(part, Tensor))
-    columns = [part.unbind(0) if isinstance(part, Tensor) else [part] * count for part in maps]
-    return list(zip(*columns, strict=True))
 
 
 class UnitLowerInverse(torch.autograd.Function):

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fastweights.backends._chunks import Across, Chunks, Over, Reads, Writes, chunk_size
+from fastweights.backends._fading import fading
 from fastweights.backends._maxima import later
 from fastweights.backends._plan import Scanned, call
 from fastweights.compiler.affine import Part
@@ -169,11 +170,11 @@ def _hold(step: Step, inside: Tensor) -> Step:
 
 def _chunks(step: Step, stage: Scanned) -> Chunks:
     """Members and heads on one axis, and several vectors a step on one."""
-    decay = None if step.decay is None else step.decay.flatten(1, 2)
+    fades = fading(None if step.decay is None else step.decay.flatten(1, 2))
     erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
     kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
     of_rows = Across(_stacked(step.across), stage.across, _stacked(step.across_offsets)) if step.across else None
-    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, _stacked(step.offsets), of_rows)
+    return Chunks(fades, tuple(kinds), _stacked(step.queries), stage.queries, _stacked(step.offsets), of_rows)
 
 
 def _stacked(vectors: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.backends._form import form_of
 from fastweights.backends._transforms import transform
 from fastweights.compiler.forms import why_never
-from fastweights.compiler.op import PLAIN, is_plain, scan
+from fastweights.compiler.op import PLAIN, is_plain, scan, ways
 from fastweights.compiler.target import TARGETS, target_of
 from fastweights.problem import Problem
 
@@ -26,24 +26,19 @@ def refusal(problem: Problem, build: bool) -> str:
         return transformed
     if torch.compiler.is_compiling():
         return why_never(problem.cell.key, first.device.type)
-    form, _ = form_of(problem)
+    form, captured = form_of(problem)
     # Where nothing can be built, a kernel is there or is not, and to look is as cheap.
     if not build and not target_of(first.device.type).lack():
-        form.check()
-    elif _is_one_step(problem):
-        form.build_one_step()
-    else:
-        form.build()
-    return form.refusal
+        return form.check()
+    if _is_one_step(problem):
+        return form.build_one_step()
+    return form.build(ways(_wants_gradients([*_tensors(problem), *captured])))
 
 
 def build_all(problem: Problem) -> str:
     """Builds the kernels for any number of steps and for one, of which either may be asked for next; why it cannot."""
     form, _ = form_of(problem)
-    form.build()
-    if not form.refusal:
-        form.build_one_step()
-    return form.refusal
+    return form.build(ways(True)) or form.build_one_step()
 
 
 def cost(problem: Problem) -> float:
@@ -99,8 +94,12 @@ def again(problem: Problem) -> Callable[..., tuple[Tensor, Any] | None] | None:
 
 def _is_one_step(problem: Problem) -> bool:
     """Whether it is one step of which no gradient is wanted."""
-    tensors = [*problem.inputs, *problem.state, *(problem.params or ()), *(problem.initial or ())]
-    return problem.leading[1] == 1 and problem.lengths is None and _is_free(tensors)
+    return problem.leading[1] == 1 and problem.lengths is None and _is_free(_tensors(problem))
+
+
+def _tensors(problem: Problem) -> list[Tensor]:
+    """All that a gradient may be wanted of."""
+    return [*problem.inputs, *problem.state, *(problem.params or ()), *(problem.initial or ())]
 
 
 def _is_free(tensors: Sequence[Tensor]) -> bool:
@@ -111,4 +110,8 @@ def _is_free(tensors: Sequence[Tensor]) -> bool:
 def _want_nothing(tensors: Sequence[Tensor]) -> bool:
     """Whether no derivative is wanted, forwards or backwards."""
     forward = torch.autograd.forward_ad._current_level >= 0
-    return not forward and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+    return not forward and not _wants_gradients(tensors)
+
+
+def _wants_gradients(tensors: Sequence[Tensor]) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

@@ -1,10 +1,10 @@
 """The forms that a step takes while a program runs, each with its kernel, and which of them it has now."""
 
-import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from fastweights.cell import Cell, examples, keep
 from fastweights.compiler import lowered
 from fastweights.compiler.affine import AffineForm, NotAffine, affine_form
-from fastweights.compiler.alone import alone
+from fastweights.compiler.alone import PerProcess, alone
 from fastweights.compiler.calls import Calls, calls_of
 from fastweights.compiler.lift import lift
 from fastweights.compiler.lower import lower_forward
 from fastweights.compiler.tape import Tape, write_down
-from fastweights.compiler.target import Kernel, OneStep, target_of
+from fastweights.compiler.target import WAYS, Kernel, OneStep, target_of
 from fastweights.compiler.trace import trace_forward
 from fastweights.compiler.unsupported import Unbuilt, Unsupported
 from fastweights.compiler.watch import Changing, Watch
@@ -48,6 +48,8 @@ class Form:
     text: str
     where: Where
     kernel: Kernel | None = None
+    built: set[str] = field(default_factory=set)
+    """The ways over time that the kernel has."""
     one_step: OneStep | None = None
     has_one_step: bool = True
     """Whether the target has a kernel for one step by itself, as far as is known."""
@@ -61,31 +63,32 @@ class Form:
     def affine(self) -> AffineForm | str:
         """The affine form of the step, or why it has none."""
         if not self.found:
-            with LOCK.held:
+            with LOCK.own:
                 self.found = self.refusal if not self.text else alone(_affine_or_why, self.cell, self.where)
         return self.found
 
-    def build(self) -> None:
-        """Makes the kernel, or says why it cannot be made; what has failed is tried again after a while."""
-        if self.kernel is None:
-            self._make(self._build)
+    def build(self, ways: Collection[str]) -> str:
+        """Makes the kernel for some ways over time, or says why it cannot be made; what has failed is tried again after
+        a while."""
+        return "" if self.built.issuperset(ways) else self._make(partial(self._build, ways))
 
-    def build_one_step(self) -> None:
-        """The same for one step by itself; that of any number of steps where the target has no other."""
-        if self.one_step is None and self.has_one_step:
-            self._make(self._build_one_step)
-        if not self.has_one_step:
-            self.build()
+    def build_one_step(self) -> str:
+        """The same for one step by itself; the way forward where the target has no other."""
+        why = self._make(self._build_one_step) if self.one_step is None and self.has_one_step else ""
+        return why if self.has_one_step else self.build(WAYS[:1])
 
-    def check(self) -> None:
+    def check(self) -> str:
         """Says why no kernel can be made, as far as that can be told without building it."""
-        if self.kernel is None and not self.refusal and not self.is_known:
-            with LOCK.held:
+        if not (self.built or self.refusal or self.is_known):
+            with LOCK.own:
                 self._attempt(self._lower)
+        return self.refusal
 
-    def _build(self) -> None:
+    def _build(self, ways: Collection[str]) -> None:
         sizes, dtype, device = self.where
         self.kernel = self.kernel or target_of(device).kernel(self.cell, sizes, dtype, self.text)
+        self.kernel.build(ways)
+        self.built.update(ways)
 
     def _build_one_step(self) -> None:
         sizes, dtype, device = self.where
@@ -96,11 +99,12 @@ class Form:
         lowered(self.cell, self.where.sizes, self.where.dtype)
         self.is_known = True
 
-    def _make(self, action: Callable[[], None]) -> None:
+    def _make(self, action: Callable[[], None]) -> str:
         if not self.refusal or time.monotonic() > self.tried + PAUSE:
-            with LOCK.held:
+            with LOCK.own:
                 self.refusal, self.tried = "", float("inf")
                 self._attempt(action)
+        return self.refusal
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:
@@ -148,7 +152,7 @@ class Forms:
             return None
 
     def _written(self) -> tuple[Form, Sequence[Tensor]]:
-        with LOCK.held:
+        with LOCK.own:
             self.watch = _watch(self.cell)
             tape = Tape("", [], None)
             try:
@@ -189,18 +193,8 @@ def _watch(cell: Cell) -> Watch | None:
         return None
 
 
-class _Lock:
-    """PyTorch traces one function at a time. A child of a fork gets a new lock: nobody would release the old one."""
-
-    def __init__(self) -> None:
-        self.renew()
-        os.register_at_fork(after_in_child=self.renew)
-
-    def renew(self) -> None:
-        self.held = threading.RLock()
-
-
-LOCK = _Lock()
+LOCK = PerProcess(threading.RLock)
+"""PyTorch traces one function at a time."""
 _FORMS: dict[Hashable, Forms] = {}
 BY_KEY: dict[str, Form] = {}
 """The forms by the keys of their cells."""
@@ -211,7 +205,7 @@ def forms(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: str)
     # What a step makes without saying of what dtype depends on the default.
     key = (cell.key, tuple(sorted(sizes.items())), dtype, device, torch.get_default_dtype())
     if key not in _FORMS:
-        with LOCK.held:
+        with LOCK.own:
             _FORMS.setdefault(key, Forms(cell, Where(dict(sizes), dtype, device)))
     return _FORMS[key]
 
@@ -228,7 +222,7 @@ def why_never(key: str, device: str) -> str:
     if _watch(cell) is None:
         return f"what {cell.name} closes over may change, which a traced program would not see"
     try:
-        with LOCK.held:
+        with LOCK.own:
             lowered(cell, cell.example_sizes, torch.float32)
     except Unsupported as error:
         return str(error)
@@ -240,7 +234,7 @@ def affine_of(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) 
     cell = Cell.of_key(key)
     if _watch(cell) is None:
         return f"what {cell.name} closes over may change, which a traced program would not see"
-    with LOCK.held:
+    with LOCK.own:
         return alone(_affine_or_why, cell, Where(dict(sizes), dtype, ""))
 
 

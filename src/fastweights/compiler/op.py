@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.forms import BY_KEY, Forms, forms
-from fastweights.compiler.target import TARGETS, Kernel, target_of
+from fastweights.compiler.target import TARGETS, WAYS, Kernel, target_of
 from fastweights.errors import require
 from fastweights.remember import remember
 from fastweights.signature import learn_sizes
@@ -35,16 +35,21 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
 _SEEN: dict[Hashable, Forms] = {}
 
 
-def _kernel(key: str, tensors: Sequence[Tensor]) -> Kernel:
+def _kernel(key: str, tensors: Sequence[Tensor], ways: Sequence[str]) -> Kernel:
     """The kernel for some tensors: of the form with this key or, in a traced program, of the cell with this key."""
     form = BY_KEY.get(key)
     if form is None:
         seen = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
         form, _ = remember(_SEEN, seen, lambda: _forms(Cell.of_key(key), tensors)).now()
-    form.build()
-    if form.kernel is None:
-        raise RuntimeError(form.refusal)
+    why = form.build(ways)
+    if form.kernel is None or why:
+        raise RuntimeError(why)
     return form.kernel
+
+
+def ways(back: bool) -> Sequence[str]:
+    """Those that a scan needs: back too, where a gradient is wanted."""
+    return WAYS if back else WAYS[:1]
 
 
 def _forms(cell: Cell, tensors: Sequence[Tensor]) -> Forms:
@@ -59,7 +64,7 @@ def _scan(
     lengths: Tensor | None,
     keep: bool,
 ) -> list[Tensor]:
-    return _kernel(cell, tensors).forward(tensors, initial, reset, lengths, keep)
+    return _kernel(cell, tensors, ways(keep)).forward(tensors, initial, reset, lengths, keep)
 
 
 def _scan_backward(
@@ -72,7 +77,7 @@ def _scan_backward(
     d_y: Tensor,
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
-    return _kernel(cell, tensors).backward(tensors, initial, reset, lengths, checkpoints, d_y, d_last)
+    return _kernel(cell, tensors, ways(True)).backward(tensors, initial, reset, lengths, checkpoints, d_y, d_last)
 
 
 for device in TARGETS:
@@ -144,7 +149,7 @@ def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     if torch.is_grad_enabled() or not is_plain(tensors):
         gradients = torch.ops.fastweights.scan_backward(ctx.cell, *given)
     else:
-        gradients = _kernel(ctx.cell, tensors).backward(*given)
+        gradients = _kernel(ctx.cell, tensors, ways(True)).backward(*given)
     return None, gradients[: ctx.count], gradients[ctx.count :], None, None, None
 
 
@@ -165,7 +170,7 @@ class _Direct(torch.autograd.Function):
         ctx: Any, cell: str, count: int, reset: Tensor | None, lengths: Tensor | None, *given: Tensor
     ) -> tuple[Tensor, ...]:
         tensors, initial = list(given[:count]), list(given[count:])
-        output = _kernel(cell, tensors).forward(tensors, initial, reset, lengths, True)
+        output = _kernel(cell, tensors, ways(True)).forward(tensors, initial, reset, lengths, True)
         _keep_for_backward(ctx, (cell, tensors, initial, reset, lengths, True), output)
         return tuple(output[:-1])
 
@@ -184,7 +189,7 @@ def scan(
         if wanted:
             y, *last = _Direct.apply(cell.key, len(tensors), reset, lengths, *tensors, *initial)
         else:
-            y, *last, _ = _kernel(cell.key, tensors).forward(tensors, initial, reset, lengths, False)
+            y, *last, _ = _kernel(cell.key, tensors, ways(False)).forward(tensors, initial, reset, lengths, False)
         return y, last
     keep = wanted and not torch.compiler.is_exporting()
     y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, lengths, keep)

@@ -1,6 +1,6 @@
 """What a target must do, and which one makes kernels for a device. Targets stand side by side, a folder each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 
+WAYS = ("forward", "backward")
+"""Those over time."""
 TARGETS = {"cpu": "cpp", "cuda": "triton"}
 """The folder of the target for every type of device that has one."""
 CHIPS = dict.fromkeys(("sm_80", "sm_90", "sm_100", "gfx942"), "cuda")
@@ -19,10 +21,18 @@ CHIPS = dict.fromkeys(("sm_80", "sm_90", "sm_100", "gfx942"), "cuda")
 
 
 class Kernel(Protocol):
-    """Runs the scan of a cell forward and back.
+    """Runs the scan of a cell forward and back, after that way over time was built.
 
     `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
     """
+
+    def build(self, ways: Collection[str]) -> None:
+        """Builds some of the `WAYS`, or takes them from the cache; nothing for one that is there.
+
+        Raises:
+            Unsupported: the cell leaves the subset that compiles.
+            Unbuilt: the machine lacks what builds kernels, or that fails.
+        """
 
     def forward(
         self,
@@ -73,21 +83,25 @@ class Target(Protocol):
         """The code of a cell's kernels. Raises `Unsupported` if the cell leaves the subset that compiles."""
 
     def kernel(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
-        """The kernel of a cell whose step does what `text` says, from the cache or built.
-
-        Raises:
-            Unsupported: the cell leaves the subset that compiles.
-            Unbuilt: the machine lacks what builds kernels, or that fails.
-        """
+        """The kernel of a cell whose step does what `text` says."""
 
     def one_step(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep | None:
-        """The kernel of one step by itself; None where the target has none. Raises as `kernel` does."""
+        """The kernel of one step by itself; None where the target has none. Raises as building does."""
+
+    def walks(self) -> Any:
+        """The module of what `walks` says; None where the target has none, or lacks what builds it."""
 
 
 def target_of(device: str) -> Target:
     """The target for a type of device; only for one of `TARGETS`."""
     module: Any = import_module(f"{__package__}.{TARGETS[device]}.target")
     return module
+
+
+def walks(device: str) -> Any:
+    """Kernels that carry a matrix through all chunks of time in one launch, as in `triton/walk.py`; None for a type of
+    device that has none."""
+    return target_of(device).walks() if device in TARGETS else None
 
 
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:

@@ -92,7 +92,7 @@ class Files:
         """The kernel, and the function that calls it."""
         lanes = WIDTH // self.dtype.itemsize
         programs = plan(lowered(self.cell, self.sizes, self.dtype), lanes)
-        kernel = Source(programs, self.title, self.dtype, lanes).forward_text()
+        kernel = Source(programs, self.title, self.dtype, lanes).forward("static")
         return "\n".join(
             [
                 # Of several cells in a program each has its own: their numbers may be of another kind.

@@ -5,6 +5,7 @@ those of step t + 1 where it has every element of the new W in a register.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 from fastweights.compiler.ir import (
     COMPUTED,
@@ -20,6 +21,7 @@ from fastweights.compiler.ir import (
     Value,
     behind,
     identity,
+    loads,
     upstream,
     whole,
 )
@@ -49,6 +51,24 @@ def _is_first(
     read = operands.intersection(matrices)
     small = all(SMALL * definition.size <= matrix.size for matrix in read)
     return small and not read.isdisjoint(state) and upstream(operands - read, given).isdisjoint(matrices)
+
+
+def handed_on(
+    reads: Collection[Definition], values: Sequence[Value], given: Collection[Definition], moves: Collection[Definition]
+) -> list[Definition]:
+    """Sums on the way to the first `reads`, and what follows from them, that the rest of the step reads besides: the
+    step before hands it on, so that it is computed once. All of it `moves` with the steps."""
+    on_the_way = upstream(reads, given).difference(given, reads)
+    rest = behind(values, {*given, *reads}).difference(given, reads)
+    wanted = set(chain.from_iterable(d.operands() for d in rest - on_the_way))
+    wanted.update(chain.from_iterable(loads(v.expression) for v in values))
+    return sorted((d for d in wanted & on_the_way if _is_work(d, moves)), key=lambda d: d.serial)
+
+
+def _is_work(definition: Definition, moves: Collection[Definition]) -> bool:
+    """Whether it would take more to compute it again than to hand it on."""
+    behind_it = upstream([definition], moves)
+    return not behind_it.isdisjoint(moves) and any(isinstance(d, Reduce) for d in behind_it)
 
 
 def settled(values: Sequence[Value]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""The C++ source of a cell's kernels: every step as a function, and the loops over time that call them."""
+"""The C++ source of a cell's kernels: every step as a function, and the loop over time that calls it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,23 +18,22 @@ SELDOM = "__attribute__((noinline)) "
 
 
 class Source:
-    """Puts the source of all kernels together."""
+    """Puts the source of a library together: of one way over time."""
 
     def __init__(self, plan: Plan, title: str, dtype: torch.dtype, lanes: int) -> None:
         self.plan, self.title, self.dtype = plan, title, dtype
         self.state = plan.forward.state
         self.functions = Functions(dtype, lanes)
 
-    def text(self) -> str:
-        """All of it: a library with the functions `forward` and `backward`."""
-        plan = self.plan
-        ways = {"forward": plan.forward, "again": plan.again, "backward": plan.backward}
-        states = [*self.state, *plan.backward.state]
-        return "\n".join([*self._parts(ways, states), self._forward(EXPORTED), self._backward(), ""])
+    def forward(self, linkage: str = EXPORTED) -> str:
+        """The way forward: a library with the function `forward`."""
+        return "\n".join([*self._parts({"forward": self.plan.forward}, self.state), self._forward(linkage), ""])
 
-    def forward_text(self) -> str:
-        """The way forward alone, `forward`, which no other file sees."""
-        return "\n".join([*self._parts({"forward": self.plan.forward}, self.state), self._forward("static"), ""])
+    def backward(self) -> str:
+        """The way back: one with the function `backward`."""
+        plan = self.plan
+        ways, states = {"again": plan.again, "backward": plan.backward}, [*self.state, *plan.backward.state]
+        return "\n".join([*self._parts(ways, states), self._backward(), ""])
 
     def _parts(self, ways: Mapping[str, Way], states: Sequence[Buffer]) -> list[str]:
         """What stands above the loops over time."""

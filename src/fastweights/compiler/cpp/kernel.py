@@ -1,6 +1,6 @@
 """A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from ctypes import CDLL, c_char_p, c_int64, c_void_p
 from functools import lru_cache, partial
 from itertools import chain
@@ -101,10 +101,24 @@ class OneStep(_Called):
 class Kernel(_Called):
     """Runs the scan of a cell forward and back."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        sizes: Mapping[str, int],
+        dtype: torch.dtype,
+        libraries: Callable[[Collection[str]], Mapping[str, CDLL]],
+    ) -> None:
         super().__init__(cell, sizes, dtype)
-        self._forward, self._backward = library.forward, library.backward
-        self._forward.restype = self._backward.restype = None
+        self._libraries = libraries
+        self._ways: dict[str, Any] = {}
+
+    def build(self, ways: Collection[str]) -> None:
+        """Loads or builds what is not there yet."""
+        if missing := [way for way in ways if way not in self._ways]:
+            for way, library in self._libraries(missing).items():
+                function = getattr(library, way)
+                function.restype = None
+                self._ways[way] = function
 
     def chunk(self, T: int) -> int:
         """Steps from one kept state to the next."""
@@ -129,7 +143,8 @@ class Kernel(_Called):
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
         named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
-        self._forward(_pointers(in_order(FORWARD, named)), _numbers((B, T, H, C, self._threads(B * T * H), *strides)))
+        numbers = (B, T, H, C, self._threads(B * T * H), *strides)
+        self._ways["forward"](_pointers(in_order(FORWARD, named)), _numbers(numbers))
         return [y, *last, checkpoints]
 
     def backward(
@@ -155,7 +170,7 @@ class Kernel(_Called):
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
         numbers = (B, T, H, self.chunk(T), self._threads(B * T * H), *strides)
-        self._backward(_pointers(in_order(BACKWARD, named)), _numbers(numbers))
+        self._ways["backward"](_pointers(in_order(BACKWARD, named)), _numbers(numbers))
         return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
 
 

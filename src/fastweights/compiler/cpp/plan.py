@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fastweights.compiler.cpp.ahead import Later, first_reads, settled
+from fastweights.compiler.cpp.ahead import Later, first_reads, handed_on, settled
 from fastweights.compiler.cpp.demands import demands
 from fastweights.compiler.cpp.layout import choose_layouts
 from fastweights.compiler.cpp.schedule import Buffer, Layout, Program, Target, schedule
@@ -131,22 +131,25 @@ class Planner:
         ]
         given = {**state, **moving, **fixed}
         new = dict(zip(state, settled(list(phase.new.values())), strict=True))
-        reads = first_reads([*new.values(), *(t.value for t in targets)], state, given, self.matrices)
+        values = [*new.values(), *(t.value for t in targets)]
+        reads = first_reads(values, state, given, self.matrices)
         source = next((b.name for d, b in state.items() if d.is_matrix), "")
         ahead = {d: Buffer(f"{source}_read_{n}", d.shape) for n, d in enumerate(reads)}
+        handed = [d for d in handed_on(reads, values, given, {*state, *moving}) if d not in self.asked.in_order]
+        ahead |= {d: Buffer(f"{source}_handed_on_{n}", d.shape) for n, d in enumerate(handed)}
         following: dict[Definition, Definition] = {d: Input(d.shape) for d in moving}
         stored = {d: _definition(v) for d, v in new.items()}
         later = Later({**following, **stored})
-        reads_later = [later.definition(d) for d in reads]
+        ahead_later = [later.definition(d) for d in ahead]
         asked = self.asked.of(later.known)
         results = [Target(b.named(f"new_{b.name}"), new[d]) for d, b in state.items()]
         results += [
-            Target(b.named(f"next_{b.name}"), whole(d)) for b, d in zip(ahead.values(), reads_later, strict=True)
+            Target(b.named(f"next_{b.name}"), whole(d)) for b, d in zip(ahead.values(), ahead_later, strict=True)
         ]
         everything = {**given, **ahead, **{following[d]: b.named(f"next_{b.name}") for d, b in moving.items()}}
         pairs = [(b.name, f"new_{b.name}") for b in state.values()] if in_place else []
         # What the sums of the next step need must be there before a new matrix passes by.
-        first = [o for d in reads_later for o in d.operands() if o not in map(stored.get, self.matrices)]
+        first = [o for d in ahead_later[: len(reads)] for o in d.operands() if o not in map(stored.get, self.matrices)]
         step = schedule(everything, [*targets, *results], pairs, asked, first)
         begin = schedule(given, [Target(b, whole(d)) for d, b in ahead.items()], [], asked)
         made = [target.buffer for target in targets]

@@ -1,7 +1,9 @@
 """The target for CPUs: `plan` schedules the ways over time, `emit` writes them in C++, `build` compiles them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
+from functools import partial
 
 import torch
 
@@ -14,50 +16,64 @@ from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.kernel import Kernel, OneStep, chunk
 from fastweights.compiler.cpp.one_step import one_step_source
 from fastweights.compiler.cpp.plan import plan, plan_one_step
-from fastweights.compiler.target import fingerprint, title
+from fastweights.compiler.target import WAYS, fingerprint, title
 from fastweights.compiler.unsupported import Unbuilt
 
-__all__ = ["chunk", "kernel", "lack", "one_step", "source", "write"]
+__all__ = ["chunk", "kernel", "lack", "one_step", "source", "walks", "write"]
 
 
 def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    """The C++ of a cell.
+    """The C++ of a cell, of the way forward and of the way back.
 
     Raises:
         Unsupported: the cell leaves the subset that compiles.
     """
+    return "\n".join(_sources(cell, sizes, dtype).values())
+
+
+def _sources(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
     lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
-    ways = lowered(cell, sizes, dtype)
-    programs = plan(ways, lanes)
-    return Source(programs, title(cell, sizes, dtype), dtype, lanes).text()
+    programs = plan(lowered(cell, sizes, dtype), lanes)
+    forward, backward = (Source(programs, title(cell, sizes, dtype), dtype, lanes) for _ in WAYS)
+    return {"forward": forward.forward(), "backward": backward.backward()}
 
 
 def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
-    """The kernel of a cell whose step does what `text` says, from the cache or built.
+    """The kernel of a cell whose step does what `text` says."""
+    return Kernel(cell, sizes, dtype, partial(_libraries, partial(_sources, cell, sizes, dtype), cell.name, text))
+
+
+def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep:
+    """The same for one step by itself, a small library of its own.
 
     Raises:
         Unsupported: the cell leaves the subset that compiles.
         Unbuilt: there is no C++ compiler, or it fails.
     """
-    stem = build.stem(cell.name, text, fingerprint("cpp"))
-    library = build.load(stem) or _built(source, cell, sizes, dtype, stem)
-    return Kernel(cell, sizes, dtype, library)
+    sources = partial(_one_step_source, cell, sizes, dtype)
+    return OneStep(cell, sizes, dtype, _libraries(sources, cell.name, text, ["one-step"])["one-step"])
 
 
-def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep:
-    """The same for one step by itself, a small library of its own."""
-    stem = build.stem(f"{cell.name}-one-step", text, fingerprint("cpp"))
-    library = build.load(stem) or _built(_one_step_source, cell, sizes, dtype, stem)
-    return OneStep(cell, sizes, dtype, library)
+def walks() -> None:
+    """None of its own: a call of a matrix product takes no longer than its work."""
 
 
-def _built(text: Callable[..., str], cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, stem: str) -> CDLL:
-    if why := lack():
+def _libraries(
+    sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
+) -> dict[str, CDLL]:
+    """Those of the cache, and what is missing built side by side."""
+    stems = {way: build.stem(f"{name}-{way}", text, fingerprint("cpp")) for way in ways}
+    found = {way: build.load(stem) for way, stem in stems.items()}
+    missing = [way for way, library in found.items() if library is None]
+    if missing and (why := lack()):
         raise Unbuilt(why)  # before seconds go into a source that nobody builds
-    return build.build(text(cell, sizes, dtype), stem)
+    texts = sources() if missing else {}
+    with ThreadPoolExecutor(len(ways)) as pool:
+        built = {way: pool.submit(build.build, texts[way], stems[way]) for way in missing}
+        return {way: library or built[way].result() for way, library in found.items()}
 
 
-def _one_step_source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
+def _one_step_source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
     lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
     program = plan_one_step(lowered(cell, sizes, dtype), lanes)
-    return one_step_source(program, f"One step of {title(cell, sizes, dtype)}", dtype, lanes)
+    return {"one-step": one_step_source(program, f"One step of {title(cell, sizes, dtype)}", dtype, lanes)}

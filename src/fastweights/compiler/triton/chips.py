@@ -7,6 +7,7 @@ registers, since warps that wait for each other at every sum cost more than they
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -66,20 +67,27 @@ def assemble(source: Source, way: str, target: Any, warps: int) -> Assembled:
     Raises:
         Unbuilt: the compiler fails.
     """
+    types = dict.fromkeys(getattr(source, way), POINTERS[source.dtype])
+    types |= {"reset": "*u8", "lengths": "*i64"} | dict.fromkeys((*source.strides, *SIZES), "i64")
+    function = getattr(loaded(source.text), way)
+    return assemble_function(function, types, dict.fromkeys(FLAGS, True), target, warps, source.title)
+
+
+def assemble_function(
+    function: Any, types: Mapping[str, str], constants: Mapping[str, Any], target: Any, warps: int, title: str
+) -> Assembled:
+    """The same of any function with arguments of these types and constants."""
     import triton
     from triton.compiler import ASTSource
 
-    function = getattr(loaded(source.text), way)
-    types = dict.fromkeys(getattr(source, way), POINTERS[source.dtype])
-    types |= {"reset": "*u8", "lengths": "*i64"} | dict.fromkeys((*source.strides, *SIZES), "i64")
     aligned = {(n,): [["tt.divisibility", 16]] for n, kind in enumerate(types.values()) if kind[0] == "*"}
-    types |= dict.fromkeys(FLAGS, "constexpr")
-    ast = ASTSource(fn=function, signature=types, constexprs=dict.fromkeys(FLAGS, True), attrs=aligned)
+    signature = {**types, **dict.fromkeys(constants, "constexpr")}
+    ast = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
     try:
         made = triton.compile(ast, target=target, options={"num_warps": warps, "num_stages": 1})
     except Exception as error:  # whatever Triton and the assembler raise
         what = " ".join(str(error).split())[:300]
-        raise Unbuilt(f"Triton {triton.__version__} fails to compile {source.title} ({what})") from error
+        raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({what})") from error
     reported = _of_amd(made.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(made.asm["cubin"])
     return Assembled(warps, *reported, made.metadata.shared)
 

@@ -1,6 +1,6 @@
 """The kernels of a cell, launched with tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,9 +27,9 @@ class Kernel:
         self.sources: dict[int, Source] = {}
         self.tables: dict[torch.device, Tensor] = {}
 
-    def compile(self) -> None:
-        """Compiles both ways for the current chip, as it is done for many heads."""
-        for way in ("forward", "backward"):
+    def build(self, ways: Collection[str]) -> None:
+        """Compiles some ways for the current chip, as it is done for many heads."""
+        for way in ways if torch.cuda.is_available() else ():
             choose(self._source(FULL), way, _chip())
 
     def forward(

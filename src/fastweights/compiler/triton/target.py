@@ -1,8 +1,9 @@
 """Triton: one program a head, or a part of its rows, for chips of NVIDIA and AMD."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -62,14 +63,16 @@ def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) 
     from fastweights.compiler.triton.kernel import Kernel
 
     _require_triton()
-    made = Kernel(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype)
-    if torch.cuda.is_available():
-        made.compile()
-    return made
+    return Kernel(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype)
 
 
 def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> None:
     """None of its own: what a launch costs is more than one step saves."""
+
+
+def walks() -> Any:
+    """The kernels from chunk to chunk; None without a Triton that builds them."""
+    return None if lack() else import_module("fastweights.compiler.triton.walk")
 
 
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
