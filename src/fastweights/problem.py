@@ -151,8 +151,10 @@ def agree(
         return _check(cell, inputs, state, params, reset, lengths, initial, out)
     # What a step makes without saying of what dtype depends on the default.
     key = (cell.key, kinds, torch.get_default_dtype())
-    work_out = partial(_check_all, cell, inputs, state, params, reset, lengths, initial, out)
-    return _AGREED.get(key) or remember(_AGREED, key, work_out)
+    known = _AGREED.get(key)
+    if known is not None:
+        return known
+    return remember(_AGREED, key, partial(_check_all, cell, inputs, state, params, reset, lengths, initial, out))
 
 
 def is_observed() -> bool:

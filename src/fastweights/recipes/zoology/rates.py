@@ -1,0 +1,16 @@
+"""The learning rate of every network that recalls what it read, chosen on validation data."""
+
+from fastweights.metric import ACCURACY
+from fastweights.recipes._rates import rate_search
+from fastweights.recipes.zoology.recall import MODELS, trial
+
+EXPERIMENT = rate_search(
+    "Learning rates for associative recall of 16 pairs",
+    "zoology/recall",
+    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    MODELS,
+    lambda model, preset: trial(model, "16", preset),
+    rates=("0.0005", "0.001", "0.002", "0.004", "0.008"),
+    updates=2_000,
+    seeds=2,
+)
