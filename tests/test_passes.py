@@ -1,5 +1,7 @@
 """The passes of the compiler one by one: what each makes is well formed, and means what the cell means."""
 
+import re
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,10 +12,12 @@ from torch import Tensor
 
 import programs as programs_of
 from fastweights import Cell, compiler
+from fastweights.cells.mesa import make_mesa
 from fastweights.compiler.cpp.ahead import Later
 from fastweights.compiler.cpp.demands import demands
 from fastweights.compiler.cpp.plan import plan
 from fastweights.compiler.cpp.show import show_program
+from fastweights.compiler.cpp.target import source
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.interpret import Interpreter, interpret
 from fastweights.compiler.ir import (
@@ -145,6 +149,22 @@ def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
         matrices = [nest for nest in program.nests if len(nest.shape) > 1]
         assert len(matrices) == 1, way
     assert "next_state_W_read_0[i] = sum of" in show_program(plan(phases(lowered("delta")), 8).forward.step)
+
+
+def test_steps_of_an_inner_loop_are_written_once():
+    """Conjugate gradients: three steps more are more calls of the same functions, and come to the same."""
+    texts = [source(Cell.of(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64) for steps in (9, 12)]
+    functions, calls = (
+        [Counter(re.findall(pattern, text, re.MULTILINE)) for text in texts]
+        for pattern in (r"static void (\w+_nest_\d+)\(.*\{$", r"^    (\w+_nest_\d+)\(")
+    )
+    assert len(functions[0]) > 10
+    assert functions[0] == functions[1]
+    assert all(calls[1][name] - calls[0][name] == 3 for name in calls[0])
+    cell, shape = Cell.of(make_mesa(12)), Shape(1, 3, 1, 16, 4)
+    a = scan_checks.arguments(cell, shape)
+    got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("compiled", "reference"))
+    scan_checks.assert_close(got, want, torch.float64)
 
 
 def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 from fastweights.compiler.cpp.functions import CODE
 from fastweights.compiler.cpp.layout import stride_along, vector_axis
@@ -50,14 +51,21 @@ class Result:
     is_mask: bool = False
 
 
-def emit_nest(program: Program, nest: Nest, lanes: int, out: Writer) -> None:
-    """Writes one loop nest, under comments with the lines of the cell that it computes."""
-    for line in dict.fromkeys(s.definition.line for s in nest.statements if s.definition.line):
-        out.add(f"// {line}")
-    axis = vector_axis(program, nest, lanes)
+class Emitted(NamedTuple):
+    """The code of one loop nest, and comments with the lines of the cell that it computes."""
+
+    comments: list[str]
+    lines: list[str]
+
+
+def emitted(program: Program, nest: Nest, lanes: int) -> Emitted:
+    """Writes one loop nest."""
+    out = Writer()
     out.open("")
-    NestEmitter(program, nest, axis, lanes, out).run()
+    NestEmitter(program, nest, vector_axis(program, nest, lanes), lanes, out).run()
     out.close()
+    lines = dict.fromkeys(s.definition.line for s in nest.statements if s.definition.line)
+    return Emitted([f"    // {line}" for line in lines], out.lines)
 
 
 def pieces(size: int, lanes: int) -> Iterator[tuple[int, int, int]]:

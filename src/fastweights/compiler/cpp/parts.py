@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 
 from fastweights.compiler.arguments import NUMBERS, Argument, names
-from fastweights.compiler.cpp.loops import Writer, emit_nest, number
+from fastweights.compiler.cpp.loops import Writer, emitted, number
 from fastweights.compiler.cpp.schedule import Program
+from fastweights.compiler.cpp.shared import shared
 from fastweights.compiler.ir import Table, volume
 
 TYPES = {"real": "real", "bool": "bool", "int64": "std::int64_t"}
@@ -26,13 +27,14 @@ class Functions:
         self.scratch = 0
 
     def write(self, name: str, program: Program, arguments: Sequence[str], attribute: str = "") -> str:
-        """One function."""
+        """One function, with those that it calls in front of it."""
         out = Writer()
         self._temporaries(program, out)
-        for nest in program.nests:
-            emit_nest(program, nest, self.lanes, out)
+        loops = shared(name, program, [emitted(program, nest, self.lanes) for nest in program.nests])
+        out.lines += loops.lines
         taken = ", ".join([*arguments, "real* __restrict__ scratch"])
-        return "\n".join([f"\n{attribute}static void {name}({taken}) {{\n    (void)scratch;", *out.lines, "}"])
+        head = f"\n{attribute}static void {name}({taken}) {{\n    (void)scratch;"
+        return "\n".join([*loops.functions, head, *out.lines, "}"])
 
     def _temporaries(self, program: Program, out: Writer) -> None:
         offset = 0
