@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +88,16 @@ def _tried(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def checked(name: str) -> dict[str, Any]:
     """Compares results and gradients with those of the reference in float64, with a state and resets."""
     cell = Cell.named(name)
-    for shape in CHECKED:
-        for dtype in (torch.float64, torch.float32, torch.bfloat16):
-            a = scan_checks.arguments(cell, shape, dtype)
-            want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
-            on_gpu = _to_gpu(a)
-            twice = [scan_checks.results_and_gradients(cell, "compiled", on_gpu) for _ in range(2)]
+    backends = [backend for backend in backends_of(cell) if backend != "reference"]
+    for shape, dtype in product(CHECKED, (torch.float64, torch.float32, torch.bfloat16)):
+        a = scan_checks.arguments(cell, shape, dtype)
+        want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
+        for backend in backends:
+            twice = [scan_checks.results_and_gradients(cell, backend, _to_gpu(a)) for _ in range(2)]
             got = {n: x.cpu() for n, x in twice[0].items()}
-            scan_checks.assert_close(got, want, dtype, shape)
-            assert all(torch.equal(x, twice[1][n]) for n, x in twice[0].items()), "two runs differ"
-    return {"checked": "ok"}
+            scan_checks.assert_close(got, want, dtype, f"{shape}, {backend}")
+            assert all(torch.equal(x, twice[1][n]) for n, x in twice[0].items()), f"two runs differ, {backend}"
+    return {"checked": backends}
 
 
 def _to_gpu(a: scan_checks.Arguments) -> scan_checks.Arguments:
