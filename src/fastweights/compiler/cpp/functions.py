@@ -17,11 +17,11 @@ def _runtime(name: str, arity: int = 1) -> Code:
 
 def _library(name: str) -> Code:
     """One that C has for single numbers."""
-    return Code(f"fw::each({{0}}, [](real x) {{{{ return FW_MATH({name})(x); }}}})")
+    return Code(f"fw::each({{0}}, [](real one) {{{{ return FW_MATH({name})(one); }}}})")
 
 
 def _library_of_two(name: str) -> Code:
-    return Code(f"fw::each({{0}}, {{1}}, [](real x, real y) {{{{ return FW_MATH({name})(x, y); }}}})")
+    return Code(f"fw::each({{0}}, {{1}}, [](real one, real two) {{{{ return FW_MATH({name})(one, two); }}}})")
 
 
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
