@@ -4,15 +4,19 @@ import logging
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from fastweights.compiler.alone import PerProcess
 from fastweights.errors import InputError
 from fastweights.files import cache_folder, make_private
 
 log = logging.getLogger("fastweights")
 
+MAKING = PerProcess(threading.Lock)
+"""Two ways over time are built at once: what they share is made once."""
 FOREIGN_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -21,7 +25,8 @@ def places() -> Iterator[Path]:
     shared = kept()
     if shared is not None:
         yield shared
-    alone = Path(os.path.realpath(_temporary().name))
+    with MAKING.own:
+        alone = Path(os.path.realpath(_temporary().name))
     if not risk(alone):
         yield alone
 
