@@ -13,9 +13,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,8 @@ SIZES = (16, 32, 64)
 WAYS = ("forward", "backward")
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
 """The first one at all sizes, the others at the smallest."""
+MINUTES = 15
+"""That a kernel is given to compile, with all the warps that are tried."""
 HEADS = 1024
 """Heads of all members of a batch: enough that no head is cut to fill a chip."""
 CHECKS = (
@@ -70,22 +71,32 @@ def _checked(check: str, name: str) -> str:
 
 
 def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
-    """Both kernels at K = V = size."""
+    """Both kernels at K = V = size, each in a process that is given up after a while."""
+    found: dict[str, Any] = {}
+    for way in WAYS:
+        command = [sys.executable, __file__, "--one", name, str(size), chip, way]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 * MINUTES)
+            found |= json.loads(done.stdout)
+        except subprocess.TimeoutExpired:
+            found |= {way: f"more than {MINUTES} minutes"}
+    return {"cuts": 1} | found
+
+
+def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
+    """One way over time of a cell, and how many programs a head has."""
     if name == CHUNKS:
         from fastweights.compiler.triton import walk
 
-        return {"cuts": 1} | {way: vars(walk.assembled(way, size, torch.float32, chip)) for way in WAYS}
+        return {way: vars(walk.assembled(way, size, torch.float32, chip))}
     cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)
     source = sourced(step(cell, sizes, torch.float32), title(cell, sizes, torch.float32), torch.float32, HEADS)
-    found: dict[str, Any] = {"cuts": source.cuts}
-    for way in WAYS:
-        try:
-            found[way] = vars(chips.choose(source, way, chips.target_of(chip)))
-        except Unbuilt as error:
-            found[way] = str(error)
-    return found
+    try:
+        return {"cuts": source.cuts, way: vars(chips.choose(source, way, chips.target_of(chip)))}
+    except Unbuilt as error:
+        return {"cuts": source.cuts, way: f"does not build: {error}"}
 
 
 def measure(names: list[str], again: bool) -> None:
@@ -93,7 +104,7 @@ def measure(names: list[str], again: bool) -> None:
     kept: dict[str, Any] = {} if again or not KEPT.exists() else json.loads(KEPT.read_text(encoding="utf-8"))
     missing = {key: make for key, make in _all(names).items() if key not in kept}
     total = len(kept) + len(missing)
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         running = {pool.submit(make): key for key, make in missing.items()}
         try:
             for done in as_completed(running):
@@ -144,7 +155,7 @@ def _cell(found: dict[str, Any]) -> str:
 
 def _way(found: Any) -> str:
     if isinstance(found, str):
-        return "does not build"
+        return found.partition(":")[0]
     spills = f", **{found['spills']} spilt**" if found["spills"] else ""
     return f"{found['warps']} x {found['registers']}{spills}"
 
@@ -155,7 +166,12 @@ def main() -> None:
     parser.add_argument("cells", nargs="*", help="those to show it of now; default: all")
     parser.add_argument("--into", type=Path, help="the page whose table is replaced")
     parser.add_argument("--again", action="store_true", help="make all anew")
+    parser.add_argument("--one", nargs=4, metavar=("CELL", "SIZE", "CHIP", "WAY"), help="print one result as JSON")
     options = parser.parse_args()
+    if options.one:
+        name, size, chip, way = options.one
+        print(json.dumps(one(name, int(size), chip, way)))
+        return
     try:
         measure(options.cells or [*Cell.names(), CHUNKS], options.again)
     except KeyboardInterrupt:
