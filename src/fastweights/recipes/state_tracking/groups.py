@@ -22,8 +22,6 @@ COLUMNS = {"parity": "parity", "s3": "S3", "s5": "S5"}
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "negative": ("delta-net", {"squashing": "twice-sigmoid", "normaliser": "l2", "feature_map": "identity"}),
 }
-RATES = dict.fromkeys(MODELS, 2e-3)
-"""As `state-tracking/rates` found them."""
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
     "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
@@ -36,7 +34,7 @@ TASK: dict[str, dict[str, Any]] = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """One block of width 64."""
-    training = Supervised(batch_size=64, learning_rate=RATES[model], clip=1.0, **TRAINING[preset])
+    training = Supervised(batch_size=64, learning_rate=2e-3, clip=1.0, **TRAINING[preset])
     layer, own = LAYERS.get(model, (model, {}))
     options = {"layer": layer, "d_model": 64, "depth": 1, "heads": 4, "d_ff": 128, "options": own}
     return Trial("state-tracking", {**TASK[preset], "group": column}, "block-model", options, training)

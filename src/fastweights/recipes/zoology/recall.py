@@ -18,8 +18,6 @@ MODELS = {
     "lstm": "LSTM",
 }
 COLUMNS = {"4": "4 pairs", "8": "8 pairs", "16": "16 pairs"}
-RATES = dict.fromkeys(MODELS, 2e-3)
-"""As `zoology/rates` found them."""
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
     "cpu": {"steps": 2_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
@@ -32,7 +30,7 @@ TASK: dict[str, dict[str, Any]] = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """Two blocks of width 64 with short convolutions, as today's language models have them."""
-    training = Supervised(batch_size=64, learning_rate=RATES[model], clip=1.0, **TRAINING[preset])
+    training = Supervised(batch_size=64, learning_rate=2e-3, clip=1.0, **TRAINING[preset])
     options = {"layer": model, "d_model": 64, "depth": 2, "heads": 2, "d_ff": 128, "convolution": 4}
     task = {**TASK[preset], "pairs": int(column)}
     return Trial("associative-recall", task, "block-model", options, training)
