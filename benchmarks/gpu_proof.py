@@ -22,7 +22,7 @@ import torch
 
 from fastweights import Cell
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.target import title
+from fastweights.compiler.target import WAYS, title
 from fastweights.compiler.triton import chips
 from fastweights.compiler.triton.source import sourced
 from fastweights.compiler.triton.target import step
@@ -35,7 +35,6 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "gpu_proof.json"
 MARK = "<!-- benchmarks/gpu_proof.py writes from here -->"
 SIZES = (16, 32, 64)
-WAYS = ("forward", "backward")
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
 """The first one at all sizes, the others at the smallest."""
 MINUTES = 15

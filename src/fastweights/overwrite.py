@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights.errors import require
+from fastweights.gradients import wants_gradients
 
 _shares = torch._C._is_alias_of  # type: ignore[attr-defined]
 
@@ -19,7 +20,7 @@ def check_dtype(out: Any, dtype: torch.dtype) -> None:
 
 def check_unwatched(out: Any, tensors: Sequence[Tensor]) -> None:
     """Raises if a derivative would need what `out` held before."""
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *out))
+    wanted = wants_gradients((*tensors, *out))
     require(not wanted, "state_out", "left out where gradients are wanted", "a state", "Use torch.no_grad().")
     is_transformed = torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
     require(not is_transformed, "state_out", "left out under torch.func and derivatives forward", "a state")

@@ -33,7 +33,7 @@ def walk(S: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
     is_seen = torch.is_grad_enabled() or torch.compiler.is_compiling()
     kernels = None if is_seen else walks(S.device.type)
     go = _go if kernels is None else kernels.go
-    starts, last = go(S, maps.kept, maps.keys, maps.values, maps.ends)
+    starts, last = go(S, maps)
     return starts, last
 
 
@@ -45,8 +45,7 @@ def walk_back(
     `starts` of chunks are given."""
     kernels = walks(d_last.device.type)
     go_back = _go_back if kernels is None else kernels.go_back
-    queries = None if d_read is None else maps.queries
-    d_values, d_after, d_S = go_back(d_last, maps.kept, maps.keys, maps.ends, queries, d_read, d_starts)
+    d_values, d_after, d_S = go_back(maps, d_read, d_last, d_starts)
     count = 0 if maps.keys is None else maps.keys.shape[-2]
     d_maps = Maps(
         queries=None if d_read is None else d_read @ starts,
@@ -59,26 +58,18 @@ def walk_back(
     return d_maps, d_S
 
 
-def _go(S: Tensor, kept: Tensor | float, keys: Tensor | None, values: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+def _go(S: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
     starts = []
-    for c, k, v, e in _each(kept, keys, values, ends):
+    for c, k, v, e in _each(maps.kept, maps.keys, maps.values, maps.ends):
         starts.append(S)
         S = torch.baddbmm(_fade(S, c), written(v, k, S).mT, e)
     return torch.stack(starts), S
 
 
-def _go_back(
-    d_S: Tensor,
-    kept: Tensor | float,
-    keys: Tensor | None,
-    ends: Tensor,
-    queries: Tensor | None,
-    d_read: Tensor | None,
-    d_starts: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _go_back(maps: Maps, d_read: Tensor | None, d_S: Tensor, d_starts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of what is written, of the S after every chunk, and of the first S."""
     d_written, d_after = [], []
-    for c, k, e, q, d_r, d_start in reversed(_each(kept, keys, ends, queries, d_read, d_starts)):
+    for c, k, e, q, d_r, d_start in reversed(_each(maps.kept, maps.keys, maps.ends, maps.queries, d_read, d_starts)):
         d_u = e @ d_S.mT
         d_after.append(d_S)
         d_written.append(d_u)

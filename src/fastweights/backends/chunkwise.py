@@ -15,6 +15,7 @@ from fastweights.backends._coefficients import begun, matrix, seen, states
 from fastweights.backends._maxima import maxima
 from fastweights.backends._plan import Plan, Raised, Scanned, call, given_to, plan_of
 from fastweights.backends._transforms import transform
+from fastweights.gradients import wants_gradients
 from fastweights.lengths import only
 from fastweights.problem import Problem
 from fastweights.state import where
@@ -46,7 +47,7 @@ def _is_ahead(problem: Problem) -> bool:
     if torch.compiler.is_exporting():
         return False  # T may be any: nothing is asked of it.
     T = problem.leading[1]
-    trains = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in problem.inputs)
+    trains = wants_gradients(problem.inputs)
     size, length = sum(leaf[0, 0].numel() for leaf in problem.state), "short" if T <= SHORT else "long"
     if not trains or T == 1 or size < LARGE["sums"][length]:
         return False

@@ -11,6 +11,7 @@ from fastweights.backends._transforms import transform
 from fastweights.compiler.forms import why_never
 from fastweights.compiler.op import PLAIN, is_plain, scan, ways
 from fastweights.compiler.target import TARGETS, target_of
+from fastweights.gradients import wants_gradients
 from fastweights.problem import Problem
 
 
@@ -32,7 +33,7 @@ def refusal(problem: Problem, build: bool) -> str:
         return form.check()
     if _is_one_step(problem):
         return form.build_one_step()
-    return form.build(ways(_wants_gradients([*_tensors(problem), *captured])))
+    return form.build(ways(wants_gradients([*_tensors(problem), *captured])))
 
 
 def build_all(problem: Problem) -> str:
@@ -110,8 +111,4 @@ def _is_free(tensors: Sequence[Tensor]) -> bool:
 def _want_nothing(tensors: Sequence[Tensor]) -> bool:
     """Whether no derivative is wanted, forwards or backwards."""
     forward = torch.autograd.forward_ad._current_level >= 0
-    return not forward and not _wants_gradients(tensors)
-
-
-def _wants_gradients(tensors: Sequence[Tensor]) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return not forward and not wants_gradients(tensors)

@@ -87,8 +87,9 @@ class Form:
     def _build(self, ways: Collection[str]) -> None:
         sizes, dtype, device = self.where
         self.kernel = self.kernel or target_of(device).kernel(self.cell, sizes, dtype, self.text)
-        self.kernel.build(ways)
-        self.built.update(ways)
+        if missing := [way for way in ways if way not in self.built]:
+            self.kernel.build(missing)
+            self.built.update(missing)
 
     def _build_one_step(self) -> None:
         sizes, dtype, device = self.where

@@ -13,6 +13,7 @@ from fastweights.cell import Cell
 from fastweights.compiler.forms import BY_KEY, Forms, forms
 from fastweights.compiler.target import TARGETS, WAYS, Kernel, target_of
 from fastweights.errors import require
+from fastweights.gradients import wants_gradients
 from fastweights.remember import remember
 from fastweights.signature import learn_sizes
 
@@ -184,7 +185,7 @@ def scan(
     cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, lengths: Tensor | None
 ) -> tuple[Tensor, list[Tensor]]:
     """y and the last state, differentiable once."""
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *initial))
+    wanted = wants_gradients((*tensors, *initial))
     if is_plain(tensors):
         if wanted:
             y, *last = _Direct.apply(cell.key, len(tensors), reset, lengths, *tensors, *initial)

@@ -27,7 +27,7 @@ class Kernel(Protocol):
     """
 
     def build(self, ways: Collection[str]) -> None:
-        """Builds some of the `WAYS`, or takes them from the cache; nothing for one that is there.
+        """Builds some of the `WAYS`, or takes them from the cache.
 
         Raises:
             Unsupported: the cell leaves the subset that compiles.
@@ -83,10 +83,10 @@ class Target(Protocol):
         """The code of a cell's kernels. Raises `Unsupported` if the cell leaves the subset that compiles."""
 
     def kernel(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
-        """The kernel of a cell whose step does what `text` says."""
+        """The kernel of a cell whose step does what `text` says. Raises as building it does."""
 
     def one_step(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep | None:
-        """The kernel of one step by itself; None where the target has none. Raises as building does."""
+        """That of one step by itself, built; None where the target has none. Raises as building does."""
 
     def walks(self) -> Any:
         """The module of what `walks` says; None where the target has none, or lacks what builds it."""

@@ -113,12 +113,11 @@ class Kernel(_Called):
         self._ways: dict[str, Any] = {}
 
     def build(self, ways: Collection[str]) -> None:
-        """Loads or builds what is not there yet."""
-        if missing := [way for way in ways if way not in self._ways]:
-            for way, library in self._libraries(missing).items():
-                function = getattr(library, way)
-                function.restype = None
-                self._ways[way] = function
+        """Loads some ways from the cache, or builds them."""
+        for way, library in self._libraries(ways).items():
+            function = getattr(library, way)
+            function.restype = None
+            self._ways[way] = function
 
     def chunk(self, T: int) -> int:
         """Steps from one kept state to the next."""

@@ -6,7 +6,7 @@ compiler of the system sees each of their nests once, and the step calls it as o
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fastweights.compiler.cpp.loops import Emitted
@@ -26,44 +26,43 @@ class Shared(NamedTuple):
 
 
 class _Nest(NamedTuple):
-    """Its text with numbers in the place of what it reads and writes, and what that is, in order."""
+    """Its text with numbers in the place of what it reads and writes, these, and what that is, in order."""
 
     text: str
+    places: tuple[str, ...]
     names: tuple[str, ...]
 
 
 def shared(name: str, program: Program, nests: Sequence[Emitted]) -> Shared:
     """The nests of the step of this name, those that come often as calls."""
-    scalars = {b.name for b in program.local if b.is_scalar}
-    buffers = {b.name for b in program.buffers.values()}
-    found = [_numbered(nest, buffers, scalars) for nest in nests]
-    counts = Counter(nest.text for nest in found)
-    often = [text for text, count in counts.items() if count >= OFTEN and text.count("\n") >= LONG]
-    called = {text: f"{name}_nest_{n}" for n, text in enumerate(often)}
+    is_scalar = {b.name: b.is_scalar for b in program.buffers.values()}
+    found = [_numbered(nest, is_scalar) for nest in nests]
+    counts = Counter((nest.text, nest.places) for nest in found)
+    often = [kind for kind, count in counts.items() if count >= OFTEN and kind[0].count("\n") >= LONG]
+    called = {text: f"{name}_nest_{n}" for n, (text, _) in enumerate(often)}
     lines = []
     for nest, of_nest in zip(nests, found, strict=True):
         call = called.get(of_nest.text)
         lines += [*nest.comments, *(nest.lines if call is None else [f"    {call}({', '.join(of_nest.names)});"])]
-    return Shared([_function(called[text], text) for text in often], lines)
+    return Shared([_function(called[text], text, places) for text, places in often], lines)
 
 
-def _numbered(nest: Emitted, buffers: set[str], scalars: set[str]) -> _Nest:
+def _numbered(nest: Emitted, is_scalar: Mapping[str, bool]) -> _Nest:
     """With `m0`, `m1`, ... for memory, and `s2`, ... for variables."""
     places: dict[str, str] = {}
 
     def place(match: re.Match[str]) -> str:
         word = match[0]
-        if word not in buffers:
+        if word not in is_scalar:
             return word
-        return places.setdefault(word, f"{'s' if word in scalars else 'm'}{len(places)}")
+        return places.setdefault(word, f"{'s' if is_scalar[word] else 'm'}{len(places)}")
 
     text = re.sub(r"\b[A-Za-z_]\w*", place, "\n".join(nest.lines))
-    return _Nest(text, tuple(places))
+    return _Nest(text, tuple(places.values()), tuple(places))
 
 
-def _function(name: str, text: str) -> str:
+def _function(name: str, text: str, places: Sequence[str]) -> str:
     """Memory is told apart by what is stored there; nothing of it overlaps."""
-    places = sorted({*re.findall(r"\b[ms]\d+\b", text)}, key=lambda place: int(place[1:]))
     taken = [_taken(place, text) for place in places]
     return f"\n__attribute__((noinline)) static void {name}({', '.join(taken)}) {{\n{text}\n}}"
 

@@ -16,7 +16,7 @@ from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.kernel import Kernel, OneStep, chunk
 from fastweights.compiler.cpp.one_step import one_step_source
 from fastweights.compiler.cpp.plan import plan, plan_one_step
-from fastweights.compiler.target import WAYS, fingerprint, title
+from fastweights.compiler.target import fingerprint, title
 from fastweights.compiler.unsupported import Unbuilt
 
 __all__ = ["chunk", "kernel", "lack", "one_step", "source", "walks", "write"]
@@ -33,9 +33,8 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
 
 def _sources(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
     lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
-    programs = plan(lowered(cell, sizes, dtype), lanes)
-    forward, backward = (Source(programs, title(cell, sizes, dtype), dtype, lanes) for _ in WAYS)
-    return {"forward": forward.forward(), "backward": backward.backward()}
+    file = partial(Source, plan(lowered(cell, sizes, dtype), lanes), title(cell, sizes, dtype), dtype, lanes)
+    return {"forward": file().forward(), "backward": file().backward()}
 
 
 def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:

@@ -11,7 +11,7 @@ from fastweights.cell import Cell
 from fastweights.compiler.alone import alone
 from fastweights.compiler.lower import lower
 from fastweights.compiler.step import Step
-from fastweights.compiler.target import title
+from fastweights.compiler.target import WAYS, title
 from fastweights.compiler.trace import trace
 from fastweights.compiler.triton.source import sourced
 from fastweights.compiler.unsupported import Unbuilt
@@ -83,7 +83,7 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, 
     made = sourced(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype, heads)
     how = f"{made.cuts} of {made.rows} rows a head" if made.cut else "one a head"
     lines = [f"{made.title}, {heads} heads on {chip}: {heads * made.cuts} programs, {how}"]
-    for way in ("forward", "backward"):
+    for way in WAYS:
         found = choose(made, way, target_of(chip))
         registers = f"{found.registers} registers a thread, {found.spills} bytes spilt"
         lines.append(f"  {way:<8}  {found.warps} warps, {registers}, {found.shared} bytes shared")

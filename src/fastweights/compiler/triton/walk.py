@@ -136,30 +136,21 @@ def backward(
     _put(d_first + m * R * K, rows, R, columns, K, x)
 
 
-def go(S: Tensor, kept: Tensor | float, keys: Tensor | None, values: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+def go(S: Tensor, maps: Any) -> tuple[Tensor, Tensor]:
     """The S before every chunk, and the last."""
-    given = [x if x is None else x.contiguous() for x in (S, _tensor(kept), keys, values, ends)]
-    starts, last = S.new_empty(len(values), *S.shape), S.new_empty(S.shape)
-    sizes = [values.shape[-2], 0 if keys is None else keys.shape[-2]]
-    _launch(forward, given, [starts, last], sizes, {})
+    starts, last = S.new_empty(len(maps.values), *S.shape), S.new_empty(S.shape)
+    given = [S, _tensor(maps.kept), maps.keys, maps.values, maps.ends]
+    _launch(forward, given, [starts, last], [maps.values, maps.keys], {})
     return starts, last
 
 
-def go_back(
-    d_S: Tensor,
-    kept: Tensor | float,
-    keys: Tensor | None,
-    ends: Tensor,
-    queries: Tensor | None,
-    d_read: Tensor | None,
-    d_starts: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+def go_back(maps: Any, d_read: Tensor | None, d_S: Tensor, d_starts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of what is written, of the S after every chunk, and of the first S."""
-    given = [x if x is None else x.contiguous() for x in (d_S, _tensor(kept), keys, ends, queries, d_read, d_starts)]
-    d_after = d_S.new_empty(len(ends), *d_S.shape)
-    d_written, d_first = d_S.new_empty(*ends.shape[:-1], d_S.shape[-2]), d_S.new_empty(d_S.shape)
-    sizes = [ends.shape[-2], *(0 if x is None else x.shape[-2] for x in (keys, queries))]
-    _launch(backward, given, [d_written, d_after, d_first], sizes, {"STARTS": d_starts is not None})
+    d_after = d_S.new_empty(len(maps.ends), *d_S.shape)
+    d_written, d_first = d_S.new_empty(*maps.ends.shape[:-1], d_S.shape[-2]), d_S.new_empty(d_S.shape)
+    given = [d_S, _tensor(maps.kept), maps.keys, maps.ends, maps.queries, d_read, d_starts]
+    flags = {"STARTS": d_starts is not None}
+    _launch(backward, given, [d_written, d_after, d_first], [maps.ends, maps.keys, d_read], flags)
     return d_written, d_after, d_first
 
 
@@ -167,16 +158,19 @@ def _tensor(kept: Tensor | float) -> Tensor | None:
     return kept if isinstance(kept, Tensor) else None
 
 
-def _launch(kernel: Any, given: Any, made: list[Tensor], sizes: list[int], flags: dict[str, bool]) -> None:
+def _launch(
+    kernel: Any, given: list[Tensor | None], made: list[Tensor], counted: list[Tensor | None], flags: dict[str, bool]
+) -> None:
+    """Of those that are `counted`, a kernel is told how many vectors a chunk has."""
     (M, R, K), N, kept = made[-1].shape, len(made[-2]), given[1]
     width = 0 if kept is None else kept.shape[-1]
-    fades = [width, int(width > 1)]
-    pointers = [made[-1] if x is None else x for x in (*given, *made)]  # one that nothing reads points anywhere
+    numbers = [N, M, R, K, *(0 if x is None else x.shape[-2] for x in counted), width, int(width > 1)]
+    # A pointer that nothing reads points anywhere.
+    pointers = [made[-1] if x is None else x.contiguous() for x in (*given, *made)]
     shape, warps = constants(K)
     named = {"FADES": kept is not None, **flags, **shape}
-    where = torch.cuda.device(made[-1].device) if made[-1].is_cuda else nullcontext()
-    with where:
-        kernel[(M, triton.cdiv(R, TILE))](*pointers, N, M, R, K, *sizes, *fades, **named, num_warps=warps, num_stages=1)
+    with torch.cuda.device(made[-1].device) if made[-1].is_cuda else nullcontext():
+        kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, num_stages=1)
 
 
 def constants(K: int) -> tuple[dict[str, int], int]:
