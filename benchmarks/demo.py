@@ -45,6 +45,8 @@ MEMORIES: dict[str, dict[str, Any]] = {
     "KDA, 1 block of 256": {"layer": "kda", **WIDEST},
     "RWKV-7, 1 block of 256": {"layer": "rwkv7", **WIDEST},
     "Delta RNN, 1 block of 256": {"layer": "delta-rnn", **WIDEST},
+    "M2RNN, 1 block of 256": {"layer": "m2rnn", **WIDEST},
+    "SRWM, 1 block of 256": {"layer": "srwm", **WIDEST},
     "gated DeltaNet, 2 blocks of 192": {"layer": "gated-delta", **two(192, 6)},
 }
 STACKS: dict[str, dict[str, Any]] = {

@@ -8,9 +8,11 @@ shapes are tiny: they prove what the code means, not what a chip makes of it. A 
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton.runtime.interpreter as interpreter
+from torch import Tensor
 
 from fastweights import Cell, scan
 from fastweights.backends import _chunks
@@ -18,7 +20,7 @@ from fastweights.compiler import target
 from fastweights.compiler.triton import kernel, source
 from fastweights.compiler.triton import target as triton
 from fastweights.testing import scan_checks
-from fastweights.testing.samples import Shape, sample_state
+from fastweights.testing.samples import Shape, in_role, sample_state
 
 SMALL = Shape(1, 3, 1, 3, 2)
 
@@ -101,11 +103,17 @@ def gradients_pass_two_layers(cell: Cell) -> None:
     for backend in ("compiled", "reference"):
         b = scan_checks.with_gradients(a)
         y, state = scan(cell, *b, backend=backend)
-        again = b.inputs._replace(**{b.inputs._fields[0]: y if y.shape == b.inputs[0].shape else b.inputs[0]})
-        z, last = scan(cell, again, state, b.params, backend=backend)
+        z, last = scan(cell, reading(cell, y, b.inputs), state, b.params, backend=backend)
         outputs = {"y": z, **{f"last {n}": x for n, x in zip(last._fields, last, strict=True)}}
         found.append(outputs | scan_checks.gradients(outputs, b))
     scan_checks.assert_close(found[0], found[1], torch.float64)
+
+
+def reading(cell: Cell, y: Tensor, inputs: Any) -> Any:
+    """Inputs whose first one a layer below made, in its role: a denominator is a sum over positive keys alone."""
+    name, slot = next(iter(cell.slots["Inputs"].items()))
+    made = in_role(slot, y)
+    return inputs._replace(**{name: made}) if made.shape == getattr(inputs, name).shape else inputs
 
 
 def is_an_operation(cell: Cell) -> None:

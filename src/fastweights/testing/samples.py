@@ -59,8 +59,12 @@ def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
 
 def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
     size = (*leading, *slot.shape({**OWN, "K": shape.K, "V": shape.V, "R": max(3, shape.V)}))
-    draw = torch.randn(size, generator=generator, dtype=torch.float64)
-    return ROLES.get(slot.kind, lambda x: x)(draw)
+    return in_role(slot, torch.randn(size, generator=generator, dtype=torch.float64))
+
+
+def in_role(slot: Slot, x: Tensor) -> Tensor:
+    """Any numbers, brought to where those of a slot's role are: rates to (0, 1), keys to positive ones of length 1."""
+    return ROLES.get(slot.kind, lambda x: x)(x)
 
 
 OWN = dict.fromkeys(ascii_uppercase, 2)
