@@ -12,7 +12,7 @@ import argparse
 import time
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 
 from fastweights.compiler.cpp.kernel import Kernel
 from fastweights.models.neuron_network import NeuronNetwork

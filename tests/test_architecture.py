@@ -100,7 +100,16 @@ def loaded(statement):
 
 
 def test_import_is_light():
-    heavy = {"triton", "lightning", "gymnasium", "transformers", "matplotlib", "rich", "jsonargparse", "safetensors"}
+    heavy = {
+        "triton",
+        "lightning_fabric",
+        "gymnasium",
+        "transformers",
+        "matplotlib",
+        "rich",
+        "jsonargparse",
+        "safetensors",
+    }
     assert not loaded("import fastweights; fastweights.scan; import fastweights.layers") & heavy
 
 

@@ -34,7 +34,9 @@ CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of 
 
 
 EXTRA = {
-    **dict.fromkeys(("filelock", "jsonargparse", "lightning", "matplotlib", "rich", "safetensors", "yaml"), "train"),
+    **dict.fromkeys(
+        ("filelock", "jsonargparse", "lightning_fabric", "matplotlib", "rich", "safetensors", "yaml"), "train"
+    ),
     "submitit": "cluster",
     **dict.fromkeys(("tokenizers", "sacrebleu"), "nlp"),
     "PIL": "vision",

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from torch import nn
 
 from fastweights.catalogue import MODELS, TASKS

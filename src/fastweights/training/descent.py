@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     # It takes seconds to import, and processes that act need none of it.
-    from lightning.fabric import Fabric
+    from lightning_fabric import Fabric
 
 
 def descend(

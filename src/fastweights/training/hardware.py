@@ -5,11 +5,11 @@ import math
 import os
 from collections.abc import Callable
 
-from lightning.fabric import Fabric
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from lightning.fabric.strategies.ddp import DDPStrategy
-from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 
 from fastweights.errors import InputError, require
@@ -18,7 +18,7 @@ from fastweights.training.launched import launched
 from fastweights.training.settings._training import Training
 from fastweights.training.sharded import Sharded
 
-for _greets in ("lightning.fabric", "lightning.pytorch", "torch.multiprocessing.spawn"):
+for _greets in ("lightning_fabric", "torch.multiprocessing.spawn"):
     # From every process, where one line is enough.
     logging.getLogger(_greets).setLevel(logging.ERROR)
 

@@ -16,7 +16,7 @@ from fastweights.training.vtrace import vtrace
 
 if TYPE_CHECKING:
     # It takes seconds to import, and processes that act need none of it.
-    from lightning.fabric import Fabric
+    from lightning_fabric import Fabric
 
 
 def rms_prop(model: nn.Module, settings: ActorCritic) -> torch.optim.Optimizer:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 from torch.utils._pytree import tree_map_only

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from rich.console import Console
 from torch import nn
 from torch.utils._pytree import tree_leaves

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from lightning.fabric.strategies.ddp import DDPStrategy
-from lightning.fabric.strategies.strategy import _BackwardSyncControl
+from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.strategies.strategy import _BackwardSyncControl
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard

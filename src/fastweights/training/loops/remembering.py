@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor, nn
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn

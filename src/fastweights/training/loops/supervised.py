@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor, nn
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
