@@ -14,7 +14,7 @@ COLUMNS = {"64": "keys of 64", "256": "keys of 256", "512": "keys of 512"}
 TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("wmt14", {}),
     "cpu": ("multi30k", {"pieces": 4000}),
-    "smoke": ("multi30k", {"pieces": 300, "sentences": 200, "held_out": 20}),
+    "smoke": ("multi30k", {"pieces": 1000, "sentences": 200, "held_out": 8}),
 }
 SIZES: dict[str, dict[str, Any]] = {
     "paper": {"d_model": 1024, "depth": 6, "heads": 16, "d_ff": 4096, "dropout": 0.3},
