@@ -18,12 +18,19 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session")
+def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where data sets lie once they are prepared: workers share the folder above their own."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "data"
+
+
 @pytest.fixture
-def real_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def real_data(monkeypatch: pytest.MonkeyPatch, data_cache: Path) -> None:
     """Data from `$FASTWEIGHTS_DATA` or a folder beside the checkout, and never from the network."""
     beside = Path(__file__).parents[2] / "shared" / "data"
     monkeypatch.setenv("FASTWEIGHTS_DATA", os.environ.get("FASTWEIGHTS_DATA", str(beside)))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(data_cache))
 
     def no_network(url: str, timeout: float) -> None:
         raise OSError("the tests use no network")

@@ -18,13 +18,13 @@ RUN = "runs/irie2022/table-1/smoke/{}/{}/seed-1"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, data_cache):
     """Runs with synchronous and with delayed labels; skips without Omniglot."""
     from conftest import real_data
 
     folder = tmp_path_factory.mktemp("adapt")
     with pytest.MonkeyPatch.context() as patch:
-        real_data.__wrapped__(patch, folder)
+        real_data.__wrapped__(patch, data_cache)
         patch.chdir(folder)
         models = ["--models", "srwm", "lstm", "snail"]
         columns = ["--columns", "omniglot-1", "omniglot-delayed"]

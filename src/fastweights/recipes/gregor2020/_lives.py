@@ -29,7 +29,7 @@ LENGTH: dict[str, dict[str, Any]] = {
     "cpu": {"steps": 20_000, "evaluate_every": 5_000},
     "paper": {"steps": 100_000, "evaluate_every": 5_000},
 }
-TEXT: dict[str, dict[str, Any]] = {"smoke": {"characters": 2_000}}
+TEXT: dict[str, dict[str, Any]] = {"smoke": {"characters": 2_100}}
 SIZES: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1, "width": 4, "backend": "reference"}}
 RATES = {"mlp": 1e-3, "mlp-tanh": 1e-3, "lstm-128": 1e-3}
 """Of pairs with such synapses, and of an LSTM, that want another than 3e-3: see gregor2020/rates."""
