@@ -32,9 +32,7 @@ def walk(S: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
     """Carries S `[M, R, K]` from chunk to chunk; returns the S before every chunk, and the last."""
     is_seen = torch.is_grad_enabled() or torch.compiler.is_compiling()
     kernels = None if is_seen else walks(S.device.type)
-    go = _go if kernels is None else kernels.go
-    starts, last = go(S, maps)
-    return starts, last
+    return _go(S, maps) if kernels is None else kernels.go(S, maps)
 
 
 @torch.no_grad()

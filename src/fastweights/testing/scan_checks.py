@@ -24,7 +24,7 @@ ODD = Shape(2, 37, 3, 5, 4)
 # A kernel is built for sizes and a dtype: every shape is a build. A vector holds twice as many float32 numbers as
 # float64 ones, so that sizes below, at, and beyond the width of a vector are spread over the two, with ODD in both.
 SHAPES = {
-    torch.float64: (ODD._replace(B=1, T=1, H=1), ODD, Shape(1, 50, 1, 33, 100)),
+    torch.float64: (Shape(1, 1, 1, 2, 3), ODD, Shape(1, 50, 1, 33, 100)),
     torch.float32: (
         ODD,
         Shape(1, 64, 2, 16, 16),
