@@ -20,7 +20,7 @@ from torch import nn
 
 from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
-from fastweights.experiments.experiment import Published, Summary
+from fastweights.experiments.experiment import Published, Summary, Trial
 from fastweights.experiments.plan import make_plan
 from fastweights.experiments.status import status, table_of
 from fastweights.experiments.trial import loop_of, make_task
@@ -120,7 +120,8 @@ def test_data_of_an_experiment_fit_together(name):
         for model, column in preset.places:
             assert model in experiment.models
             trial = experiment.trial(model, column, key)
-            json.dumps(trial.facts())
+            read = Trial.read(json.loads(json.dumps(trial.written())))
+            assert (type(read.training), json.dumps(read.facts())) == (type(trial.training), json.dumps(trial.facts()))
             assert trial.task in TASKS.names()
             assert trial.model in MODELS.names()
             metric = TASKS.load(trial.task)(**trial.task_options).main_metric

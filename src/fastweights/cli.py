@@ -61,11 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _share_cores()
     _print_any_text()
     try:
-        return follow() if follows() else _run(arguments)
+        return follow(_carry_out) if follows() else _run(arguments)
     except Died as death:
         return _complain(str(death), status=1)
     finally:
         dismiss()
+
+
+def _carry_out(order: dict[str, Any]) -> None:
+    from fastweights.experiments.trial import carry_out_order
+
+    carry_out_order(order)
 
 
 def _run(arguments: list[str]) -> int:

@@ -5,10 +5,11 @@ Loads no torch: the command line and the report read it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from fastweights.errors import require_name
+from fastweights.errors import require, require_name
 from fastweights.metric import Metric
 from fastweights.training.settings._training import Training
 
@@ -37,6 +38,26 @@ class Trial(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """All of it as plain dictionaries."""
         return {**self._asdict(), "training": asdict(self.training)}
+
+    def written(self) -> dict[str, Any]:
+        """Its facts, and of what type the settings are: what another process needs, as JSON."""
+        kind = type(self.training)
+        return {**self.facts(), "settings": [kind.__module__, kind.__name__]}
+
+    @classmethod
+    def read(cls, written: dict[str, Any]) -> "Trial":
+        """What was `written`, with tuples for lists."""
+        home, name = written["settings"]
+        kind = getattr(import_module(home), name)
+        require(issubclass(kind, Training), "settings", "a kind of Training", f"{home}.{name}")
+        facts = {part: _tupled(written[part]) for part in cls._fields}
+        return cls(**{**facts, "training": kind(**facts["training"])})
+
+
+def _tupled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _tupled(part) for name, part in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 class Preset(NamedTuple):

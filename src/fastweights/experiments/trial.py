@@ -2,8 +2,9 @@
 
 import json
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,8 @@ from fastweights.experiments.experiment import Trial
 from fastweights.tasks import Task
 from fastweights.training.hardware import build_within_memory, make_fabric
 from fastweights.training.kept import best_model
-from fastweights.training.processes import share
+from fastweights.training.launched import launched, lead
+from fastweights.training.processes import join, share
 from fastweights.training.progress import Plain
 from fastweights.training.result import Result
 from fastweights.training.run import Run
@@ -30,12 +32,22 @@ def carry_out(run: Run, trial: Trial, recipe: str, config: dict[str, Any], resum
     Raises:
         InputError: Something does not fit together. A run that has not begun leaves no folder then.
     """
-    share(trial.training, _train, run, trial, recipe, config, resume, shown)
+    about: dict[str, Any] = {"recipe": recipe, "config": config, "resume": resume, "shown": shown}
+    if trial.training.devices > 1 and launched() > 1:
+        lead(carry_out_order, {"run": str(run.path), "trial": trial.written(), "about": about})
+    else:
+        share(trial.training, partial(_train, **about), run, trial)
     measure(run, trial, _task(trial))
 
 
+def carry_out_order(order: dict[str, Any]) -> None:
+    """The part that each of the processes of torchrun has in a training."""
+    trial = Trial.read(order["trial"])
+    join(trial.training, partial(_train, **order["about"]), Run(Path(order["run"])), trial)
+
+
 def _train(
-    fabric: Fabric, run: Run, trial: Trial, recipe: str, config: dict[str, Any], resume: bool, shown: bool
+    fabric: Fabric, run: Run, trial: Trial, *, recipe: str, config: dict[str, Any], resume: bool, shown: bool
 ) -> None:
     task, console = _task(trial), Plain() if shown and fabric.is_global_zero else None
     model = build_within_memory(lambda: build(trial, task))

@@ -1,17 +1,18 @@
-"""Processes that torchrun started: the first of them is the program, and the others carry out with it what it shares.
+"""Processes that torchrun started: the first of them is the program, and the others carry out with it what it orders.
 
-They hear of it through the store that torchrun has for them, in which nobody has to be in time.
+They hear of it through the store that torchrun has for them, in which nobody has to be in time. An order is JSON: who
+reaches the store can have a model trained, but can not hand over code.
 """
 
+import json
 import os
-import pickle
 import signal
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastweights.errors import Died, InputError
 
@@ -21,11 +22,8 @@ PATIENCE = timedelta(seconds=10)
 FOREVER = timedelta(days=365)
 
 
-class Call(NamedTuple):
-    """What all processes do together: `carry_out(*arguments)`."""
-
-    carry_out: Callable[..., None]
-    arguments: tuple[Any, ...]
+CarryOut = Callable[[dict[str, Any]], None]
+"""What all processes do together, by an order."""
 
 
 def launched() -> int:
@@ -34,48 +32,49 @@ def launched() -> int:
 
 
 def follows() -> bool:
-    """Whether this process is one of those that do what the first one shares."""
+    """Whether this process is one of those that do what the first one orders."""
     return launched() > 1 and _rank() > 0
 
 
-def follow() -> int:
+def follow(carry_out: CarryOut) -> int:
     """What such a process does, until the first one is done; returns the exit status."""
     from fastweights.training.progress import Interrupted
 
     # While it waits in the store, Python hears no signal.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for number in count():
-        call = pickle.loads(_store().get(f"call {number}"))
-        if call is None:
+        order = json.loads(_store().get(f"order {number}"))
+        if order is None:
             break
         # What all processes complain of, the first one says.
         with suppress(InputError, Interrupted):
-            _together(number, call)
+            _together(number, carry_out, order)
     return 0
 
 
-def share_out(carry_out: Callable[..., None], *arguments: Any) -> None:
-    """Calls `carry_out(*arguments)` in all processes.
+def lead(carry_out: CarryOut, order: dict[str, Any]) -> None:
+    """Calls `carry_out(order)` in all processes: those that `follow` it.
 
     Raises:
         Died: One of them failed and the others did not.
     """
     number = next(_numbers())
-    _store().set(f"call {number}", pickle.dumps(Call(carry_out, arguments)))
-    _together(number, Call(carry_out, arguments))
+    written = json.dumps(order)
+    _store().set(f"order {number}", written)
+    _together(number, carry_out, json.loads(written))
 
 
 def dismiss() -> None:
     """This process is at its end, and so are the others if it is the first."""
     if launched() > 1:
         if not follows():
-            _store().set(f"call {next(_numbers())}", pickle.dumps(None))
+            _store().set(f"order {next(_numbers())}", json.dumps(None))
         _leave()
 
 
-def _together(number: int, call: Call) -> None:
+def _together(number: int, carry_out: CarryOut, order: dict[str, Any]) -> None:
     try:
-        call.carry_out(*call.arguments)
+        carry_out(order)
     except Died:
         # torchrun ends those that are left: not before they have said why.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

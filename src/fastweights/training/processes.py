@@ -18,7 +18,6 @@ from torch.utils._pytree import tree_map_only
 
 from fastweights.errors import Died, InputError
 from fastweights.training.hardware import make_fabric
-from fastweights.training.launched import launched, share_out
 from fastweights.training.parts import whole
 from fastweights.training.progress import Interrupted
 from fastweights.training.settings._training import Training
@@ -33,7 +32,7 @@ GONE = "A process that shared the training died, and the others stopped."
 
 
 def share(settings: Training, work: Callable[..., None], *arguments: Any) -> None:
-    """Calls `work(fabric, *arguments)` here, or in as many processes as there are devices: those of torchrun, or new.
+    """Calls `work(fabric, *arguments)` here, or in as many new processes as there are devices.
 
     Raises:
         Interrupted: Somebody asked to stop, and all processes did.
@@ -42,13 +41,16 @@ def share(settings: Training, work: Callable[..., None], *arguments: Any) -> Non
     """
     if settings.devices == 1:
         work(make_fabric(settings), *arguments)
-    elif launched() > 1:
-        share_out(_launch, settings, work, arguments)
     else:
         _spawn(make_fabric(settings), work, arguments)
 
 
-def _launch(settings: Training, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def join(settings: Training, work: Callable[..., None], *arguments: Any) -> None:
+    """Calls `work(fabric, *arguments)` here, as one of the processes that torchrun started, all of which do.
+
+    Raises:
+        Died: One of them is no more.
+    """
     with _deaths():
         make_fabric(settings).launch(partial(_call, work, arguments))
 
