@@ -184,18 +184,29 @@ RUNS = {
 
 @pytest.mark.parametrize("how", RUNS)
 def test_a_run_that_was_cut_off_while_improving_is_marked(how, tmp_path):
-    (config, result, lines), cut_off = RUNS[how]
-    trial = EXPERIMENTS.load(RETRIEVAL).trial("softmax", "20", "smoke").facts()
-    run = Run(tmp_path / "run")
-    run.begin(RETRIEVAL, {**config, "trial": trial}, {})
-    for line in lines:
-        run.log(**line)
-    run.write_result(result)
-    write_report(collect(tmp_path))
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    written, cut_off = RUNS[how]
+    text = page_of(tmp_path, written)
     assert ("Cut off while improving" in text) == cut_off
     assert ("(1) † |" in text) == cut_off
-    assert ("Softmax, S = 20 (1 of 1 seed)" in text) == cut_off
+    assert ("So it was in every seed." in text) == cut_off
+
+
+def test_where_only_some_seeds_were_cut_off_it_is_said(tmp_path):
+    text = page_of(tmp_path, record("softmax", 1, FALLING), record("softmax", 2, FLAT))
+    assert "So it was in every seed, but for Softmax, S = 20 (1 of 2)." in text
+
+
+def page_of(folder, *records):
+    """The report of runs of one table."""
+    trial = EXPERIMENTS.load(RETRIEVAL).trial("softmax", "20", "smoke").facts()
+    for config, result, lines in records:
+        run = Run(folder / f"seed-{config['seed']}")
+        run.begin(RETRIEVAL, {**config, "trial": trial}, {})
+        for line in lines:
+            run.log(**line)
+        run.write_result(result)
+    write_report(collect(folder))
+    return (folder / "report.md").read_text(encoding="utf-8")
 
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

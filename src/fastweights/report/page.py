@@ -136,14 +136,16 @@ def _cut_off(group: Group) -> Iterator[Block]:
     """Which runs ended before they were flat."""
     experiment = group.experiment
     counts = Counter(record.key[2:4] for record in group.records if record.cut_off)
-    named = [
-        f"{experiment.models[m]}, {experiment.columns[c]} ({n} of {_count(len(group.of(m, c)), 'seed')})"
+    some = [
+        f"{experiment.models[m]}, {experiment.columns[c]} ({n} of {len(group.of(m, c))})"
         for (m, c), n in counts.items()
+        if n < len(group.of(m, c))
     ]
-    if named:
+    if counts:
+        but = f", but for {'; '.join(some)}" if some else ""
         yield Paragraph(
             f"{MARK} Cut off while improving: the best validation value came in the last fifth of the updates that the "
-            f"settings allow, all of which were used. {'; '.join(named)}."
+            f"settings allow, all of which were used. So it was in every seed{but}."
         )
 
 
