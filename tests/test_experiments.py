@@ -20,6 +20,7 @@ from torch import nn
 
 from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.experiments import job as job_module
 from fastweights.experiments.experiment import Published, Summary, Trial
 from fastweights.experiments.plan import make_plan
 from fastweights.experiments.status import status, table_of
@@ -109,6 +110,38 @@ def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
     for model in preset.models:
         assert experiment.models[model].replace("&", "&amp;") in page
     assert "not counted" not in page
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """Rates of two networks, of which one each is that of the table."""
+    folder = tmp_path_factory.mktemp("searched")
+    assert reproduce("ba2016/rates", folder, "--models", "lstm", "irnn") == 0
+    return folder
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_another_table_has_trained_is_not_trained_again(damaged, searched, tmp_path, monkeypatch):
+    folder, trained = tmp_path / "runs", []
+    shutil.copytree(searched, folder)
+    twin = folder / "ba2016" / "rates" / "smoke" / "lstm" / "0.001" / "seed-1"
+    if damaged:
+        (twin / "metrics.jsonl").write_text("")
+    train = job_module.carry_out_trial
+    monkeypatch.setattr(
+        job_module, "carry_out_trial", lambda run, *rest, **how: trained.append(run) or train(run, *rest, **how)
+    )
+    flags = ["--models", "lstm", "irnn", "--columns", "20"]
+    assert reproduce("ba2016/table-1", folder, *flags, "--seeds", "2") == 0
+    table = folder / "ba2016" / "table-1" / "smoke"
+    taken = {table / model / "20" / "seed-1" for model in (("irnn",) if damaged else ("irnn", "lstm"))}
+    assert {run.path for run in trained} == {path.parent for path in table.rglob("result.json")} - taken
+    if not damaged:
+        run = Run(table / "lstm" / "20" / "seed-1")
+        assert (run.config()["recipe"], run.metrics()) == ("ba2016/table-1", Run(twin).metrics())
+        assert run.config()["environment"] == Run(twin).config()["environment"]
+        assert (run.path / "best.safetensors").read_bytes() == (twin / "best.safetensors").read_bytes()
+    assert "not counted" not in (table / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())

@@ -8,6 +8,7 @@ from typing import Any
 from fastweights.errors import require
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.trial import carry_out as carry_out_trial
+from fastweights.experiments.twins import anywhere, twin_of
 from fastweights.metric import Metric
 from fastweights.training.result import Result
 from fastweights.training.run import FAILURE, Run
@@ -52,7 +53,7 @@ def outcome(run: Run, metric: Metric) -> Result | None:
 
 
 def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> None:
-    """Trains and measures, unless that is done; goes on with what is there.
+    """Trains and measures, unless that is done, here or in another table; goes on with what is there.
 
     Raises:
         Busy: Another process is at it.
@@ -65,21 +66,15 @@ def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> N
         (run.path / FAILURE).unlink(missing_ok=True)
         if run.exists():
             require_same(run, job, trial)
+        elif (twin := twin_of(trial, folder)) is not None:
+            run.take_over(twin, job.experiment, job.facts(trial))
+            return
         carry_out_trial(run, trial, job.experiment, job.facts(trial), resume=run.exists())
 
 
 def require_same(run: Run, job: Job, trial: Trial) -> None:
     """`InputError` unless a run was begun with the library's settings of today, wherever that was."""
-    stored, config = (_anywhere(facts) for facts in (run.config()["config"], job.facts(trial)))
+    stored, config = (anywhere(facts) for facts in (run.config()["config"], job.facts(trial)))
     changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
     remedy = "Name another --folder, or move the run away."
     require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)
-
-
-def _anywhere(facts: dict[str, Any]) -> dict[str, Any]:
-    """A run's facts but for where it is trained."""
-    trial = facts.get("trial")
-    if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
-        return facts
-    what = {name: value for name, value in training.items() if name not in Where._fields}
-    return {**facts, "trial": {**trial, "training": what}}

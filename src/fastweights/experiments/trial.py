@@ -37,7 +37,7 @@ def carry_out(run: Run, trial: Trial, recipe: str, config: dict[str, Any], resum
         lead(carry_out_order, {"run": str(run.path), "trial": trial.written(), "about": about})
     else:
         share(trial.training, partial(_train, **about), run, trial)
-    measure(run, trial, _task(trial))
+    measure(run, trial, shared_task(trial))
 
 
 def carry_out_order(order: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def carry_out_order(order: dict[str, Any]) -> None:
 def _train(
     fabric: Fabric, run: Run, trial: Trial, *, recipe: str, config: dict[str, Any], resume: bool, shown: bool
 ) -> None:
-    task, console = _task(trial), Plain() if shown and fabric.is_global_zero else None
+    task, console = shared_task(trial), Plain() if shown and fabric.is_global_zero else None
     model = build_within_memory(lambda: build(trial, task))
     if resume:
         require_same_data(run, trial, task)
@@ -106,7 +106,8 @@ def require_same_data(run: Run, trial: Trial, task: Task) -> None:
     require(same, trial.task, f"the one that {run.path} was begun with", "another", "Restore the file.")
 
 
-def _task(trial: Trial) -> Task:
+def shared_task(trial: Trial) -> Task:
+    """The task of a trial, made once for all trials that follow each other."""
     return _shared_task(trial.task, json.dumps(trial.task_options))
 
 

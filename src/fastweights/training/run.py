@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from fastweights.training.sealed import (
 )
 
 CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"
-RESULT, PROGRESS, FAILURE = "result.json", "progress.json", "failure.txt"
+RESULT, PROGRESS, FAILURE, LOCK = "result.json", "progress.json", "failure.txt", ".lock"
 
 
 class Busy(InputError):
@@ -61,6 +62,18 @@ class Run:
         content = {"recipe": recipe, "config": config, "task": task, "environment": environment()}
         write_sealed(self.path / CONFIG, content)
 
+    def take_over(self, other: "Run", recipe: str, config: dict[str, Any]) -> None:
+        """Copies a run that has come to its end, as one of another recipe.
+
+        What makes the folder a run comes last.
+        """
+        passing = (CONFIG, PROGRESS, FAILURE, LOCK)
+        for path in (path for path in other.path.rglob("*") if path.is_file() and path.name not in passing):
+            copy = self.path / path.relative_to(other.path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        write_sealed(self.path / CONFIG, {**other.config(), "recipe": recipe, "config": config})
+
     @staticmethod
     def open(path: Path) -> "Run":
         """An existing run; `InputError` if the folder is not one."""
@@ -81,7 +94,7 @@ class Run:
         """Keeps other processes from training in this folder; a killed process lets go of it."""
         require(not self.path.exists() or self.path.is_dir(), "run", "a folder", f"the file {self.path}")
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / ".lock")
+        lock = FileLock(self.path / LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -94,7 +107,7 @@ class Run:
 
     def _leave_no_empty_folder(self) -> None:
         if not self.exists():
-            (self.path / ".lock").unlink(missing_ok=True)
+            (self.path / LOCK).unlink(missing_ok=True)
             with suppress(OSError):
                 self.path.rmdir()
 
