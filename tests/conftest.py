@@ -19,10 +19,16 @@ def seed() -> None:
 
 
 @pytest.fixture(scope="session")
-def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where data sets lie once they are prepared: workers share the folder above their own."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all workers: that above their own."""
     own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "data"
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def data_cache(shared_folder: Path) -> Path:
+    """Where data sets lie once they are prepared."""
+    return shared_folder / "data"
 
 
 @pytest.fixture

@@ -42,6 +42,21 @@ def test_explain_names_the_backend_and_the_reasons(capsys):
     assert "chunkwise  could run" in out
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "wanted"),
+    [
+        ("--steps", "many", "steps must be a whole number"),
+        ("--learning-rate", "fast", "learning_rate must be a number"),
+        ("--sharded", "7", "sharded must be true or false"),
+        ("--device", "tpu", "device must be one of auto, cpu, cuda, mps"),
+        ("--betas", "[1, 2, 3]", "betas must be a tuple with 2 elements"),
+    ],
+)
+def test_a_flag_of_another_type_is_told_in_words(flag, value, wanted, capsys):
+    assert cli.main(["train", "oz", flag, value]) == 2
+    assert f"fastweights: {wanted}, got '{value}'. See fastweights train oz --help." in capsys.readouterr().err
+
+
 BAD = {
     "nothing": [],
     "unknown command": ["trian"],

@@ -87,8 +87,14 @@ def run_of(folder, model="dpfp-1", seed=1):
     return Run(folder / RETRIEVAL / "smoke" / model / "20" / f"seed-{seed}")
 
 
+@pytest.fixture(scope="session")
+def everywhere(shared_folder):
+    """Where all experiments run: what several of them have in common is trained once."""
+    return shared_folder / "experiments"
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
-def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
+def test_every_experiment_runs_and_reports(name, everywhere, capsys):
     experiment = EXPERIMENTS.load(name)
     preset = experiment.preset("smoke")
     for model in preset.models:
@@ -102,11 +108,11 @@ def test_every_experiment_runs_and_reports(name, tmp_path, capsys):
                 task.worlds(task.together, 0).close()
         except MissingFile as missing:
             pytest.skip(str(missing))
-    code, said = reproduce(name, tmp_path), capsys.readouterr()
+    code, said = reproduce(name, everywhere), capsys.readouterr()
     assert code == 0, said
     runs = len(preset.places)
     assert all(f"{n} of {runs}: " in said.out for n in range(1, runs + 1))
-    page = (tmp_path / name / "smoke" / "report.html").read_text(encoding="utf-8")
+    page = (everywhere / name / "smoke" / "report.html").read_text(encoding="utf-8")
     for model in preset.models:
         assert experiment.models[model].replace("&", "&amp;") in page
     assert "not counted" not in page

@@ -1,5 +1,6 @@
 """Flags, YAML files and run folders as the settings of a recipe that stands on its own."""
 
+import re
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,11 @@ SHOWING = ("--print_config", "--help", "-h")
 OWN = ("preset", "run", "resume", "config")
 UNSAID = ("layer", "seed", "precision", "sample", "evaluate_every", *Where._fields)
 """Flags that no row of a table says: the layer comes first, and the others make no other model."""
+
+UNLIKE = re.compile(r'Parser key "(?P<flag>.+?)": Expected an? (?P<kind>.+)\. Got value: (?P<got>.*)')
+"""What the parser says of a value that is not of its flag's type."""
+
+KINDS = {"<class 'int'>": "a whole number", "<class 'float'>": "a number", "<class 'bool'>": "true or false"}
 
 
 class Request(NamedTuple):
@@ -95,7 +101,7 @@ def flags_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
     try:
         parsed = _parser(str(name), kind).parse_object(values).as_dict()
     except ArgumentError as error:
-        raise InputError(f"flags in {folder} must be those of {name}, got others: {error}") from None
+        raise InputError(f"flags in {folder} must be those of {name}, got others: {_said(error)}.") from None
     return kind(**confirm_all({key: value for key, value in parsed.items() if key not in OWN}, layer, folder))
 
 
@@ -116,7 +122,17 @@ def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
     try:
         return parser.parse_args(arguments)
     except ArgumentError as error:
-        raise InputError(f"{str(error).rstrip('.')}. See {parser.prog} --help.") from None
+        raise InputError(f"{_said(error)}. See {parser.prog} --help.") from None
+
+
+def _said(error: ArgumentError) -> str:
+    """What the parser complains of, as the rest of the library would say it."""
+    text = " ".join(str(error).split()).rstrip(".")
+    if not (found := UNLIKE.fullmatch(text)):
+        return text
+    choices = found["kind"].partition("typing.Literal[")[2].rstrip("]").replace("'", "")
+    wanted = f"one of {choices}" if choices else KINDS.get(found["kind"], f"a {found['kind']}")
+    return f"{found['flag']} must be {wanted}, got '{found['got']}'"
 
 
 def _given(parser: ArgumentParser, arguments: list[str]) -> dict[str, Any]:

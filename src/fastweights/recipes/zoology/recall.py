@@ -30,7 +30,7 @@ TASK: dict[str, dict[str, Any]] = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """Two blocks of width 64 with short convolutions, as today's language models have them."""
-    training = Supervised(batch_size=64, learning_rate=2e-3, clip=1.0, **TRAINING[preset])
+    training = Supervised(batch_size=64, learning_rate=4e-3, clip=1.0, **TRAINING[preset])
     options = {"layer": model, "d_model": 64, "depth": 2, "heads": 2, "d_ff": 128, "convolution": 4}
     task = {**TASK[preset], "pairs": int(column)}
     return Trial("associative-recall", task, "block-model", options, training)
