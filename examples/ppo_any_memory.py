@@ -42,7 +42,7 @@ class Settings:
     updates: int = 100
     epochs: int = 4  # passes over a rollout
     minibatches: int = 4  # in which the environments are divided
-    learning_rate: float = 3e-3
+    learning_rate: float = 3e-3  # at the beginning, from where it falls to nothing in a straight line
     discount: float = 0.99
     trace: float = 0.95  # lambda of the advantages
     clip: float = 0.2  # of the ratio of probabilities
@@ -191,6 +191,8 @@ def train(settings: Settings) -> list[float]:
     agent = Agent(world.features, world.actions, settings)
     world.state = agent.memory.initial_state(settings.environments)
     optimiser = torch.optim.Adam(agent.parameters(), settings.learning_rate, eps=1e-5)
+    # Once all is right, advantages are noise, which to normalise makes large: the rate must be small by then.
+    falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, settings.updates)
     curve = []
     for update in range(1, settings.updates + 1):
         rollout = act(agent, world, settings)
@@ -200,6 +202,7 @@ def train(settings: Settings) -> list[float]:
                 loss(agent, part, settings).backward()
                 nn.utils.clip_grad_norm_(agent.parameters(), settings.largest_norm)
                 optimiser.step()
+        falling.step()
         curve.append(float(np.mean(world.finished or [np.nan])))
         print(f"step {update * settings.environments * settings.steps:>9,}  return {curve[-1]:.3f}", flush=True)
         world.finished.clear()
