@@ -35,7 +35,7 @@ class AdaptiveSoftmax(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
         self.clusters = nn.Linear(d_model, len(cutoffs))
         self.cutoffs = tuple(cutoffs)
-        self.ranges = list(pairwise((0, *cutoffs, words)))
+        self.sizes = [stop - start for start, stop in pairwise((0, *cutoffs, words))]
 
     def forward(self, h: Tensor) -> Tensor:
         """`log_prob`: log-probabilities are logits, too."""
@@ -43,8 +43,9 @@ class AdaptiveSoftmax(nn.Module):
 
     def log_prob(self, h: Tensor) -> Tensor:
         """Log-probability of every word, h `[..., D]` -> `[..., N]`."""
-        words, clusters = self._head(h).split([self.cutoffs[0], len(self.cutoffs)], dim=-1)
-        tails = [clusters[..., -i, None] + self._inside(h, i) for i in range(1, len(self.ranges))]
+        head, *rest = self._parts()
+        words, clusters = self._head(h, *head).split([self.cutoffs[0], len(self.cutoffs)], dim=-1)
+        tails = [clusters[..., -i, None] + _inside(h, *part) for i, part in enumerate(rest, 1)]
         return torch.cat([words, *tails], dim=-1)
 
     def nll(self, h: Tensor, targets: Tensor) -> Tensor:
@@ -57,25 +58,28 @@ class AdaptiveSoftmax(nn.Module):
         h, words = h.flatten(0, -2), targets.flatten()
         cluster = torch.bucketize(words, torch.tensor(self.cutoffs, device=words.device), right=True)
         column = torch.where(cluster == 0, words, self.cutoffs[0] + len(self.cutoffs) - cluster)
-        log_prob = _pick(self._head(h), column)
-        for i in range(1, len(self.ranges)):
+        head, *rest = self._parts()
+        log_prob = _pick(self._head(h, *head), column)
+        for i, (first, part) in enumerate(zip(self.cutoffs, rest, strict=True), 1):
             rows = (cluster == i).nonzero().squeeze(1)
             if len(rows):
-                inside = _pick(self._inside(h[rows], i), words[rows] - self.ranges[i][0])
+                inside = _pick(_inside(h[rows], *part), words[rows] - first)
                 log_prob = log_prob.index_add(0, rows, inside)
         return -log_prob.view(targets.shape)
 
-    def _head(self, h: Tensor) -> Tensor:
+    def _parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Rows of E and of b, for the head and for every cluster."""
+        # Cut once: the gradient of a slice of its own is as large as E, and mostly zeros.
+        return list(zip(self.embedding.weight.split(self.sizes), self.bias.split(self.sizes), strict=True))
+
+    def _head(self, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """log p of the words below the first cut-off and of the clusters."""
-        return torch.cat([self._scores(h, 0), self.clusters(h)], dim=-1).log_softmax(-1)
+        return torch.cat([linear(h, weight, bias), self.clusters(h)], dim=-1).log_softmax(-1)
 
-    def _inside(self, h: Tensor, i: int) -> Tensor:
-        """log p of the words of cluster i, given the cluster."""
-        return self._scores(h, i).log_softmax(-1)
 
-    def _scores(self, h: Tensor, i: int) -> Tensor:
-        start, stop = self.ranges[i]
-        return linear(h, self.embedding.weight[start:stop], self.bias[start:stop])
+def _inside(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """log p of the words of a cluster, given the cluster."""
+    return linear(h, weight, bias).log_softmax(-1)
 
 
 def _pick(log_prob: Tensor, index: Tensor) -> Tensor:
