@@ -45,9 +45,10 @@ def stage(model, number=B, steps=3 * T, seed=0):
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
-def test_learning_sees_what_acting_saw(layer):
+@pytest.mark.parametrize("convolution", [0, 3])
+def test_learning_sees_what_acting_saw(layer, convolution):
     """From the state of the beginning alone, over ends of episodes, one scan gives the policy of every step."""
-    model = agent(layer)
+    model = agent(layer, convolution=convolution)
     found = stage(model)
     found.act(model, T)
     unroll = found.act(model, T)

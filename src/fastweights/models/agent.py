@@ -36,6 +36,7 @@ class Agent(nn.Module):
         d_ff: Width of the feed-forward networks of blocks.
         norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
         feed_forward_norm: The same around the feed-forward networks.
+        convolution: Width of a causal convolution in front of every layer in a block; 0 for none.
         hidden: Rectified linear units between numbers that are seen and the memory; 0 for none.
         vision: Vision net for pictures, from `fastweights list vision-nets`.
         tell_reward: Whether the last reward is told.
@@ -54,6 +55,7 @@ class Agent(nn.Module):
         d_ff: int = 512,
         norm: str = "pre",
         feed_forward_norm: str = "pre",
+        convolution: int = 0,
         hidden: int = 0,
         vision: str = "impala",
         tell_reward: bool = True,
@@ -69,8 +71,8 @@ class Agent(nn.Module):
         self.memory: nn.Module | None = None
         if layer is not None and depth:
             self.reader = nn.Linear(width, d_model)
-            stack = (layer, d_model, depth, heads, d_ff)
-            self.memory = make_stack(*stack, norm=norm, feed_forward_norm=feed_forward_norm, options=options)
+            around: dict[str, Any] = {"norm": norm, "feed_forward_norm": feed_forward_norm, "convolution": convolution}
+            self.memory = make_stack(layer, d_model, depth, heads, d_ff, options=options, **around)
         elif layer is not None:
             own = {"input_size": width} if "input_size" in layer_options(layer) else {}
             self.reader = nn.Identity() if own or width == d_model else nn.Linear(width, d_model)

@@ -44,7 +44,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 NOTES = (
     "The text names 9 of the 20 games, and gives scores of 4; all scores are in an appendix that we do not have. The "
-    "games here are the named ones, and cpu plays Pong.",
+    "games here are the named ones, and cpu plays Pong, seen through the smaller network of DQN.",
     "As in the public code, gradients through fast weights end after one step, those of the LSTM after an unroll, and "
     "a score is that of a life. Its actors run beside the learner, ours take turns with it: none has old weights.",
     "Millions of steps are those of agents, of four frames each. The numbers at 50 M are of a run whose learning rate "
@@ -58,8 +58,9 @@ def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
     if preset == "paper":
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
     truncate = 0 if model == "lstm" else 1
+    eye = {"vision": "dqn"} if preset == "cpu" else {}
     training = ActorCritic(learning_rate=6e-4, truncate=truncate, **settings)
-    return Trial("atari", {"game": column}, "agent", NETWORKS[model], training)
+    return Trial("atari", {"game": column}, "agent", {**NETWORKS[model], **eye}, training)
 
 
 def comparison(number: int, other: str, millions: int, claims: tuple[Claim, ...]) -> Experiment:

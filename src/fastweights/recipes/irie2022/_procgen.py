@@ -32,9 +32,10 @@ EASY = {game: game.capitalize() for game in ("bigfish", "fruitbot", "leaper", "m
 MEMORY = {game: game.capitalize() for game in ("dodgeball", "heist", "maze", "miner")}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 1, "evaluate_every": 1, "unroll": 2, "episodes": 1, "longest": 3},
-    "cpu": {"steps": 2_000, "evaluate_every": 100, "unroll": 20, "episodes": 48, "longest": 1_000},
+    "cpu": {"steps": 1_000, "evaluate_every": 250, "unroll": 20, "episodes": 48, "longest": 1_000},
     "paper": {"evaluate_every": 1_250, "episodes": 600},
 }
+ENVIRONMENTS = {"smoke": 12, "cpu": 12, "paper": 48}
 SR_IS_BETTER = Claim(
     "The SR-DeltaNet scores more than the DeltaNet.",
     lambda mean: mean("sr-delta-net", "memory") > mean("delta-net", "memory"),
@@ -56,7 +57,7 @@ NOTES = (
 def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, preset: str) -> Trial:
     """The published settings, cut down for fewer cores."""
     unroll, levels = (100, 500) if memory else (50, 200)
-    environments = 48 if preset == "paper" else 2 * len(games)
+    environments = ENVIRONMENTS[preset]
     settings = {"batch_size": environments, **TRAINING[preset]}
     if preset == "paper":
         settings |= {"unroll": unroll, "steps": millions * 1_000_000 // (environments * unroll)}
