@@ -49,7 +49,7 @@ HARD = {
     "one number": chart([Line("a", [(100, 0.3)])]),
     "no number": chart([Line("a", [(100, math.nan), (200, math.nan)]), Line("b", [(100, math.inf)])]),
     "ours and theirs": chart(
-        [Line(name, curve(0.1), theirs=theirs) for name in LONG[:3] for theirs in (False, True)], marked=True
+        [Line(name, curve(0.1), **how) for name in LONG[:3] for how in ({}, {"theirs": True}, {"dots": True})]
     ),
 }
 

@@ -130,11 +130,11 @@ def test_settings_say_which_models_have_which():
         "preset paper": "256 for all but LSTM",
         "": 0,
     }
-    assert found["batch size"]["preset cpu"] == "64 for Code, 3 variables; 16 for ListOps, depth 10"
+    assert found["batch size"]["preset cpu"] == "32 for Code, 3 variables; 16 for ListOps, depth 10"
     assert found["batch size"]["preset paper"] == "64"
     assert found["betas"]["preset cpu"] == "0.9, 0.995"
     assert found["betas"]["preset paper"] == "", "the same is not said twice"
-    assert found["steps"]["preset cpu"] == "4,000"
+    assert found["steps"]["preset cpu"] == "12,000 for Code, 3 variables; 8,000 for ListOps, depth 10"
     assert rows("schlag2021/figure-3")["learning rate"]["preset cpu"] == (
         "0.0001 for Rule of Schlag (2021), tanh; 0.001 for the others"
     )
@@ -223,3 +223,33 @@ def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     assert written == {path.relative_to(folder) for path in [folder / "report.md", *folder.glob("figures/*")]}
     for path in written:
         assert (folder / path).read_text() == (copy / path).read_text(), f"stale: fastweights report {folder}"
+
+
+def test_a_table_can_be_turned_to_be_longer_than_wide():
+    wide, long = Grid(["", "a", "b"], [["x", "1", "2"]]), Grid(("", "x"), [("a", "1"), ("b", "2")])
+    assert wide.upright() == long
+    assert long.upright() is long
+
+
+def test_a_detail_is_that_of_the_column_where_it_was_measured():
+    found = group("gregor2020/figure-1")
+    _, one, _ = record("srwm", 1, [0.5])
+    numbers = {"10": ("early_10", 0.25), "80": ("early_80", 0.75)}
+    records = [
+        run._replace(result=replace(one, test=dict([numbers[run.config["column"]]])))
+        for run in found.records
+        if run.config["model"] == "lstm+gated"
+    ]
+    details = found._replace(records=records).details
+    assert {name: summary.mean for (_, name), summary in details.items()} == dict(numbers.values())
+
+
+def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):
+    found = group("gregor2020/figure-1", "cpu")
+    monkeypatch.setattr("fastweights.report.plots.draw", lambda chart: charts.append(chart) or b"")
+    charts = []
+    over_axis(found._replace(records=[one._replace(value=0.4, metrics=LINES) for one in found.records]))
+    drawn = {line.name for line in charts[0].lines}
+    assert {"LSTM x GATED", "LSTM x GATED, 14 components", "LSTM with 16 units"} < drawn
+    assert "MLP x MLP" not in drawn
+    assert all(len(line.points) == 2 for line in charts[0].lines if line.dots)

@@ -28,11 +28,12 @@ PARAMETERS: dict[Any, Any] = {
 
 
 class Line(NamedTuple):
-    """Numbers over an axis: those of a run, or of a table's row, ours or the paper's."""
+    """Numbers over an axis: those of a run, or of a table's row, ours or the paper's; `dots` if nothing joins them."""
 
     name: str
     points: Sequence[tuple[float, float]]
     theirs: bool = False
+    dots: bool = False
 
 
 class Sign(NamedTuple):
@@ -49,7 +50,7 @@ class Chart(NamedTuple):
     """What to draw.
 
     `names` are all that may have lines, in the order of their colours; `errors` says that low is good, `logarithmic`
-    that the axis has to be so; `marked` puts a mark on every number, and `switch` a line across the axis.
+    that the axis has to be so; `switch` puts a line across the axis.
     """
 
     title: str
@@ -59,7 +60,6 @@ class Chart(NamedTuple):
     lines: Sequence[Line]
     errors: bool
     logarithmic: bool = False
-    marked: bool = False
     switch: float | None = None
 
     @property
@@ -119,8 +119,8 @@ def _draw_line(axes: Any, line: Line, chart: Chart, look: dict[str, Any]) -> Non
     across, up = zip(*line.points, strict=True)
     if line.theirs:
         look = look | {"linestyle": ":", "linewidth": 1, "marker": "x"}
-    elif chart.marked or len(line.points) == 1:  # One point makes no line.
-        look = look | {"marker": "o"}
+    elif line.dots or len(line.points) == 1:  # One point makes no line.
+        look = look | {"marker": "o", "linestyle": "none"}
     axes.plot(across, up, **{"linewidth": 1.3, "markersize": 4, **look})
 
 
@@ -156,7 +156,7 @@ def _draw_axes(axes: Any, chart: Chart) -> None:
 def _entries(chart: Chart, looks: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the legend explains."""
     drawn = {line.name for line in chart.lines}
-    marker = {"marker": "o", "markersize": 4} if chart.marked else {}
+    marker = {"marker": "o", "markersize": 4} if any(line.dots for line in chart.lines) else {}
     yield from ((name, look | marker) for name, look in looks.items() if name in drawn)
     if any(line.theirs for line in chart.lines):
         yield "ours", {"color": LIGHT.ink, **marker}

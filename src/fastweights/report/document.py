@@ -36,6 +36,13 @@ class Grid(NamedTuple):
     rows: Sequence[Sequence[str]]
     words: bool = False
 
+    def upright(self) -> "Grid":
+        """The same, with its rows as columns if it is wider than long."""
+        if len(self.header) - 1 <= len(self.rows):
+            return self
+        header, *rows = zip(self.header, *self.rows, strict=True)
+        return Grid(header, rows, self.words)
+
 
 class Figure(NamedTuple):
     """A picture as an SVG or PNG file, with the words for who cannot see it."""

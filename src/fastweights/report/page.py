@@ -115,7 +115,7 @@ def _beside(group: Group) -> Iterator[Block]:
 
 
 def _details(group: Group) -> Grid:
-    """What else was measured: a row a name, ours and the paper's for every model."""
+    """What else was measured: ours and the paper's, by name and model."""
     experiment, found = group.experiment, group.details
     models = {model: label for model, label in group.models.items() if any(m == model for m, _ in found)}
     whose = (", ours", ", paper") if experiment.published_details else ("",)
@@ -129,7 +129,7 @@ def _details(group: Group) -> Grid:
         for name, label in experiment.details.items()
         if any((model, name) in found for model in models)
     ]
-    return Grid(["", *(label + who for label in models.values() for who in whose)], rows)
+    return Grid(["", *(label + who for label in models.values() for who in whose)], rows).upright()
 
 
 def _cut_off(group: Group) -> Iterator[Block]:

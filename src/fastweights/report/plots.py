@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+from fastweights.experiments.experiment import Pairs
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
 from fastweights.report.heat_map import HeatMap, draw_map
@@ -26,18 +27,29 @@ def learning_curves(group: Group) -> list[Figure]:
 
 
 def over_axis(group: Group) -> list[Figure]:
-    """Our means and the paper's numbers over the columns, where these are numbers on an axis."""
+    """Our means, with a dot a run, and the paper's numbers over the columns, where these are numbers on an axis."""
     experiment = group.experiment
     if not experiment.axis:
         return []
     lines = []
-    for model, label in group.models.items():
-        ours = {float(column): summary.mean for (m, column), summary in group.results.items() if m == model}
+    for model, label in _drawn(group.models, group.experiment.pairs).items():
+        ours = {float(column): summary for (m, column), summary in group.results.items() if m == model}
         theirs = {float(c): number.value for (m, c), number in experiment.published.items() if m == model}
-        lines += [Line(label, sorted(ours.items())), Line(label, sorted(theirs.items()), theirs=True)]
-    chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)._replace(marked=True)
+        means = sorted((column, summary.mean) for column, summary in ours.items())
+        runs = [(column, value) for column, summary in ours.items() for value in summary.values]
+        lines += [Line(label, means), Line(label, runs, dots=True), Line(label, sorted(theirs.items()), theirs=True)]
+    chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)
     whose = "ours and the paper's" if experiment.published else "ours"
-    return [_figure(chart, f"{_slug(group)}-axis", f"{experiment.title}: {whose}, over {experiment.axis}.")]
+    told = f"{experiment.title}: {whose}, over {experiment.axis}, a dot a run."
+    return [_figure(chart, f"{_slug(group)}-axis", told)]
+
+
+def _drawn(models: dict[str, str], pairs: Pairs | None) -> dict[str, str]:
+    """The labels of those that have lines."""
+    if pairs is None:
+        return models
+    mapped = {pairs.model(*place) for place in product(pairs.rows[1], pairs.columns[1])}.difference(pairs.lines)
+    return {model: label for model, label in models.items() if model not in mapped}
 
 
 def maps(group: Group) -> list[Figure]:
@@ -87,7 +99,7 @@ def _learning_curve(group: Group, column: str, axis: str) -> Figure:
     experiment = group.experiment
     lines = [
         Line(label, _curve(record, group, axis))
-        for model, label in group.models.items()
+        for model, label in _drawn(group.models, group.experiment.pairs).items()
         for record in group.of(model, column)
     ]
     title = experiment.columns[column]
@@ -100,7 +112,8 @@ def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) ->
     experiment = group.experiment
     errors = experiment.metric.best is min
     lines = [line for line in lines if line.points]
-    return Chart(title, across, up, list(experiment.models.values()), lines, errors, experiment.logarithmic)
+    names = list(_drawn(dict(experiment.models), experiment.pairs).values())
+    return Chart(title, across, up, names, lines, errors, experiment.logarithmic)
 
 
 def _curve(record: Record, group: Group, axis: str) -> list[tuple[float, float]]:

@@ -96,9 +96,12 @@ class Group(NamedTuple):
     @property
     def details(self) -> Results:
         """The details of the experiment, by model and name: of the first column where they were measured."""
-        places = product(self.columns, self.models, self.experiment.details)
-        found = {(model, name): self.measured(model, column, name) for column, model, name in places}
-        return {place: summary for place, summary in found.items() if summary is not None}
+        found: dict[tuple[str, str], Summary] = {}
+        for column, model, name in product(self.columns, self.models, self.experiment.details):
+            summary = self.measured(model, column, name)
+            if summary is not None:
+                found.setdefault((model, name), summary)
+        return found
 
 
 class Collection(NamedTuple):
