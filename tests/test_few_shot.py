@@ -63,8 +63,8 @@ def test_res_12_has_the_paper_s_channels():
 
 @pytest.mark.parametrize("name", VISION_NETS.names())
 def test_pictures_are_seen_one_by_one_in_evaluation(name):
-    net = VISION_NETS.load(name)(3, 32).double().eval()
-    images = torch.rand(4, 3, 32, 32, dtype=torch.float64)
+    net = VISION_NETS.load(name)(3, 36).double().eval()
+    images = torch.rand(4, 3, 36, 36, dtype=torch.float64)
     one_by_one = torch.cat([net(image[None]) for image in images])
     assert (net(images) - one_by_one).abs().max() < tolerance(torch.float64).forward
 
@@ -120,5 +120,13 @@ def test_pixels_are_normalised_by_the_data_set_they_are_from():
 def test_bad_networks_are_refused():
     with pytest.raises(InputError, match="memory must be one of blocks, layer, snail"):
         network("delta-net", memory="block")
-    with pytest.raises(InputError, match="vision net must be one of conv-4, impala, res-12"):
+    with pytest.raises(InputError, match=f"vision net must be one of {', '.join(VISION_NETS.names())}"):
         network("delta-net", vision="conv-5")
+
+
+def test_the_network_of_dqn_by_its_parameters():
+    """Mnih et al. 2015: four pictures of 84 pixels a side, 512 features."""
+    net = VISION_NETS.load("dqn")(4, 84, 512)
+    assert count(net) == 8 * 8 * 4 * 32 + 32 + 4 * 4 * 32 * 64 + 64 + 3 * 3 * 64 * 64 + 64 + 7 * 7 * 64 * 512 + 512
+    with pytest.raises(InputError, match="side must be at least 36, got 35"):
+        VISION_NETS.load("dqn")(4, 35)

@@ -24,8 +24,12 @@ def require(holds: bool, parameter: str, requirement: str, got: object, remedy: 
         raise InputError(f"{parameter} must be {requirement}, got {got}. {remedy}".rstrip())
 
 
+MANY, NEAR = 20, 4
+"""Names that a line may list, and of more than these."""
+
+
 def require_name(kind: str, name: str, known: Iterable[str]) -> None:
-    """Raises unless `name` is known; lists the known names and the nearest one.
+    """Raises unless `name` is known; lists the known names, or of many the nearest ones.
 
     >>> require_name("rule", "detla", ["delta", "sum"])
     Traceback (most recent call last):
@@ -35,6 +39,7 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     known = sorted(known)
     if name in known:
         return
-    nearest = get_close_matches(name, known, n=1, cutoff=0.5)
+    nearest = get_close_matches(name, known, n=NEAR, cutoff=0.5)
     remedy = f"Did you mean '{nearest[0]}'?" if nearest else ""
-    require(False, kind, f"one of {', '.join(known)}", repr(name), remedy)
+    listed = f"{', '.join(nearest)}, ... ({len(known)} in all)" if nearest and len(known) > MANY else ", ".join(known)
+    require(False, kind, f"one of {listed}", repr(name), remedy)

@@ -3,7 +3,7 @@
 Loads no torch: the command line and the report read it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from statistics import fmean, stdev
@@ -103,12 +103,13 @@ class Course(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Models that are pairs of choices, as a map: what its rows and its columns are, their labels by name, and the
-    model of a row and a column."""
+    """Models that are pairs of choices, as a map: what its rows and its columns are, their labels by name, the model of
+    a row and a column, and the pairs that have a line in charts, too, which would not be read with all of them."""
 
     rows: tuple[str, Mapping[str, str]]
     columns: tuple[str, Mapping[str, str]]
     model: Callable[[str, str], str]
+    lines: Collection[str]
 
 
 class Claim(NamedTuple):

@@ -16,6 +16,7 @@ from fastweights.catalogue import MODELS, TASKS
 from fastweights.errors import require
 from fastweights.experiments.experiment import Trial
 from fastweights.tasks import Task
+from fastweights.training.allocation import keep_freed_memory
 from fastweights.training.hardware import build_within_memory, make_fabric
 from fastweights.training.kept import best_model
 from fastweights.training.launched import launched, lead
@@ -49,6 +50,7 @@ def carry_out_order(order: dict[str, Any]) -> None:
 def _train(
     fabric: Fabric, run: Run, trial: Trial, *, recipe: str, config: dict[str, Any], resume: bool, shown: bool
 ) -> None:
+    keep_freed_memory()
     task, console = shared_task(trial), Plain() if shown and fabric.is_global_zero else None
     model = build_within_memory(lambda: build(trial, task))
     if resume:

@@ -15,15 +15,14 @@ def rate_search(
     models: Mapping[str, str],
     trial: Callable[[str, str], Trial],
     rates: tuple[str, ...],
-    updates: int,
     seeds: int,
 ) -> Experiment:
-    """The models of `table`, each with its `trial(model, preset)` but another rate, and no more than `updates`."""
+    """The models of `table`, each with its `trial(model, preset)`, as long as there, but another rate."""
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
         one = trial(model, preset)
         training: Any = one.training
-        return one._replace(training=replace(training, learning_rate=float(column), steps=min(training.steps, updates)))
+        return one._replace(training=replace(training, learning_rate=float(column)))
 
     return Experiment(
         title=title,

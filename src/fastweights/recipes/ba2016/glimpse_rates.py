@@ -12,6 +12,5 @@ EXPERIMENT = rate_search(
     MODELS,
     lambda model, preset: trial(model, "50", preset),
     rates=("0.0003", "0.001", "0.003", "0.01"),
-    updates=4_000,
-    seeds=1,
+    seeds=2,
 )

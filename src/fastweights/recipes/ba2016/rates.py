@@ -11,6 +11,5 @@ EXPERIMENT = rate_search(
     MODELS,
     lambda model, preset: trial(model, "20", preset),
     rates=("0.0001", "0.0003", "0.001", "0.003"),
-    updates=20_000,
-    seeds=3,
+    seeds=2,
 )

@@ -78,5 +78,10 @@ EXPERIMENT = Experiment(
         for delay in DELAYS
         for when, words in {"early": "first 200,000 symbols", "final": "at its end"}.items()
     },
-    pairs=Pairs(("bodies", OPERATORS), ("synapses", OPERATORS), lambda body, synapse: f"{body}+{synapse}"),
+    pairs=Pairs(
+        ("bodies", OPERATORS),
+        ("synapses", OPERATORS),
+        lambda body, synapse: f"{body}+{synapse}",
+        lines=("lstm+gated", "gated+gated"),
+    ),
 )

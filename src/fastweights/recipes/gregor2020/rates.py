@@ -13,6 +13,5 @@ EXPERIMENT = rate_search(
     {name: label(name) for name in (*PAIRS, *LSTMS)},
     lambda model, preset: trial(model, "80", preset),
     rates=("0.0003", "0.001", "0.003", "0.01"),
-    updates=20_000,
     seeds=2,
 )

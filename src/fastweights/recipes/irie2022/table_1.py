@@ -45,10 +45,12 @@ LSTM: dict[str, dict[str, Any]] = {
 ADAM: dict[str, Any] = {"betas": (0.9, 0.995), "epsilon": 1e-9}
 SHORT: dict[str, Any] = {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3}
 REDUCED: dict[str, dict[str, Any]] = {
-    "omniglot-1": {"steps": 40_000, "batch_size": 32, "evaluate_every": 500, "learning_rate": 1e-3},
+    "omniglot-1": {"steps": 40_000, "batch_size": 32, "evaluate_every": 500, "learning_rate": 1e-3, "patience": 12},
     "omniglot-delayed": {"steps": 12_000, "batch_size": 16, "evaluate_every": 500, "learning_rate": 1e-3},
 }
-PHOTOGRAPHS: dict[str, Any] = {"steps": 10_000, "batch_size": 16, "evaluate_every": 500, "learning_rate": 3e-4}
+PHOTOGRAPHS: dict[str, Any] = {
+    **{"steps": 6_000, "batch_size": 16, "evaluate_every": 500, "learning_rate": 3e-4, "patience": 5},
+}
 """What preset cpu trains with."""
 PUBLISHED: dict[str, dict[str, Any]] = {
     "omniglot": {"steps": 300_000, "batch_size": 128, "evaluate_every": 10_000, "learning_rate": 1e-3},

@@ -11,6 +11,5 @@ EXPERIMENT = rate_search(
     MODELS,
     lambda model, preset: trial(model, "s3", preset),
     rates=("0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"),
-    updates=3_000,
     seeds=2,
 )

@@ -1,0 +1,15 @@
+"""The learning rate of every model of Table 2 in code execution with 3 variables, chosen on validation data."""
+
+from fastweights.metric import ACCURACY
+from fastweights.recipes._rates import rate_search
+from fastweights.recipes.irie2021.table_2 import MODELS, trial
+
+EXPERIMENT = rate_search(
+    "Learning rates for code execution with 3 variables",
+    "irie2021/table-2",
+    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    MODELS,
+    lambda model, preset: trial(model, "code-3", preset),
+    rates=("0.001", "0.002", "0.004"),
+    seeds=2,
+)
