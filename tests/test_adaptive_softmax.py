@@ -54,12 +54,12 @@ def test_nll_is_the_log_probability_gathered_and_so_are_its_gradients(softmax, h
 
 
 def test_clusters_without_a_target_are_not_computed(softmax, h, monkeypatch):
-    computed, inside = [], adaptive_softmax._inside
+    computed, linear = [], adaptive_softmax.linear
     monkeypatch.setattr(
-        adaptive_softmax, "_inside", lambda h, *part: computed.append((len(h), len(part[0]))) or inside(h, *part)
+        adaptive_softmax, "linear", lambda h, *part: computed.append((len(h), len(part[0]))) or linear(h, *part)
     )
     softmax.nll(h[0], torch.tensor([0, 4, 20, 1, 22, 3, 2]))
-    assert computed == [(2, N - 20)]
+    assert computed == [(7, 5), (2, N - 20)]
 
 
 def test_the_embedding_is_cut_once(softmax, h):

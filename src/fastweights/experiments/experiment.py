@@ -6,6 +6,7 @@ Loads no torch: the command line and the report read it.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from itertools import product
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
@@ -110,6 +111,11 @@ class Pairs(NamedTuple):
     columns: tuple[str, Mapping[str, str]]
     model: Callable[[str, str], str]
     lines: Collection[str]
+
+    @property
+    def models(self) -> dict[tuple[str, str], str]:
+        """By row and column."""
+        return {place: self.model(*place) for place in product(self.rows[1], self.columns[1])}
 
 
 class Claim(NamedTuple):

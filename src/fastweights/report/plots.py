@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 from fastweights.experiments.experiment import Pairs
@@ -48,7 +47,7 @@ def _drawn(models: dict[str, str], pairs: Pairs | None) -> dict[str, str]:
     """The labels of those that have lines."""
     if pairs is None:
         return models
-    mapped = {pairs.model(*place) for place in product(pairs.rows[1], pairs.columns[1])}.difference(pairs.lines)
+    mapped = set(pairs.models.values()).difference(pairs.lines)
     return {model: label for model, label in models.items() if model not in mapped}
 
 
@@ -60,8 +59,7 @@ def maps(group: Group) -> list[Figure]:
     found = {**group.results, **group.details}
     figures = []
     for name, label in {**group.columns, **experiment.details}.items():
-        places = product(pairs.rows[1], pairs.columns[1])
-        values = {place: found[key].mean for place in places if (key := (pairs.model(*place), name)) in found}
+        values = {place: found[m, name].mean for place, m in pairs.models.items() if (m, name) in found}
         if values:
             chart = HeatMap(label, pairs.rows, pairs.columns, values, experiment.metric.best is min)
             measured = experiment.metric.label if name in group.columns else label

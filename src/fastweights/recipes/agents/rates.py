@@ -10,6 +10,6 @@ EXPERIMENT = rate_search(
     RETURN.told("plain", "validation return", "validation"),
     LAYERS,
     lambda model, preset: trial(model, "t-maze" if preset == "smoke" else "repeat-previous", preset),
-    rates=("0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"),
+    rates=("0.0005", "0.001", "0.002", "0.004", "0.008", "0.016", "0.032"),
     seeds=2,
 )

@@ -31,11 +31,10 @@ NETWORKS: dict[str, dict[str, Any]] = {
 EASY = {game: game.capitalize() for game in ("bigfish", "fruitbot", "leaper", "maze", "plunder", "starpilot")}
 MEMORY = {game: game.capitalize() for game in ("dodgeball", "heist", "maze", "miner")}
 TRAINING: dict[str, dict[str, Any]] = {
-    "smoke": {"steps": 1, "evaluate_every": 1, "unroll": 2, "episodes": 1, "longest": 3},
-    "cpu": {"steps": 1_000, "evaluate_every": 250, "unroll": 20, "episodes": 48, "longest": 1_000},
-    "paper": {"evaluate_every": 1_250, "episodes": 600},
+    "smoke": {"batch_size": 12, "steps": 1, "evaluate_every": 1, "unroll": 2, "episodes": 1, "longest": 3},
+    "cpu": {"batch_size": 12, "steps": 1_000, "evaluate_every": 250, "unroll": 20, "episodes": 48, "longest": 1_000},
+    "paper": {"batch_size": 48, "evaluate_every": 1_250, "episodes": 600},
 }
-ENVIRONMENTS = {"smoke": 12, "cpu": 12, "paper": 48}
 SR_IS_BETTER = Claim(
     "The SR-DeltaNet scores more than the DeltaNet.",
     lambda mean: mean("sr-delta-net", "memory") > mean("delta-net", "memory"),
@@ -57,10 +56,9 @@ NOTES = (
 def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, preset: str) -> Trial:
     """The published settings, cut down for fewer cores."""
     unroll, levels = (100, 500) if memory else (50, 200)
-    environments = ENVIRONMENTS[preset]
-    settings = {"batch_size": environments, **TRAINING[preset]}
+    settings = dict(TRAINING[preset])
     if preset == "paper":
-        settings |= {"unroll": unroll, "steps": millions * 1_000_000 // (environments * unroll)}
+        settings |= {"unroll": unroll, "steps": millions * 1_000_000 // (settings["batch_size"] * unroll)}
     training = ActorCritic(learning_rate=6e-4, truncate=int(model not in ("lstm", "feed-forward")), **settings)
     task = {"games": list(games), "distribution": "memory" if memory else "easy", "levels": levels}
     return Trial("procgen", task, "agent", NETWORKS[model], training)
