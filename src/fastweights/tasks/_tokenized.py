@@ -35,7 +35,7 @@ class Tokenized(Stream):
         found: Tokenizer = TOKENIZERS.load(self.tokenizer).learn(self.learnt_from)
         return found
 
-    @property
+    @cached_property
     def unit(self) -> str:  # type: ignore[override]
         unit: str = TOKENIZERS.load(self.tokenizer).unit
         return unit
