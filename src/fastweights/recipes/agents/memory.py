@@ -76,6 +76,7 @@ EXPERIMENT = Experiment(
         "back to the beginning of an unroll, as their text says.",
         "Who forgets the sign of the T-maze has a return of 0.5 at most; who guesses in the other two, -0.5.",
         "Fast weights have a convolution over four steps in front: without positions, and without recurrence, a memory "
-        "of associations does not know what came four steps ago. The rate is that of agents/rates, searched in RepeatPrevious.",
+        "of associations does not know what came four steps ago.",
+        "The rate is that of agents/rates, searched in RepeatPrevious.",
     ),
 )
