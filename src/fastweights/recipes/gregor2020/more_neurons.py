@@ -7,7 +7,7 @@ from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import changed
 from fastweights.recipes.gregor2020._lives import trial as life
 
-MODELS = {str(n): f"{n} hidden neurons" for n in (2, 8, 32)}
+MODELS = {str(n): f"{n} hidden neurons" for n in (2, 32)}
 ALLOWING: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "none": ("as in Figure 1", {}),
     "segment-40": ("with segments of 40", {"training": {"segment": 40}}),
