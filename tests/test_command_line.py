@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fastweights import cli
-from fastweights.catalogue import KINDS, descriptions
+from fastweights.catalogue import COMMANDS, KINDS, descriptions
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -85,6 +85,18 @@ BAD = {
     "generate no run": ["generate", "/no/such/run", "--prompt", "a"],
     "config that is not there": ["train", "oz", "--config", "/no/such.yaml"],
 }
+
+
+@pytest.mark.parametrize("name", COMMANDS.names())
+def test_every_command_teaches(name, capsys):
+    """Its line in the list of all, and a page of its own with what it is for."""
+    for arguments in (["--help"], [name, "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        said = " ".join(capsys.readouterr().out.split())
+        assert stop.value.code == 0
+        assert " ".join(COMMANDS.describe(name).formula.split()) in said
+    assert f"usage: fastweights {name} " in said
 
 
 @pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)

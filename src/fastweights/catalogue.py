@@ -132,6 +132,7 @@ NORMS = Folder("norm", "models/residuals")
 POSITIONS = Folder("positions", "models/positions")
 VISION_NETS = Folder("vision net", "models/vision")
 EXPERIMENTS = Shelf("experiment", "recipes")
+COMMANDS = Folder("command", "commands")
 
 KINDS: dict[str, tuple[Folder, ...]] = {
     "rules": (RULES,),

@@ -1,0 +1,23 @@
+"""What commands say of what they found."""
+
+from typing import Any
+
+
+def show(run: Any, layer: Any) -> None:
+    """Prints it beside the baselines, and draws its learning curve."""
+    from fastweights.experiments.opened import measure_run
+    from fastweights.experiments.trial import loop_of
+    from fastweights.report.learning_curve import draw_learning_curve
+    from fastweights.training.progress import Plain
+
+    console = Plain()
+    trial, session, result = measure_run(run, layer)
+    loop_of(trial).show(session, result, console)
+    metric, evaluations = session.task.main_metric, session.place.evaluations
+    picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
+    console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
+
+
+def memories(count: int) -> str:
+    """How many there are."""
+    return f"{count} {'memory' if count == 1 else 'memories'}"

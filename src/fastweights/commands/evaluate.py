@@ -1,0 +1,19 @@
+"""Held-out results of a run, beside the baselines."""
+
+import argparse
+
+from fastweights.commands._arguments import add_run
+from fastweights.commands._shown import show
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """A run."""
+    add_run(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures and shows them."""
+    from fastweights.training.run import Run
+
+    show(Run.open(options.folder), options.layer)
+    return 0

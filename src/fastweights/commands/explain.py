@@ -1,0 +1,100 @@
+"""Which backend runs a cell at given sizes, and why not the others; or what it compiles to."""
+
+import argparse
+from typing import Any
+
+from fastweights.commands._arguments import CELL, cell_of, sizes_of
+from fastweights.errors import InputError, require, require_name
+
+MOST = 1 << 28
+"""Numbers in an input or a state of what is explained: they lie in memory."""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """A cell, its sizes, and what to print."""
+    command.add_argument("cell", metavar="CELL", help=CELL)
+    for axis, size in {"batch": 8, "time": 256, "heads": 8, "key-size": 16, "value-size": 16}.items():
+        command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
+    dtypes = ["float32", "float64", "bfloat16", "float16"]
+    command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
+    command.add_argument("--device", default="cpu", help="default: %(default)s")
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument("--ir", action="store_true", help="print what its kernels compute, step by step, instead")
+    instead.add_argument("--source", action="store_true", help="print the code that it compiles to instead")
+    instead.add_argument(
+        "--target", metavar="CHIP", help="print what it compiles to on a GPU: sm_90, ...; none need be here"
+    )
+    command.add_argument("--size", nargs="+", default=[], metavar="AXIS=N", help="sizes of axes by letter: K=64 V=64")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints it."""
+    import torch
+
+    from fastweights.dispatch import explain
+    from fastweights.testing.samples import Shape, sample_inputs
+
+    cell = cell_of(options.cell)
+    if options.target is not None:
+        print(_on_chip(cell, options))
+        return 0
+    require(not options.size, "size", "left out without --target", options.size, "Use --key-size and --value-size.")
+    shape = Shape(options.batch, options.time, options.heads, options.key_size, options.value_size)
+    require(min(shape) >= 1, "sizes", "at least 1", min(shape))
+    numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
+    require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Take smaller ones.")
+    try:
+        device = torch.device(options.device)
+        inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device must be one that is here, got {options.device!r}: {error}") from None
+    if options.ir or options.source:
+        print(_compiled(cell, shape, inputs[0], options.ir))
+    else:
+        print(explain(cell, inputs, params=_params(cell, shape)))
+    return 0
+
+
+def _params(cell: Any, shape: Any) -> Any:
+    from fastweights.testing.samples import sample_params
+
+    return sample_params(cell, shape)
+
+
+def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
+    """The kernels of a cell, in the compiler's own language or in that of the target."""
+    import torch
+
+    from fastweights.compiler import lowered, op
+    from fastweights.compiler.show import show
+    from fastweights.compiler.target import TARGETS, target_of
+    from fastweights.compiler.unsupported import Unsupported
+    from fastweights.testing.samples import sample_inputs, sample_params, sample_state
+
+    given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    sizes, dtype, device = op.sizes_of(cell, given), torch.promote_types(like.dtype, torch.float32), like.device.type
+    require_name("device", device, TARGETS)
+    try:
+        return show(lowered(cell, sizes, dtype)) if ir else target_of(device).source(cell, sizes, dtype)
+    except Unsupported as error:
+        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+
+
+def _on_chip(cell: Any, options: argparse.Namespace) -> str:
+    """What the kernels of a cell come to on a chip."""
+    import torch
+
+    from fastweights.compiler.target import CHIPS, report
+    from fastweights.compiler.unsupported import Unbuilt, Unsupported
+
+    require_name("target", options.target, CHIPS)
+    named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}
+    sizes = {axis: named[axis] for axis in cell.example_sizes} | sizes_of(options.size, cell.example_sizes)
+    require(min(options.batch, options.heads) >= 1, "sizes", "at least 1", min(options.batch, options.heads))
+    dtype = torch.promote_types(getattr(torch, options.dtype), torch.float32)
+    try:
+        return report(cell, sizes, dtype, options.target, options.batch * options.heads)
+    except Unsupported as error:
+        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+    except Unbuilt as error:
+        raise InputError(f"target must be one that can be compiled for here, got {options.target}: {error}.") from None

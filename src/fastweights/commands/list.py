@@ -1,0 +1,19 @@
+"""What there is, with formula and source."""
+
+import argparse
+
+from fastweights.catalogue import KINDS, descriptions
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Which kind."""
+    command.add_argument("kind", choices=list(KINDS), metavar="KIND", help=f"one of {', '.join(KINDS)}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """A line a part."""
+    rows = descriptions(options.kind)
+    width = max(map(len, rows))
+    for name, (formula, source, _) in rows.items():
+        print(f"{name:<{width}}  {formula}{f'  [{source}]' if source else ''}")
+    return 0

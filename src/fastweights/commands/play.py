@@ -1,0 +1,37 @@
+"""An episode of an agent as pictures, beside what its memories write and read."""
+
+import argparse
+from pathlib import Path
+
+from fastweights.commands._arguments import add_run
+from fastweights.commands._shown import memories
+from fastweights.errors import require
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """A run, which episode, and where the pictures go."""
+    add_run(command)
+    command.add_argument("--seed", type=int, default=0, help="of the episode, default: %(default)s")
+    most = "steps, from the beginning; default: %(default)s"
+    command.add_argument("--most", type=int, default=300, metavar="N", help=most)
+    film = "all steps, one after the other; default: %(default)s"
+    command.add_argument("--gif", type=Path, default=Path("episode.gif"), metavar="FILE", help=film)
+    sheet = "some of them, and all that the memories did; default: %(default)s"
+    command.add_argument("--sheet", type=Path, default=Path("episode.png"), metavar="FILE", help=sheet)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the pictures."""
+    from fastweights.files import write_atomically
+    from fastweights.inspect.pictures import film, sheet
+    from fastweights.played import play
+
+    require(options.most >= 1, "most", "at least 1", options.most)
+    require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)
+    episode = play(options.folder, options.layer, options.seed, options.most)
+    write_atomically(options.gif, film(episode))
+    write_atomically(options.sheet, sheet(episode, f"An episode of {options.folder}"))
+    told = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"
+    looked = f"{memories(len(episode.memories))} that can be looked into"
+    print(f"{told}, {looked}. The film is {options.gif}, the sheet {options.sheet}.")
+    return 0

@@ -1,0 +1,28 @@
+"""All runs in a folder as one page, beside the papers' numbers."""
+
+import argparse
+from pathlib import Path
+
+from fastweights.commands._arguments import folder
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """A folder."""
+    command.add_argument("folder", type=folder, metavar="DIR", help="a folder of 'fastweights reproduce'")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the page."""
+    print_report(options.folder)
+    return 0
+
+
+def print_report(path: Path) -> None:
+    """Writes the page of a folder, and says where it is."""
+    from fastweights.played import draw_episodes
+    from fastweights.report.page import write_report
+    from fastweights.report.runs import collect
+
+    collection = collect(path)
+    draw_episodes(collection)
+    print(f"The report is {write_report(collection)}.")

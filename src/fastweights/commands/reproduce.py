@@ -1,0 +1,76 @@
+"""An experiment of a paper, beside the paper's numbers.
+
+Runs what is missing of it, goes on with what was cut off, and writes a report.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.commands._arguments import folder
+from fastweights.commands.report import print_report
+from fastweights.errors import Died, require, require_name
+from fastweights.training.launched import launched
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """An experiment, which part of it, and where and how it runs."""
+    names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).formula}" for name in EXPERIMENTS.names())
+    command.epilog, command.formatter_class = f"experiments:\n{names}", argparse.RawDescriptionHelpFormatter
+    command.add_argument("name", metavar="NAME", help="one of the experiments below")
+    command.add_argument(
+        "--preset",
+        default="cpu",
+        help="smoke (seconds), cpu (default), paper (its own settings), or another of the experiment's",
+    )
+    command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
+    command.add_argument("--columns", nargs="+", metavar="COLUMN", help="only these of its columns")
+    command.add_argument("--seeds", type=int, metavar="N", help="number of seeds; the preset's if left out")
+    command.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes side by side, default: %(default)s"
+    )
+    devices = ["auto", "cpu", "cuda", "mps"]
+    command.add_argument("--device", choices=devices, help="where a run is trained; the recipe's if left out")
+    command.add_argument("--devices", type=int, metavar="N", help="processes that share a run, each with a device")
+    parts = "parts that a device takes its batch in, for less memory"
+    command.add_argument("--accumulate", type=int, metavar="N", help=parts)
+    again = "compute activations inside blocks again, in place of keeping them"
+    command.add_argument("--recompute", action="store_const", const=True, help=again)
+    each = "each of several devices keeps a part of the weights and moments, in place of all"
+    command.add_argument("--sharded", action="store_const", const=True, help=each)
+    program = "torch.compile makes a program of every block, which can be slower on a CPU"
+    command.add_argument("--compiled", action="store_const", const=True, help=program)
+    clusters = ["local", "slurm"]
+    command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
+    command.add_argument("--folder", type=folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs it; 1 if not all of it is done in the end."""
+    require_name("experiment", options.name, EXPERIMENTS.names())
+    from fastweights.experiments.plan import make_plan
+    from fastweights.experiments.work import reproduce
+    from fastweights.training.progress import Interrupted, Plain
+    from fastweights.training.settings._training import Where
+
+    require(
+        launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
+    )
+    devices = launched() if launched() > 1 else options.devices
+    own = (options.accumulate, options.recompute, options.sharded, options.compiled)
+    where = Where(options.device, devices, *own)
+    chosen = (options.models, options.columns, options.seeds, where)
+    plan = make_plan(options.name, options.preset, options.folder, *chosen)
+    console = Plain(soft_wrap=False)
+    if not console.is_terminal:
+        console.width = 120
+    try:
+        complete = reproduce(plan, options.jobs, options.cluster, console)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        print(f"{stop} Go on by giving the same command again.".lstrip(), file=sys.stderr)
+        return 130
+    except Died as death:
+        raise Died(f"{death} Go on by giving the same command again.") from None
+    print_report(plan.path)
+    return 0 if complete else 1
