@@ -77,6 +77,6 @@ EXPERIMENT = Experiment(
         "Who forgets the sign of the T-maze has a return of 0.5 at most; who guesses in the other two, -0.5.",
         "Fast weights have a convolution over four steps in front: without positions, and without recurrence, a memory "
         "of associations does not know what came four steps ago.",
-        "The rate is that of agents/rates, searched in RepeatPrevious.",
+        "The rate is that of agents/rates, searched in RepeatPrevious with gradients through the memory.",
     ),
 )
