@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS, arguments
+from fastweights.experiments.experiment import Summary
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
-from fastweights.report.page import write_report
+from fastweights.report.page import _ours, write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
@@ -253,3 +254,20 @@ def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):
     assert {"LSTM x GATED", "LSTM x GATED, 14 components", "LSTM with 16 units"} < drawn
     assert "MLP x MLP" not in drawn
     assert all(len(line.points) == 2 for line in charts[0].lines if line.dots)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ((0.93, 0.94, 0.95), "0.940 ± 0.010 (3)"),
+        ((0.9577,), "0.958 (1)"),
+        ((-0.5, -0.51), "-0.505 ± 0.007 (2)"),
+        ((0.098123, 0.098123), "0.0981 ± 0.0000 (2)"),
+        ((97.35, 98.0), "97.67 ± 0.46 (2)"),
+        ((-0.3, 0.3), "0.000 ± 0.424 (2)"),
+        ((0.0, 0.0), "0.00 ± 0.00 (2)"),
+        ((3e-5, 5e-5), "4e-05 ± 1.41e-05 (2)"),
+    ],
+)
+def test_a_mean_and_its_deviation_have_as_many_digits(values, told):
+    assert _ours(Summary(values)) == told

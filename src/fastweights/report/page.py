@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
-from math import isfinite
+from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.experiments.experiment import FREE, Published, Results, Summary
@@ -26,6 +26,8 @@ CAUTION = {
 }
 HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
 """What is said of a machine."""
+SMALL = 1e-4
+"""Below it, numbers have exponents."""
 MARK = "†"
 """Beside a number whose runs were cut off."""
 TITLE = "Experiments with fast weights, beside the papers' numbers"
@@ -170,8 +172,9 @@ def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
 def _ours(summary: Summary | None, missing: str = "not run") -> str:
     if summary is None:
         return missing
-    spread = "" if summary.deviation is None else f" ± {_number(summary.deviation)}"
-    return f"{_number(summary.mean)}{spread} ({len(summary.values)})"
+    size = max(abs(summary.mean), summary.deviation or 0.0)
+    spread = "" if summary.deviation is None else f" ± {_number(summary.deviation, size)}"
+    return f"{_number(summary.mean, size)}{spread} ({len(summary.values)})"
 
 
 def _theirs(number: Published | None) -> str:
@@ -181,9 +184,13 @@ def _theirs(number: Published | None) -> str:
     return f"{'≤ ' if number.at_most else ''}{number.value:g}{spread}"
 
 
-def _number(value: float) -> str:
-    """Three significant digits, but never fewer than the paper's two after the point of a percentage."""
-    return f"{value:.2f}" if abs(value) >= 1 or value == 0 or not isfinite(value) else f"{value:.3g}"
+def _number(value: float, size: float | None = None) -> str:
+    """Three significant digits of a number of this size, itself if left out, but never fewer than the paper's two after
+    the point of a percentage: a mean and its deviation have as many."""
+    size = abs(value) if size is None else size
+    if not isfinite(size) or size == 0 or size >= 1:
+        return f"{value:.2f}"
+    return f"{value:.{2 - floor(log10(size))}f}" if size >= SMALL else f"{value:.3g}"
 
 
 def _claims(group: Group) -> Iterator[str]:
