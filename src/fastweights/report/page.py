@@ -68,9 +68,12 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Paragraph(
         f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
-    yield from aggregates(group)
+    # Columns of a search are choices: to add them up says nothing.
+    searched = experiment.metric.data == "validation"
+    if not searched:
+        yield from aggregates(group)
     yield from _beside(group)
-    if experiment.metric.data == "validation":
+    if searched:
         yield Heading(3, "What is best")
         yield Bullets(list(_choices(group)))
     elif found := [*_claims(group), *_orders(group)]:
