@@ -68,12 +68,8 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Paragraph(
         f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
-    # Columns of a search are choices: to add them up says nothing.
-    searched = experiment.metric.data == "validation"
-    if not searched:
-        yield from aggregates(group)
     yield from _beside(group)
-    if searched:
+    if experiment.metric.data == "validation":
         yield Heading(3, "What is best")
         yield Bullets(list(_choices(group)))
     elif found := [*_claims(group), *_orders(group)]:
@@ -110,7 +106,10 @@ def _numbers(group: Group) -> Grid:
 
 
 def _beside(group: Group) -> Iterator[Block]:
-    """What else was measured, and what it came to at equal time."""
+    """What it came to over all columns and at equal time, and what else was measured."""
+    # Columns of a search are choices: to add them up says nothing.
+    if group.experiment.metric.data != "validation":
+        yield from aggregates(group)
     if group.details:
         yield Heading(3, "In detail")
         yield _details(group)
