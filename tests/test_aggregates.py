@@ -46,11 +46,11 @@ def test_only_seeds_are_drawn_anew():
     assert high - low == pytest.approx(2 * 1.96 * seeds.std() / 10, rel=0.1)
 
 
-def group(results, baselines):
+def group(results, baselines, metric=RETURN):
     models, columns = ({place[n]: place[n].upper() for place in results} for n in (0, 1))
     found = {place: Summary(values) for place, values in results.items()}
     return SimpleNamespace(
-        models=models, columns=columns, results=found, baselines=baselines, experiment=SimpleNamespace(metric=RETURN)
+        models=models, columns=columns, results=found, baselines=baselines, experiment=SimpleNamespace(metric=metric)
     )
 
 
@@ -74,3 +74,8 @@ def test_scores_are_between_random_actions_and_the_best_model():
 )
 def test_without_several_seeds_or_a_span_there_are_none(results, baselines):
     assert not list(aggregates(group(results, baselines)))
+
+
+def test_choices_of_a_search_are_not_added_up():
+    searched = RETURN.told("plain", "validation return", "validation")
+    assert not list(aggregates(group(RESULTS, CHANCE, searched)))

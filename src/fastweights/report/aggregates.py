@@ -16,7 +16,8 @@ Scores = Sequence[NDArray[np.float64]]
 
 
 def aggregates(group: Group) -> Iterator[Block]:
-    """Measures over all columns with 95 % intervals, for agents with several seeds.
+    """Measures over all columns with 95 % intervals, for agents with several seeds; none of a search, whose columns are
+    choices.
 
     A score is (x - x_0) / (x_1 - x_0), with x_0 that of random actions and x_1 the mean of the column's best model.
 
@@ -25,7 +26,8 @@ def aggregates(group: Group) -> Iterator[Block]:
     spans = {column: _span(group, column) for column in group.columns}
     values = {m: [group.results[m, c].values if (m, c) in group.results else () for c in spans] for m in group.models}
     several = {model: found for model, found in values.items() if all(found) and max(map(len, found)) > 1}
-    if not several or any(span is None for span in spans.values()):
+    searched = group.experiment.metric.data == "validation"
+    if searched or not several or any(span is None for span in spans.values()):
         return
     known = [span for span in spans.values() if span is not None]
     rows = []

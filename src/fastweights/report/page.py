@@ -107,9 +107,7 @@ def _numbers(group: Group) -> Grid:
 
 def _beside(group: Group) -> Iterator[Block]:
     """What it came to over all columns and at equal time, and what else was measured."""
-    # Columns of a search are choices: to add them up says nothing.
-    if group.experiment.metric.data != "validation":
-        yield from aggregates(group)
+    yield from aggregates(group)
     if group.details:
         yield Heading(3, "In detail")
         yield _details(group)
