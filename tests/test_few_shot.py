@@ -130,3 +130,11 @@ def test_the_network_of_dqn_by_its_parameters():
     assert count(net) == 8 * 8 * 4 * 32 + 32 + 4 * 4 * 32 * 64 + 64 + 3 * 3 * 64 * 64 + 64 + 7 * 7 * 64 * 512 + 512
     with pytest.raises(InputError, match="side must be at least 36, got 35"):
         VISION_NETS.load("dqn")(4, 35)
+
+
+def test_the_network_of_a3c_by_its_parameters():
+    """Mnih et al. 2016: four pictures of 84 pixels a side, 256 features."""
+    net = VISION_NETS.load("a3c")(4, 84)
+    assert count(net) == 8 * 8 * 4 * 16 + 16 + 4 * 4 * 16 * 32 + 32 + 9 * 9 * 32 * 256 + 256
+    with pytest.raises(InputError, match="side must be at least 20, got 19"):
+        VISION_NETS.load("a3c")(4, 19)

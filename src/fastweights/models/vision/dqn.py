@@ -1,16 +1,9 @@
 """The convolutional network of DQN."""
 
-from torch import nn
-
-from fastweights.errors import require
-
-LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Channels, side of a kernel and stride."""
-LEAST = 36
-"""Pixels of a side of which the last convolution sees one place."""
+from fastweights.models.vision._convolutions import Convolutions
 
 
-class Dqn(nn.Sequential):
+class Dqn(Convolutions):
     """x <- relu(conv(x)) three times, then relu(W x + b).
 
     A sixth of the arithmetic of `Impala`.
@@ -26,11 +19,4 @@ class Dqn(nn.Sequential):
         InputError: `side` is below 36.
     """
 
-    def __init__(self, channels: int, side: int, features: int = 256) -> None:
-        require(side >= LEAST, "side", f"at least {LEAST}", side)
-        stages: list[nn.Module] = []
-        for width, kernel, stride in LAYERS:
-            stages += [nn.Conv2d(channels, width, kernel, stride), nn.ReLU()]
-            channels, side = width, (side - kernel) // stride + 1
-        super().__init__(*stages, nn.Flatten(), nn.Linear(channels * side**2, features), nn.ReLU())
-        self.features = features
+    LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))

@@ -1,0 +1,41 @@
+"""Convolutions, then one layer for all that they see."""
+
+from typing import ClassVar
+
+from torch import nn
+
+from fastweights.errors import require
+
+
+class Convolutions(nn.Sequential):
+    """x <- relu(conv(x)) for every entry of LAYERS, then relu(W x + b).
+
+    Args:
+        channels: Of the pictures.
+        side: Pixels of a side.
+        features: How many numbers a picture becomes.
+
+    Raises:
+        InputError: `side` is so small that the last convolution sees nothing.
+    """
+
+    LAYERS: ClassVar[tuple[tuple[int, int, int], ...]]
+    """Channels, side of a kernel and stride."""
+
+    def __init__(self, channels: int, side: int, features: int = 256) -> None:
+        least = self._least()
+        require(side >= least, "side", f"at least {least}", side)
+        stages: list[nn.Module] = []
+        for width, kernel, stride in self.LAYERS:
+            stages += [nn.Conv2d(channels, width, kernel, stride), nn.ReLU()]
+            channels, side = width, (side - kernel) // stride + 1
+        super().__init__(*stages, nn.Flatten(), nn.Linear(channels * side**2, features), nn.ReLU())
+        self.features = features
+
+    @classmethod
+    def _least(cls) -> int:
+        """Pixels of a side of which the last convolution sees one place."""
+        side = 1
+        for _, kernel, stride in reversed(cls.LAYERS):
+            side = (side - 1) * stride + kernel
+        return side
