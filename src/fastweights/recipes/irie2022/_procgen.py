@@ -55,7 +55,7 @@ NOTES = (
     "learner that takes 32 of their unrolls at a time. As in the public code, gradients through fast weights end after "
     "one step, those of the LSTM after an unroll.",
     "cpu sees through the smaller network of A3C. Gradients are sums over an update, and one of cpu has a tenth of the "
-    "steps: its RMSProp has an epsilon of 1e-5, that of A2C, in place of 0.01.",
+    "steps: its RMSProp has an epsilon of 1e-5 in place of 0.01.",
     "Scores are on the 600 levels of the paper's three sets for the test, by the likeliest action; the deviation is "
     "over seeds. Those on levels for training are the validation_score in metrics.jsonl.",
     "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
