@@ -11,7 +11,7 @@ from fastweights.errors import require
 from fastweights.state import to
 from fastweights.training.actors import begin_acting, begin_learning, room_for, seed_of
 from fastweights.training.crew import Crew
-from fastweights.training.learning import set_learning_rate, update
+from fastweights.training.learning import first_moments, set_learning_rate, update
 from fastweights.training.session import Session
 from fastweights.training.stage import Returns, Stage, Unroll
 
@@ -183,7 +183,8 @@ class Hogwild(Apart):
         super().__init__(session)
         require(session.fabric.device.type == "cpu", "device", "cpu with hogwild", session.fabric.device.type)
         session.bare.share_memory()
-        moments = [_shared_moments(optimiser.optimizer.state, parameter) for parameter in session.bare.parameters()]
+        state, squares = optimiser.optimizer.state, session.settings.squares
+        moments = [_shared_moments(state, parameter, squares) for parameter in session.bare.parameters()]
         self.begun = session.place.step
         given = (session.task, session.bare, moments, session.settings, self.seed)
         self.crew = Crew(len(self.seats), begin_learning, given)
@@ -211,8 +212,8 @@ def rows_of(session: Session) -> int:
     return int(session.settings.batch_size // session.fabric.world_size)
 
 
-def _shared_moments(state: Any, parameter: nn.Parameter) -> dict[str, Tensor]:
+def _shared_moments(state: Any, parameter: nn.Parameter, squares: float) -> dict[str, Tensor]:
     """RMSProp's, from the beginning or where it was."""
     if not state[parameter]:
-        state[parameter] = {"step": torch.zeros(()), "square_avg": torch.zeros_like(parameter)}
+        state[parameter] = first_moments(parameter, squares)
     return {name: moment.share_memory_() for name, moment in state[parameter].items()}

@@ -21,7 +21,22 @@ if TYPE_CHECKING:
 
 def rms_prop(model: nn.Module, settings: ActorCritic) -> torch.optim.Optimizer:
     """The optimiser of a run."""
-    return torch.optim.RMSprop(model.parameters(), settings.learning_rate, settings.alpha, settings.epsilon)
+    optimiser = torch.optim.RMSprop(model.parameters(), settings.learning_rate, settings.alpha, settings.epsilon)
+    if settings.squares:
+        optimiser.register_step_pre_hook(partial(_begin, settings.squares))
+    return optimiser
+
+
+def first_moments(parameter: Tensor, squares: float) -> dict[str, Tensor]:
+    """RMSProp's, before the first update."""
+    return {"step": torch.zeros(()), "square_avg": torch.full_like(parameter, squares, requires_grad=False)}
+
+
+def _begin(squares: float, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            if not optimiser.state[parameter]:
+                optimiser.state[parameter] = first_moments(parameter, squares)
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, settings: ActorCritic, step: int) -> None:

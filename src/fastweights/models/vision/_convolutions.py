@@ -1,5 +1,6 @@
 """Convolutions, then one layer for all that they see."""
 
+from math import sqrt
 from typing import ClassVar
 
 from torch import nn
@@ -9,6 +10,9 @@ from fastweights.errors import require
 
 class Convolutions(nn.Sequential):
     """x <- relu(conv(x)) for every entry of LAYERS, then relu(W x + b).
+
+    Weights are orthogonal at first, with a gain of sqrt(2), and biases 0 (Saxe et al. 2014): features are as large as
+    pixels, where PyTorch's own would be a tenth of that.
 
     Args:
         channels: Of the pictures.
@@ -31,6 +35,10 @@ class Convolutions(nn.Sequential):
             channels, side = width, (side - kernel) // stride + 1
         super().__init__(*stages, nn.Flatten(), nn.Linear(channels * side**2, features), nn.ReLU())
         self.features = features
+        for stage in self:
+            if isinstance(stage, nn.Conv2d | nn.Linear):
+                nn.init.orthogonal_(stage.weight, sqrt(2))
+                nn.init.zeros_(stage.bias)
 
     @classmethod
     def _least(cls) -> int:

@@ -46,6 +46,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "unroll": 10,
         "episodes": 16,
         "epsilon": 1e-5,
+        "squares": 1.0,
     },
     "paper": {"evaluate_every": 1_250, "batch_size": 32, "unroll": 50, "episodes": 150},
 }

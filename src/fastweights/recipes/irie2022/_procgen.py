@@ -40,6 +40,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "episodes": 48,
         "longest": 1_000,
         "epsilon": 1e-5,
+        "squares": 1.0,
     },
     "paper": {"batch_size": 48, "evaluate_every": 1_250, "episodes": 600},
 }

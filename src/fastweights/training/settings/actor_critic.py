@@ -30,6 +30,9 @@ class ActorCritic(Training):
         anneal: Part of it that is gone at the last update; it falls linearly.
         alpha: RMSProp's.
         epsilon: RMSProp's.
+        squares: Where RMSProp's mean of squared gradients begins: 0 in PyTorch, 1 in TensorFlow. With 1, weights whose
+            gradients are small take small steps at first. With 0 all take ten times those of later, and most units of
+            an eye for pictures may go out for good before the agent knows what it earns.
         clip: Largest norm of the gradient; 0 for no limit.
         discount: Of rewards, a step.
         value_cost: Of half the squared errors of values.
@@ -48,6 +51,7 @@ class ActorCritic(Training):
     anneal: float = 1.0
     alpha: float = 0.99
     epsilon: float = 0.01
+    squares: float = 0.0
     clip: float = 40.0
     discount: float = 0.99
     value_cost: float = 0.5
@@ -60,7 +64,7 @@ class ActorCritic(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("unroll", "episodes", "longest"), 1)
-        require_numbers(self, ("truncate", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
+        require_numbers(self, ("truncate", "squares", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
         require_positive(self, ("learning_rate", "epsilon"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
