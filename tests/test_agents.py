@@ -272,3 +272,15 @@ def test_the_page_s_agent_learns_in_an_environment_of_one_s_own(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     exec(program[1], {"__name__": "page"})
     assert Run(tmp_path / "runs" / "sign").result().test["return"] > 0.9
+
+
+@pytest.mark.parametrize("squares", (0.0, 1.0))
+def test_the_first_step_of_rms_prop(squares):
+    """- r g / (sqrt(a s + (1 - a) g^2) + e), with s where the mean of squares begins."""
+    settings = replace(SETTINGS, squares=squares, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
+    model = torch.nn.Linear(4, 1, bias=False, dtype=torch.float64)
+    before, gradient = model.weight.detach().clone(), torch.tensor([[1e-3, 0.1, 1.0, 30.0]], dtype=torch.float64)
+    model.weight.grad = gradient
+    rms_prop(model, settings).step()
+    wanted = before - 0.5 * gradient / ((0.9 * squares + 0.1 * gradient**2).sqrt() + 1e-3)
+    assert error(model.weight, wanted) <= tolerance(torch.float64).forward
