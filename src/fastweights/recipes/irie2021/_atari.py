@@ -57,8 +57,8 @@ NOTES = (
     "As in the public code, gradients through fast weights end after one step, those of the LSTM after an unroll, and "
     "a score is that of a life. Its actors run beside the learner, ours take turns with it: none has old weights.",
     "Gradients are sums over an update, and one of cpu has a tenth of the steps: its RMSProp has an epsilon of 1e-5 in "
-    "place of 0.01, beside which the gradients of a memory would be nothing, and half the paper's rate. No other was "
-    "tried.",
+    "place of 0.01, beside which the gradients of a memory would be nothing, and half the paper's rate, which was not "
+    "searched.",
     "Millions of steps are those of agents, of four frames each. The numbers at 50 M are of a run whose learning rate "
     "would be 0 at 200 M. 150 episodes with the likeliest action, as 5 times 30; the deviation is over seeds.",
 )
