@@ -29,7 +29,7 @@ def rate_search(
         source=f"The search behind {table}",
         metric=metric,
         models=models,
-        columns={rate: f"Adam {rate}" for rate in rates},
+        columns={rate: f"rate {rate}" for rate in rates},
         published={},
         presets={
             "smoke": Preset(rates[-2:], tuple(models)[:2]),
