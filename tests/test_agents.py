@@ -274,7 +274,7 @@ def test_the_page_s_agent_learns_in_an_environment_of_one_s_own(tmp_path, monkey
     assert Run(tmp_path / "runs" / "sign").result().test["return"] > 0.9
 
 
-@pytest.mark.parametrize("squares", (0.0, 1.0))
+@pytest.mark.parametrize("squares", [0.0, 1.0])
 def test_the_first_step_of_rms_prop(squares):
     """- r g / (sqrt(a s + (1 - a) g^2) + e), with s where the mean of squares begins."""
     settings = replace(SETTINGS, squares=squares, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
