@@ -35,10 +35,11 @@ class Convolutions(nn.Sequential):
             channels, side = width, (side - kernel) // stride + 1
         super().__init__(*stages, nn.Flatten(), nn.Linear(channels * side**2, features), nn.ReLU())
         self.features = features
-        for stage in self:
-            if isinstance(stage, nn.Conv2d | nn.Linear):
-                nn.init.orthogonal_(stage.weight, sqrt(2))
-                nn.init.zeros_(stage.bias)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.orthogonal_(parameter, sqrt(2))
+            else:
+                nn.init.zeros_(parameter)
 
     @classmethod
     def _least(cls) -> int:
