@@ -30,7 +30,7 @@ RATES = {"irnn": 1e-3, "lstm": 3e-3, "glimpse-network": 3e-3, "multi-level-fast-
 
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 4},
-    "cpu": {"steps": 40_000, "evaluate_every": 400, "patience": 25},
+    "cpu": {"steps": 40_000, "evaluate_every": 400, "patience": 15},
     "paper": {"steps": 40_000, "evaluate_every": 400, "patience": 30},
 }
 

@@ -32,8 +32,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {"sizes": (9_999, 999, 999)},
 }
 REDUCED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "code-execution": ({"statements": 10}, {"batch_size": 32}),
-    "list-ops": ({}, {"batch_size": 16, "steps": 8_000}),
+    "code-execution": ({"statements": 10}, {"batch_size": 16}),
+    "list-ops": ({}, {"batch_size": 8}),
 }
 """What preset cpu changes in a task, and in its training."""
 
