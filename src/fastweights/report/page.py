@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from math import floor, isfinite, log10
 from pathlib import Path
 
@@ -195,8 +195,20 @@ def _number(value: float, size: float | None = None) -> str:
 
 def _claims(group: Group) -> Iterator[str]:
     words = {True: "Holds", False: "Does not hold", None: "Not tested, since a run that it needs is missing"}
-    for claim in group.experiment.claims:
-        yield f"{words[claim.check(_all_results(group))]}: {claim.sentence}"
+    claims, results, planned = group.experiment.claims, _all_results(group), _planned(group)
+    tested = [claim for claim in claims if claim.check(planned) is not None]
+    for claim in tested:
+        yield f"{words[claim.check(results)]}: {claim.sentence}"
+    if elsewhere := len(claims) - len(tested):
+        yield f"{_count(elsewhere, 'more sentence')} of models or columns that preset {group.preset} does not have."
+
+
+def _planned(group: Group) -> Results:
+    """Results with any number at all that a preset can come to: they tell which sentences it can test."""
+    preset = group.experiment.presets.get(group.preset)
+    places = preset.places if preset else product(group.experiment.models, group.experiment.columns)
+    details = product(group.experiment.models, group.experiment.details)
+    return dict.fromkeys((*places, *details, *group.baselines), Summary((1.0,)))
 
 
 def _all_results(group: Group) -> Results:
