@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/fastweights train oz
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -65,7 +65,7 @@ def test_delta_attends_through_what_was_erased_since():
 def test_every_cell_can_be_looked_into(name):
     """Reads stem from the past, after the last reset only; the state is held as long as the scan says."""
     cell = Cell.named(name)
-    given = scan_checks.arguments(cell, Shape(2, 5, 2, 4, 4))
+    given = scan_checks.arguments(cell, Shape(2, 5, 2, 5, 4))
     given = given._replace(reset=torch.tensor([[False] * 5, [False, False, False, True, False]]))
     found, y, state = contents(cell, given, member=1)
     assert not found.attention.triu(1).any()
