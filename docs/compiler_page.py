@@ -8,7 +8,7 @@ import small_cell
 import torch
 
 from fastweights.cell import Cell
-from fastweights.compiler.affine import affine_form
+from fastweights.compiler.affine.finder import affine_form
 from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.plan import plan
 from fastweights.compiler.cpp.show import show_program

@@ -8,7 +8,7 @@ import torch
 from fastweights import Cell, InputError, scan
 from fastweights.backends import _chunks
 from fastweights.catalogue import BACKENDS, RULES, describe
-from fastweights.compiler.affine import AffineForm
+from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.forms import affine_of
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import backends_of, checks_in, scan_checks

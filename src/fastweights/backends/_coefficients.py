@@ -11,7 +11,7 @@ from fastweights.backends._chunks import Across, Chunks, Over, Reads, Writes, ch
 from fastweights.backends._fading import fading
 from fastweights.backends._maxima import later
 from fastweights.backends._plan import Scanned, call
-from fastweights.compiler.affine import Part
+from fastweights.compiler.affine.form import Part
 from fastweights.lengths import only
 from fastweights.problem import FILL, Problem
 

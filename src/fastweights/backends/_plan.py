@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._form import form_of
-from fastweights.compiler.affine import AffineForm, Highest, Linear, Part, Read
+from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
 from fastweights.compiler.batched import Batched, batched
 from fastweights.compiler.forms import affine_of
 from fastweights.compiler.ir import Definition, Input, Value, behind

@@ -1,6 +1,6 @@
 """Chunks of time as matrix products, for cells whose states the compiler finds affine in themselves.
 
-`compiler/affine.py` says what is computed before the scans of the states, what between them, and what after the last:
+`compiler/affine` says what is computed before the scans of the states, what between them, and what after the last:
 all of it for all time at once, in plain PyTorch on any device. `_chunks.py` scans.
 """
 

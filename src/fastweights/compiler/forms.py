@@ -13,7 +13,9 @@ from torch import Tensor
 
 from fastweights.cell import Cell, examples, keep
 from fastweights.compiler import lowered
-from fastweights.compiler.affine import AffineForm, NotAffine, affine_form
+from fastweights.compiler.affine.finder import affine_form
+from fastweights.compiler.affine.form import AffineForm
+from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.alone import PerProcess, alone
 from fastweights.compiler.calls import Calls, calls_of
 from fastweights.compiler.lift import lift

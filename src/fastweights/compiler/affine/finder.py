@@ -1,23 +1,16 @@
-"""Whether the states of a step are affine in themselves with coefficients that do not wait for them, and how.
-
-A state S of that kind, as a matrix `[R, C]` or its transpose, goes in a step to
-
-    S <- S diag(decay) + sum_r u_r key_r^T,     u_r = value_r - S erase_r,
-
-and everything else sees it in products with vectors, before the step or after it. Then whole chunks of time are
-matrix products (`backends/chunkwise.py`). The coefficients may depend on what was read of other such states: these
-come first. A scalar m <- max(m + plus, floor), as of a stabiliser, also comes first.
+"""Finds the affine form of a step.
 
 Sums are distributed over the products until every term holds the state once: as it is, or in a product with a vector.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-from fastweights.compiler.algebra import Graph, factors_of, terms_of
+from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Read, Stage
+from fastweights.compiler.affine.not_affine import NotAffine, within
+from fastweights.compiler.affine.order import in_order
+from fastweights.compiler.affine.terms import Element, Product, Term, sum_of
+from fastweights.compiler.affine.update import Update
+from fastweights.compiler.algebra import Graph, terms_of
 from fastweights.compiler.ir import (
     Apply,
     Assemble,
@@ -34,164 +27,13 @@ from fastweights.compiler.ir import (
     Shape,
     Value,
     axes,
-    behind,
     identity,
     loads,
     substitute,
     upstream,
-    volume,
     whole,
 )
 from fastweights.compiler.step import Forward
-
-
-class NotAffine(Exception):
-    """What stands in the way of an affine form, and in which line of the cell."""
-
-    def __init__(self, what: str, line: str = "") -> None:
-        super().__init__(f"{what}{f', in {line}' if line else ''}")
-        self.what, self.line = what, line
-
-
-@contextmanager
-def within(line: str) -> Iterator[None]:
-    """What stands in the way does so in this line, if nobody knows a closer one."""
-    try:
-        yield
-    except NotAffine as error:
-        raise error if error.line else NotAffine(error.what, line) from None
-
-
-class Read(NamedTuple):
-    """What is seen of a state: its product with a vector over one of its axes (None: one of size 1 that it lacks),
-    after the step or before, and what stands for it."""
-
-    state: str
-    axis: int | None
-    vector: Value
-    after: bool
-    seen: Input
-
-
-class Part(NamedTuple):
-    """A state as rows of S: which of its axes goes along the columns of S, if any does."""
-
-    state: str
-    shape: Shape
-    column: int | None
-
-    @property
-    def rows(self) -> int:
-        """How many rows of S it is."""
-        return volume([n for axis, n in enumerate(self.shape) if axis != self.column])
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether an axis of it goes along them."""
-        return len(self.shape) > (self.column is not None)
-
-    @property
-    def columns(self) -> int:
-        """How many columns S has."""
-        return 1 if self.column is None else self.shape[self.column]
-
-
-class Write(NamedTuple):
-    """u key^T with u = value - S erase: what each part is given; what is 0 is None."""
-
-    key: Value
-    erase: Value | None
-    values: tuple[Value | None, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """States that are affine with the same coefficients but for their values: below each other they are one S.
-
-    A decay is None where nothing fades, else one number or one a column. Vectors over the columns read S, and also
-    those over the rows where S is one state.
-    """
-
-    parts: tuple[Part, ...]
-    decay: Value | None
-    writes: tuple[Write, ...]
-    reads: tuple[Read, ...]
-
-    @property
-    def across(self) -> tuple[Read, ...]:
-        """The reads by vectors over the rows."""
-        columns = {part.state: part.column for part in self.parts}
-        return tuple(read for read in self.reads if read.axis != columns[read.state])
-
-    def __str__(self) -> str:
-        name = " and ".join(
-            part.state + ("^T" if part.column == 0 and len(part.shape) > 1 else "") for part in self.parts
-        )
-        decay = "" if self.decay is None else " diag(a)" if self.decay.shape else " a"
-        erased = [w for w in self.writes if w.erase is not None]
-        given = [w for w in self.writes if any(v is not None for v in w.values)]
-        told = [f"{name}{decay}", *_told(erased, f"- {name} e f^T"), *_told(given, "+ v k^T")]
-        return f"{name} <- {' '.join(told)}"
-
-
-def _told(writes: Sequence[Write], term: str) -> list[str]:
-    """One term, or several alike."""
-    return [f"{term[:2]}{len(writes)} ({term[2:]})" if len(writes) > 1 else term] if writes else []
-
-
-@dataclass(frozen=True, eq=False)
-class Highest:
-    """A scalar m <- max(m + plus, floor), and what stands for it before and after the step."""
-
-    state: str
-    plus: Value
-    floor: Value
-    before: Input
-    after: Input
-
-    def __str__(self) -> str:
-        return f"{self.state} <- max({self.state} + a, b)"
-
-
-Stage = Linear | Highest
-
-
-@dataclass(frozen=True, eq=False)
-class AffineForm:
-    """States in the order in which they can be computed, each for all time at once, and the output."""
-
-    given: tuple[Mapping[str, Input], Mapping[str, Input]]
-    """The inputs and the params of the step."""
-    stages: tuple[Stage, ...]
-    y: Value
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.stages))
-
-
-class Element(NamedTuple):
-    """A number of a state, at an index."""
-
-    state: str
-    after: bool
-    place: tuple[Index, ...]
-
-
-class Product(NamedTuple):
-    """What a state gives in a product with a vector over one of its axes, at an index of the other."""
-
-    state: str
-    after: bool
-    axis: int
-    vector: Value
-    place: tuple[Index, ...]
-
-
-class Term(NamedTuple):
-    """A product of what is known and at most one `Element` or `Product` of a state."""
-
-    known: tuple[Expression, ...]
-    atom: Element | Product | None
 
 
 def affine_form(step: Forward) -> AffineForm:
@@ -215,7 +57,7 @@ class Finder:
         }
         *made, y = step.lines
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
-        self.updates: dict[str, _Update] = {}
+        self.updates: dict[str, Update] = {}
         self.highest: list[Highest] = []
         self.reads: list[Read] = []
         self.scalars: set[Input] = set()
@@ -236,7 +78,7 @@ class Finder:
             y = Value(self.step.y.shape, self.seen(self.step.y.expression))
         stages: list[Stage] = [*self.highest, *(self._linear(name) for name in self.updates)]
         with within(self.lines[next(iter(self.updates), "y")]):
-            return AffineForm((self.step.inputs, self.step.params), tuple(_in_order(stages)), y)
+            return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
 
     def _linear(self, name: str) -> Linear:
         with within(self.lines[name]):
@@ -363,7 +205,7 @@ class Finder:
 
     # Sums of products
 
-    def _update(self, name: str, terms: Sequence[Term]) -> "_Update":
+    def _update(self, name: str, terms: Sequence[Term]) -> Update:
         """Raises `NotAffine` unless a state is taken as it is, and in products along one axis."""
         shape = self.step.state[name].shape
         stays, erased, written = [], [], []
@@ -379,7 +221,7 @@ class Finder:
             axis = term.atom.axis if isinstance(term.atom, Product) else None
             if term.atom is None or term.atom.place != tuple(i for a, i in enumerate(place) if a != axis):
                 raise NotAffine(f"numbers of {name} change their places")
-        return _Update(self.graph, name, shape, tuple(t.known for t in stays), tuple(erased), tuple(written))
+        return Update(self.graph, name, shape, tuple(t.known for t in stays), tuple(erased), tuple(written))
 
     def _written(self, known: Sequence[Expression], shape: Shape) -> list[tuple[Expression, ...]]:
         """A product as a sum of those of vectors."""
@@ -443,7 +285,7 @@ class Finder:
                 raise NotAffine(f"its {reduction} is taken of {own}", line)
             case _:
                 raise NotAffine(f"{own} is taken apart", line)
-        return [_moved(t, index) for t in found]
+        return [t.at(index) for t in found]
 
     def _summed(self, term: Term, shape: Shape, line: str) -> Term:
         """The sum of a term over the last axis."""
@@ -473,162 +315,3 @@ def _inside(expression: Expression) -> Expression:
 
 def _times(terms: Sequence[Term], factor: Expression) -> list[Term]:
     return [Term((*t.known, factor), t.atom) for t in terms]
-
-
-def _moved(term: Term, mapping: Sequence[Index]) -> Term:
-    """A term of the axes of a definition, at an index of it."""
-    known = tuple(substitute(f, mapping) for f in term.known)
-    if term.atom is None:
-        return Term(known, None)
-    # The index of an atom is one of a load, whatever is loaded.
-    index = substitute(Load(_NOTHING, term.atom.place), mapping).index  # type: ignore[union-attr]
-    return Term(known, term.atom._replace(place=index))
-
-
-_NOTHING = Input(())
-
-
-# One state
-
-
-@dataclass(frozen=True)
-class _Update:
-    """How a state is affine in itself, over its own axes: what stays of it, what is erased of it, what is written."""
-
-    graph: Graph
-    state: str
-    shape: Shape
-    stays: tuple[tuple[Expression, ...], ...]
-    erased: tuple[Term, ...]
-    written: tuple[tuple[Expression, ...], ...]
-
-    def linear(self, reads: Sequence[Read]) -> Linear:
-        """As rows of a matrix, or of its transpose."""
-        mine = tuple(r for r in reads if r.state == self.state)
-        column = self._column(mine)
-        part = Part(self.state, self.shape, column)
-        return Linear((part,), self._decay(part), tuple(self._writes(part)), mine)
-
-    def _column(self, reads: Sequence[Read]) -> int | None:
-        """The axis along which vectors erase, or numbers fade, or else the one along which it is read."""
-        erased = {t.atom.axis for t in self.erased}  # type: ignore[union-attr]
-        fading = {a for known in self.stays for f in known for a in axes(f)}
-        if len(erased) > 1:
-            raise NotAffine(f"{self.state} is multiplied from both sides")
-        if len(fading) > 1:
-            raise NotAffine(f"every number of {self.state} fades by itself")
-        if erased and fading - erased:
-            raise NotAffine(f"the rows of {self.state} fade by themselves, and are erased together")
-        found = [*erased, *fading, *(r.axis for r in reads)]
-        return found[0] if found else len(self.shape) - 1 if self.shape else None
-
-    def _decay(self, part: Part) -> Value | None:
-        if self.stays == ((),):
-            return None
-        fades = any(axes(f) for known in self.stays for f in known)
-        return self._sum(self.stays, part.column if fades else None, part)
-
-    def _writes(self, part: Part) -> list[Write]:
-        """Those along one key are one."""
-        keys: dict[Expression, tuple[list[Any], list[Any]]] = {}
-        for term in self.erased:
-            assert isinstance(term.atom, Product)
-            key, rest = self._split(term.known, part)
-            if any(axes(f) for f in rest):
-                raise NotAffine(f"what is erased of {self.state} differs from row to row")
-            keys.setdefault(key, ([], []))[0].append((*rest, Constant(-1.0), term.atom.vector.expression))
-        for known in self.written:
-            key, rest = self._split(known, part)
-            keys.setdefault(key, ([], []))[1].append(rest)
-        rows = next((a for a in range(len(self.shape)) if a != part.column), None)
-        return [
-            Write(
-                Value((part.columns,), key),
-                sum_of(self.graph, erase, (part.columns,)) if erase else None,
-                (self._sum(value, rows, part) if value else None,),
-            )
-            for key, (erase, value) in keys.items()
-        ]
-
-    def _split(self, known: Sequence[Expression], part: Part) -> tuple[Expression, list[Expression]]:
-        """The factors along the columns as one vector, and the others."""
-        flat = [g for f in known for g in factors_of(f)]
-        if any(len(axes(f)) > 1 for f in flat):
-            raise NotAffine(f"a whole matrix is added to {self.state}, not the product of two vectors")
-        along = [f for f in flat if part.column in axes(f)]
-        only = self._onto(part.column)
-        key = self.graph.product((part.columns,), [substitute(f, only) for f in along])
-        return key, [f for f in flat if part.column not in axes(f)]
-
-    def _sum(self, products: Sequence[Sequence[Expression]], axis: int | None, part: Part) -> Value:
-        """A sum of products over one axis of the state."""
-        moved = [[substitute(f, self._onto(axis)) for f in known] for known in products]
-        return sum_of(self.graph, moved, () if axis is None else (self.shape[axis],))
-
-    def _onto(self, axis: int | None) -> list[Index]:
-        return [Index(0) if a == axis else Index(-1, 0, 0) for a in range(len(self.shape))]
-
-
-def sum_of(graph: Graph, products: Iterable[Sequence[Expression]], shape: Shape) -> Value:
-    """A sum of products over a shape."""
-    parts = [graph.product(shape, factors) for factors in products]
-    if not parts:
-        return Value(shape, Constant(0.0))
-    return Value(shape, graph.map(shape, reduce(lambda a, b: Apply("add", (a, b)), parts)))
-
-
-# All of them
-
-
-def _in_order(stages: Sequence[Stage]) -> list[Stage]:
-    """The stages in an order in which each needs only what those before it give, those of one form put together."""
-    left, placed = list(stages), list[Stage]()
-    while left:
-        waiting = {d for stage in left for d in _gives(stage)}
-        ready = next((s for s in left if not _needed(s) & waiting), None)
-        if ready is None:
-            names = " and ".join(p.state for s in left if isinstance(s, Linear) for p in s.parts)
-            raise NotAffine(f"what is read of {names} waits for what is read of the others")
-        left.remove(ready)
-        _put(placed, ready)
-    return placed
-
-
-def _put(placed: list[Stage], stage: Stage) -> None:
-    for n, other in enumerate(placed):
-        known = {d for earlier in placed[n:] for d in _gives(earlier)}
-        if _is_alike(other, stage) and not _needed(stage) & known:
-            placed[n] = _joined(other, stage)  # type: ignore[arg-type]
-            return
-    placed.append(stage)
-
-
-def _is_alike(one: Stage, other: Stage) -> bool:
-    """Whether two may be rows of one matrix."""
-    if not (isinstance(one, Linear) and isinstance(other, Linear)) or one.across or other.across:
-        return False
-    return one.decay == other.decay and [w[:2] for w in one.writes] == [w[:2] for w in other.writes]
-
-
-def _joined(one: Linear, other: Linear) -> Linear:
-    writes = [a._replace(values=a.values + b.values) for a, b in zip(one.writes, other.writes, strict=True)]
-    return Linear(one.parts + other.parts, one.decay, tuple(writes), one.reads + other.reads)
-
-
-def _gives(stage: Stage) -> set[Definition]:
-    if isinstance(stage, Highest):
-        return {stage.before, stage.after}
-    return {read.seen for read in stage.reads}
-
-
-def values_of(stage: Stage) -> list[Value]:
-    """All that a stage is computed from."""
-    if isinstance(stage, Highest):
-        return [stage.plus, stage.floor]
-    parts = [stage.decay, *(r.vector for r in stage.reads)]
-    parts += [v for w in stage.writes for v in (w.key, w.erase, *w.values)]
-    return [v for v in parts if v is not None]
-
-
-def _needed(stage: Stage) -> set[Definition]:
-    return {d for d in behind(values_of(stage)) if isinstance(d, Input)}

@@ -1,0 +1,46 @@
+"""The order in which states can be computed, each for all time at once."""
+
+from collections.abc import Sequence
+
+from fastweights.compiler.affine.form import Linear, Stage
+from fastweights.compiler.affine.not_affine import NotAffine
+from fastweights.compiler.ir import Definition, Input, behind
+
+
+def in_order(stages: Sequence[Stage]) -> list[Stage]:
+    """The stages in an order in which each needs only what those before it give, those of one form put together."""
+    left, placed = list(stages), list[Stage]()
+    while left:
+        waiting = {d for stage in left for d in stage.gives}
+        ready = next((s for s in left if not _needed(s) & waiting), None)
+        if ready is None:
+            names = " and ".join(p.state for s in left if isinstance(s, Linear) for p in s.parts)
+            raise NotAffine(f"what is read of {names} waits for what is read of the others")
+        left.remove(ready)
+        _put(placed, ready)
+    return placed
+
+
+def _put(placed: list[Stage], stage: Stage) -> None:
+    for n, other in enumerate(placed):
+        known = {d for earlier in placed[n:] for d in earlier.gives}
+        if _is_alike(other, stage) and not _needed(stage) & known:
+            placed[n] = _joined(other, stage)  # type: ignore[arg-type]
+            return
+    placed.append(stage)
+
+
+def _is_alike(one: Stage, other: Stage) -> bool:
+    """Whether two may be rows of one matrix."""
+    if not (isinstance(one, Linear) and isinstance(other, Linear)) or one.across or other.across:
+        return False
+    return one.decay == other.decay and [w[:2] for w in one.writes] == [w[:2] for w in other.writes]
+
+
+def _joined(one: Linear, other: Linear) -> Linear:
+    writes = [a._replace(values=a.values + b.values) for a, b in zip(one.writes, other.writes, strict=True)]
+    return Linear(one.parts + other.parts, one.decay, tuple(writes), one.reads + other.reads)
+
+
+def _needed(stage: Stage) -> set[Definition]:
+    return {d for d in behind(stage.values) if isinstance(d, Input)}

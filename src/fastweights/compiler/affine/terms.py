@@ -1,0 +1,53 @@
+"""Sums of products in which every term holds one state at most once: as it is, or in a product with a vector."""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from fastweights.compiler.algebra import Graph
+from fastweights.compiler.ir import Apply, Constant, Expression, Index, Input, Load, Shape, Value, substitute
+
+
+class Element(NamedTuple):
+    """A number of a state, at an index."""
+
+    state: str
+    after: bool
+    place: tuple[Index, ...]
+
+
+class Product(NamedTuple):
+    """What a state gives in a product with a vector over one of its axes, at an index of the other."""
+
+    state: str
+    after: bool
+    axis: int
+    vector: Value
+    place: tuple[Index, ...]
+
+
+class Term(NamedTuple):
+    """A product of what is known and at most one `Element` or `Product` of a state."""
+
+    known: tuple[Expression, ...]
+    atom: Element | Product | None
+
+    def at(self, index: Sequence[Index]) -> "Term":
+        """A term of the axes of a definition, at an index of it."""
+        known = tuple(substitute(f, index) for f in self.known)
+        if self.atom is None:
+            return Term(known, None)
+        # The index of an atom is one of a load, whatever is loaded.
+        place = substitute(Load(_NOTHING, self.atom.place), index).index  # type: ignore[union-attr]
+        return Term(known, self.atom._replace(place=place))
+
+
+_NOTHING = Input(())
+
+
+def sum_of(graph: Graph, products: Iterable[Sequence[Expression]], shape: Shape) -> Value:
+    """A sum of products over a shape."""
+    parts = [graph.product(shape, factors) for factors in products]
+    if not parts:
+        return Value(shape, Constant(0.0))
+    return Value(shape, graph.map(shape, reduce(lambda a, b: Apply("add", (a, b)), parts)))
