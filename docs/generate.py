@@ -1,7 +1,8 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the table of `docs/choosing-a-memory.md`, what a cell becomes in
-`docs/compiler.md`, and the picture of the README from what was measured for `docs/performance.md`.
+One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/choosing-a-memory.md` and of
+`docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture of the README from what was measured
+for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
@@ -16,7 +17,7 @@ from compiler_page import compiler_page
 from pictures import write_pictures
 from task_pages import task_page
 
-from fastweights.catalogue import ABILITIES, TASKS, describe
+from fastweights.catalogue import ABILITIES, EXPERIMENTS, TASKS, describe
 from fastweights.cell import Cell
 from fastweights.compiler import lowered
 from fastweights.compiler.unsupported import Unsupported
@@ -115,6 +116,21 @@ def choosing() -> str:
     return text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
 
 
+def reproducing() -> str:
+    """The page with all experiments: the text is in `reproducing.txt`."""
+    header = ["name", "what", "where from", "beside it"]
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(experiment_row, EXPERIMENTS.names())]
+    return (HERE / "reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
+
+
+def experiment_row(name: str) -> str:
+    """A line of that table: what an experiment is, and what of the paper stands beside its numbers."""
+    experiment = EXPERIMENTS.load(name)
+    numbers = "numbers" if experiment.published or experiment.published_details else ""
+    beside = ", ".join(filter(None, [numbers, "sentences" if experiment.claims else ""]))
+    return f"| `{name}` | {experiment.title} | {experiment.source} | {beside} |"
+
+
 def write(folder: Path) -> None:
     """Writes all pages."""
     pages = {"cells": {name: page(name) for name in Cell.names()}}
@@ -124,6 +140,7 @@ def write(folder: Path) -> None:
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
     (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
+    (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
     write_pictures(folder / "pictures", HERE / "performance.md")
 

@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
     published={},
     presets={
         "smoke": Preset(("none", "keep-replay"), ("lstm+gated",)),
-        "cpu": Preset(tuple(CHOICES), tuple(MODELS), seeds=3),
+        "cpu": Preset(tuple(CHOICES), tuple(MODELS), seeds=2),
     },
     trial=trial,
     notes=(

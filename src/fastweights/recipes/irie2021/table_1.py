@@ -39,7 +39,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 EXPERIMENT = Experiment(
     title="Word models over recurrent fast weight programmers",
-    source="Irie, Schlag, Csordás and Schmidhuber 2021, Sec. 4.1, Table 1",
+    source="Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.1, Table 1",
     metric=words.METRIC,
     models=MODELS,
     columns=COLUMNS,
