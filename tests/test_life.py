@@ -1,5 +1,6 @@
 """A life of reading: what is drawn from the past, what a snippet begins with, and that a life can be gone on with."""
 
+import math
 import os
 import signal
 import subprocess
@@ -124,9 +125,10 @@ def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.txt").write_text("a rose is a rose is a rose. " * 20)
     assert cli.main([*SMOKE, "--run", "plain"]) == 0
-    assert cli.main([*SMOKE, "--run", "more", "--elsewhere", "other.txt"]) == 0
+    assert cli.main([*SMOKE, "--run", "more", "--elsewhere", "other.txt,noise"]) == 0
     plain, more = (Run(tmp_path / name).result().test for name in ("plain", "more"))
     assert 0 < more.pop("bits_other.txt") < 5
+    assert math.log2(27) < more.pop("bits_noise") < 5
     assert more == plain
     assert "other.txt, read once" in capsys.readouterr().out
 

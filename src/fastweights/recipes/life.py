@@ -26,7 +26,7 @@ class Life(Remembering):
         characters: Of the text, from its beginning; 0 for all.
         merged: Whether a run of what is no letter is one symbol.
         elsewhere: Texts that are read in the end, and not learned from, with commas between: "shakespeare", "babi",
-            "wikipedia", or files.
+            "wikipedia", "noise" (letters at random), or files.
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME.
         units: Size of the layer; for all layers but "neurons-and-synapses".
         heads: Memories of the layer, likewise.

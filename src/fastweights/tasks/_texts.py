@@ -1,6 +1,8 @@
-"""Texts in English that are read as they are, whatever they were published for."""
+"""Texts that are read as they are, whatever they were published for, and one that says nothing."""
 
+import random
 import re
+import string
 
 from fastweights.errors import require
 from fastweights.tasks._archives import members
@@ -16,6 +18,7 @@ SHAKESPEARE = DataFile(
 )
 BABI = "babi/tasks_1-20_v1-2-en.tar.gz"
 TURN = 1000
+LENGTH = 100_000
 STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
 
 
@@ -42,3 +45,8 @@ def babi() -> str:
 def wikipedia() -> str:
     """Good articles of Wikipedia, the test part of WikiText-2."""
     return decoded(Wikitext2().read("test"), "test text", "one")
+
+
+def noise() -> str:
+    """Letters and gaps, all equally likely, whatever came before: who is below log2(27) = 4.75 bits remembers."""
+    return "".join(random.Random(1).choices(f" {string.ascii_lowercase}", k=LENGTH))

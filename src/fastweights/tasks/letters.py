@@ -11,12 +11,12 @@ from torch import Tensor
 
 from fastweights.errors import require
 from fastweights.files import read_file
-from fastweights.tasks._texts import babi, shakespeare, wikipedia
+from fastweights.tasks._texts import babi, noise, shakespeare, wikipedia
 from fastweights.tasks._tokenized import decoded
 from fastweights.tasks.text import Text
 
 GAP = " "
-TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia}
+TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia, "noise": noise}
 """Other texts by name."""
 
 
@@ -31,7 +31,8 @@ class Letters(Text):
         text: A UTF-8 text file; The Wonderful Wizard of Oz if null.
         characters: Of the text, from its beginning; 0 for all.
         merged: Whether a run of what is no letter is one symbol, in place of one a character.
-        elsewhere: Other texts, of which nothing is learned: "shakespeare", "babi", "wikipedia", or UTF-8 text files.
+        elsewhere: Other texts, of which nothing is learned: "shakespeare", "babi", "wikipedia", "noise" (letters at
+            random), or UTF-8 text files.
         length: Symbols of each of them that are read.
 
     Files: none for the book, which comes with the library (L. Frank Baum, 1900, public domain); those of other texts.

@@ -1,5 +1,6 @@
 """Rules that were learned on one book, on texts that they never saw."""
 
+import math
 from typing import Any
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
@@ -11,13 +12,15 @@ RULES = ("lstm+gated", "gated+gated", "lstm+gated-14")
 TEXTS = {"shakespeare": "Tiny Shakespeare", "babi": "bAbI's stories", "wikipedia": "WikiText-2"}
 """What is read in the end, by the name of the text."""
 
+NOISE = "noise"
+
 ELSEWHERE: dict[str, dict[str, Any]] = {"smoke": {"length": 200}}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """A network of Figure 1, which then reads the other texts."""
     base = life(model, column, preset)
-    text = {**base.task_options, "elsewhere": tuple(TEXTS), **ELSEWHERE.get(preset, {})}
+    text = {**base.task_options, "elsewhere": (*TEXTS, NOISE), **ELSEWHERE.get(preset, {})}
     return base._replace(task_options=text)
 
 
@@ -26,6 +29,14 @@ def loses_little(model: str) -> Claim:
     return Claim(
         f"At delay 80, {label(model)} loses less than half a bit on any of the texts.",
         lambda mean: all(mean(model, f"bits_{text}") < mean(model, "80") + 0.5 for text in TEXTS),
+    )
+
+
+def remembers_noise(model: str) -> Claim:
+    """What no knowledge of a language can do."""
+    return Claim(
+        f"At delay 80, {label(model)} is better than nothing on letters at random.",
+        lambda mean: mean(model, f"bits_{NOISE}") < math.log2(27),
     )
 
 
@@ -41,11 +52,12 @@ EXPERIMENT = Experiment(
         "cpu": Preset(("80",), (*RULES, *LSTMS), seeds=3),
     },
     trial=trial,
-    claims=tuple(map(loses_little, ("lstm+gated", "gated+gated", *LSTMS))),
-    details={f"bits_{text}": f"{words}, read once" for text, words in TEXTS.items()},
+    claims=(*map(loses_little, ("lstm+gated", "gated+gated", *LSTMS)), *map(remembers_noise, (*RULES, *LSTMS))),
+    details={f"bits_{text}": f"{words}, read once" for text, words in {**TEXTS, NOISE: "letters at random"}.items()},
     notes=(
         "Weights are those that remember best in a part of the book that is not trained on. Each text is read once, "
         "20,000 symbols from a fresh start, and no rule changes there.",
         "bAbI's stories, made of few words, are easier to predict than any book: compare models there, not texts.",
+        "Letters at random are all equally likely: who knows nothing of the past is at log2(27) = 4.75 bits at best.",
     ),
 )
