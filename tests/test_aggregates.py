@@ -49,8 +49,9 @@ def test_only_seeds_are_drawn_anew():
 def group(results, baselines, metric=RETURN):
     models, columns = ({place[n]: place[n].upper() for place in results} for n in (0, 1))
     found = {place: Summary(values) for place, values in results.items()}
+    beside = {place: Summary((value,)) for place, value in baselines.items()}
     return SimpleNamespace(
-        models=models, columns=columns, results=found, baselines=baselines, experiment=SimpleNamespace(metric=metric)
+        models=models, columns=columns, results=found, baselines=beside, experiment=SimpleNamespace(metric=metric)
     )
 
 

@@ -151,6 +151,13 @@ def test_what_another_table_has_trained_is_not_trained_again(damaged, searched, 
     assert "not counted" not in (table / "report.html").read_text(encoding="utf-8")
 
 
+def test_every_seed_holds_out_the_next_part_of_the_data():
+    experiment = EXPERIMENTS.load("ba2016/table-3")
+    jobs = [job_module.Job("ba2016/table-3", "cpu", "lstm", "pose", seed) for seed in (1, 2, 3)]
+    trials = [job.trial(experiment) for job in jobs]
+    assert [(trial.training.seed, trial.task_options["fold"]) for trial in trials] == [(1, 0), (2, 1), (3, 2)]
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_data_of_an_experiment_fit_together(name):
     experiment = EXPERIMENTS.load(name)

@@ -12,7 +12,7 @@ import pytest
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.experiments.experiment import Summary
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
-from fastweights.report.page import _ours, write_report
+from fastweights.report.page import _numbers, _ours, write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
@@ -169,6 +169,18 @@ def record(model, seed, costs, stopped="steps"):
     numbers = {"step": 1, "steps": len(costs), "seconds": 1.0, "parameters": 1}
     lines = [{"step": n, "seconds": float(n), "validation_loss": cost} for n, cost in enumerate(costs, 1)]
     return config, Result(**numbers, stopped=stopped, **measured), lines
+
+
+def test_what_stands_beside_models_is_a_mean_where_every_seed_holds_out_other_data():
+    """Else it is one number, whoever tells it."""
+    for fold, told in (("", "2.00"), ("fold", "1.50 ± 0.71 (2)")):
+        experiment = replace(EXPERIMENTS.load(RETRIEVAL), fold=fold)
+        made = (record("softmax", seed, FLAT) for seed in (1, 2))
+        records = [
+            Record(Path(), config, {}, replace(result, baselines={"ridge": float(config["seed"])}), [], 1.0)
+            for config, result, _ in made
+        ]
+        assert _numbers(Group(RETRIEVAL, "smoke", experiment, records)).rows[-1][:2] == ["ridge", told]
 
 
 RETRIEVAL = "schlag2021/figure-2"

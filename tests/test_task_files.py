@@ -10,6 +10,7 @@ import socket
 import tarfile
 import threading
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -290,7 +291,35 @@ def test_an_archive_is_its_folder(tmp_path):
         archive.add(tmp_path / "faces", arcname="faces")
     packed, loose = (FaceGlimpses(str(tmp_path / name), PERSON, "mood") for name in ("faces.tar.gz", "faces"))
     assert packed.people == loose.people
-    assert all((a.image == b.image).all() for a, b in zip(packed.faces, loose.faces, strict=True))
+    assert all((a.views[0] == b.views[0]).all() for a, b in zip(packed.faces, loose.faces, strict=True))
+
+
+@pytest.mark.parametrize("people", [4, 5, 7])
+def test_over_all_folds_everybody_is_tested(tmp_path, people):
+    write_faces(tmp_path / "faces", people)
+    folds = [FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", folds=4, fold=n) for n in range(4)]
+    for task in folds:
+        assert sum(map(len, task.people)) == len(set().union(*task.people)) == people
+    assert len(set().union(*(task.people[2] for task in folds))) == people
+    assert FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", folds=4, fold=4).people == folds[0].people
+
+
+def test_training_sees_a_box_and_what_is_beside_it(tmp_path):
+    """Of an image, its box, and the box moved by one pixel to eight sides; each also from right to left."""
+    write_faces(tmp_path / "faces")
+    plain = {"folder": str(tmp_path / "faces"), "pattern": PERSON, "label": "mood"}
+    more = FaceGlimpses(**plain, box=(1, 2, 25, 26), shift=1, mirrored=True)
+    assert [len(part.targets) for part in more.sets] == [6 * 18, 2, 2]
+    for up, left in product((-1, 0, 1), (-1, 0, 1)):
+        moved = FaceGlimpses(**plain, box=(1 + left, 2 + up, 25 + left, 26 + up))
+        for face, other in zip(more.faces, moved.faces, strict=True):
+            assert any((view == other.views[0]).all() for view in face.views)
+            assert any((view == other.views[0][:, ::-1]).all() for view in face.views)
+    whole = FaceGlimpses(**plain)
+    assert all(
+        (a.views[0] == b.views[0]).all()
+        for a, b in zip(whole.faces, FaceGlimpses(**plain, box=(0, 0, 40, 50)).faces, strict=True)
+    )
 
 
 TAR_FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
@@ -451,6 +480,10 @@ def test_truncated_archive_is_refused(tmp_path):
         ({"pattern": "(?P<pose>.)"}, "pattern must be with a group"),
         ({"pattern": "(?P<person>.)"}, "label must be one of no groups of pattern, got 'pose'"),
         ({"label": "age"}, "label must be one of expression, eyes, pose groups of pattern, got 'age'"),
+        ({"box": (5, 0, 5, 9)}, "box must be left, top, right, bottom, with something between them"),
+        ({"shift": -1}, "shift must be from 0 to 100, got -1"),
+        ({"folds": 2}, "folds must be at least 3, got 2"),
+        ({"fold": -1}, "fold must be at least 0, got -1"),
     ],
 )
 def test_bad_options_of_faces(options, message):
@@ -471,3 +504,9 @@ def test_folders_that_are_not_of_faces(tmp_path, people, pattern, message):
     write_faces(tmp_path / "faces", people)
     with pytest.raises(InputError, match=message):
         FaceGlimpses(str(tmp_path / "faces"), pattern, "mood").people  # noqa: B018
+
+
+def test_a_box_beyond_an_image_names_it(tmp_path):
+    write_faces(tmp_path / "faces")
+    with pytest.raises(InputError, match="pgm must be at least 41 x 50, for box, got 40 x 50"):
+        FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", box=(0, 0, 41, 50)).faces  # noqa: B018

@@ -14,6 +14,7 @@ import torch
 from fastweights import InputError
 from fastweights.tasks import IGNORE
 from fastweights.tasks._glimpses import cut_glimpses
+from fastweights.tasks._ridge import STRENGTHS, oriented_gradients, ridge_accuracy
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import VOCABULARY as LETTERS
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
@@ -417,6 +418,35 @@ def test_pose_of_unseen_people_can_be_learnt(data):
     weights = torch.linalg.solve(x.T @ x + 10 * torch.eye(x.shape[1]), x.T @ y)
     right = ((z @ weights).argmax(1) == test.targets[:, 0]).double().mean()
     assert right > 0.6
+
+
+def test_ridge_regression_is_the_penalised_least_squares_fit():
+    """Solved for a weight a feature, where the code solves for one an example."""
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(3, 5))
+    labels = [random.integers(0, 3, n) for n in (40, 30, 200)]
+    features = [centres[y] + random.normal(size=(len(y), 5)) for y in labels]
+    x, hot = features[0] - features[0].mean(0), np.eye(3)[labels[0]]
+
+    def accuracy(strength, part):
+        penalty = strength * np.trace(x @ x.T) / len(x)
+        weights = np.linalg.solve(x.T @ x + penalty * np.eye(5), x.T @ (hot - hot.mean(0)))
+        said = (features[part] - features[0].mean(0)) @ weights + hot.mean(0)
+        return (said.argmax(1) == labels[part]).mean()
+
+    best = max(STRENGTHS, key=lambda strength: accuracy(strength, 1))
+    assert ridge_accuracy(features, labels) == accuracy(best, 2)
+    assert ridge_accuracy(features, labels) > 0.5
+
+
+def test_oriented_gradients_say_where_an_edge_runs_and_not_how_bright_it_is():
+    rows, columns = np.mgrid[:24, :24].astype(float)
+    down, across, slanted = (oriented_gradients(image[None])[0] for image in (rows, columns, rows + columns))
+    found = [part.reshape(2, 2, 4, 9) for part in (across, down, slanted)]
+    assert [{int(n) for n in part.argmax(-1).flat} for part in found] == [{0}, {4}, {2}]
+    assert np.allclose([part.sum() for part in found], 2 * 2 * 4 / 2), "blocks of length 1, in four equal cells"
+    assert np.allclose(oriented_gradients(3 * rows[None] + 1)[0], down)
+    assert not oriented_gradients(np.ones((1, 24, 24))).any()
 
 
 @pytest.mark.parametrize("task", [AssociativeRetrieval(sizes=(50, 1, 1)), Retrieval(5)], ids=["fixed", "fresh"])

@@ -155,6 +155,7 @@ class Experiment:
         published_details: The paper's numbers, by model and name.
         pairs: How models stand in a map, of every column and of every detail.
         courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
+        fold: The option of the task that says which part of the data is held out, if every seed holds out the next.
     """
 
     title: str
@@ -173,6 +174,7 @@ class Experiment:
     published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
     pairs: Pairs | None = None
+    fold: str = ""
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""

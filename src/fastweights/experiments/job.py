@@ -34,7 +34,11 @@ class Job:
     def trial(self, experiment: Experiment, where: Where = ANYWHERE) -> Trial:
         """What to train, and where."""
         trial = experiment.trial(self.model, self.column, self.preset)
-        return trial._replace(training=replace(trial.training, seed=self.seed, **where.given()))
+        held_out = {experiment.fold: self.seed - 1} if experiment.fold else {}
+        return trial._replace(
+            task_options={**trial.task_options, **held_out},
+            training=replace(trial.training, seed=self.seed, **where.given()),
+        )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
         """What a run folder says of it."""

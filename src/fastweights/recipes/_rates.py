@@ -16,8 +16,12 @@ def rate_search(
     trial: Callable[[str, str], Trial],
     rates: tuple[str, ...],
     seeds: int,
+    fold: str = "",
 ) -> Experiment:
-    """The models of `table`, each with its `trial(model, preset)`, as long as there, but another rate."""
+    """The models of `table`, each with its `trial(model, preset)`, as long as there, but another rate.
+
+    `fold` is that of `Experiment`.
+    """
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
         one = trial(model, preset)
@@ -36,5 +40,6 @@ def rate_search(
             "cpu": Preset(rates, tuple(models), seeds=seeds),
         },
         trial=with_rate,
+        fold=fold,
         notes=(f"{table} takes for every network the rate whose mean over seeds is best here.",),
     )

@@ -71,7 +71,8 @@ def intervals(scores: Scores, seed: int = 0) -> NDArray[np.float64]:
 
 def _span(group: Group, column: str) -> tuple[float, float] | None:
     """What random actions and the best model come to; None if that is no span."""
-    low = group.baselines.get((CHANCE, column))
+    chance = group.baselines.get((CHANCE, column))
+    low = None if chance is None else chance.mean
     means = [summary.mean for (_, c), summary in group.results.items() if c == column]
     high = group.experiment.metric.best(means, default=None)
     return None if low is None or high is None or not low < high else (low, high)

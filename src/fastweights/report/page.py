@@ -101,8 +101,14 @@ def _numbers(group: Group) -> Grid:
     for name in dict.fromkeys(name for name, _ in group.baselines):
         found = [group.baselines.get((name, column)) for column in group.columns]
         beside = [""] * (len(whose) - 1)
-        rows.append([name, *(cell for value in found for cell in ("" if value is None else _number(value), *beside))])
+        rows.append([name, *(cell for baseline in found for cell in (_baseline(baseline), *beside))])
     return Grid(["", *(label + who for label in group.columns.values() for who in whose)], rows)
+
+
+def _baseline(summary: Summary | None) -> str:
+    if summary is None:
+        return ""
+    return _number(summary.mean) if summary.deviation is None else _ours(summary)
 
 
 def _beside(group: Group) -> Iterator[Block]:
@@ -213,7 +219,7 @@ def _planned(group: Group) -> Results:
 
 def _all_results(group: Group) -> Results:
     """Those of models with their details, and the baselines."""
-    return {**group.results, **group.details, **{place: Summary((value,)) for place, value in group.baselines.items()}}
+    return {**group.results, **group.details, **group.baselines}
 
 
 def _orders(group: Group) -> Iterator[str]:

@@ -65,14 +65,14 @@ class Group(NamedTuple):
         return {model: label for model, label in self.experiment.models.items() if model in ran}
 
     @property
-    def baselines(self) -> dict[tuple[str, str], float]:
-        """Numbers of what is no model of ours, by name and column, in the units of the table."""
-        value = self.experiment.metric.value
-        return {
-            (name, record.key[3]): value(measured)
-            for record in self.records
-            for name, measured in record.result.baselines.items()
-        }
+    def baselines(self) -> Results:
+        """Numbers of what is no model of ours, by name and column, in the units of the table: one, or one a fold."""
+        found: dict[tuple[str, str], dict[int, float]] = {}
+        for record in self.records:
+            for name, measured in record.result.baselines.items():
+                fold = record.key[4] if self.experiment.fold else 0
+                found.setdefault((name, record.key[3]), {})[fold] = self.experiment.metric.value(measured)
+        return {place: Summary(tuple(numbers.values())) for place, numbers in found.items()}
 
     @property
     def columns(self) -> dict[str, str]:

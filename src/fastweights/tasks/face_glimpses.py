@@ -1,19 +1,23 @@
 """Faces of people who were never seen before, through 24 glimpses."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fastweights.errors import InputError, require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import require_found
 from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks._images import Bytes, read_image, scale_by_area
+from fastweights.tasks._ridge import oriented_gradients, ridge_accuracy
 from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Sets
 
@@ -24,26 +28,29 @@ CMU_PATTERN = (
 )
 """The 64 x 60 pictures of the CMU faces; the faulty ones end in `.bad`."""
 
-HELD_OUT = 5
-"""One in so many people is in the test set, and one in so many in the validation set."""
+WHOLE = (0, 0, 0, 0)
+"""The box that cuts nothing off."""
+
+MOST_SHIFT = 100
 
 
 class Face(NamedTuple):
-    """An image of somebody, 48 x 48."""
+    """An image of somebody, 48 x 48; `views` begins with the image as it is."""
 
     person: str
     label: str
-    image: Bytes
+    views: list[Bytes]
 
 
 @dataclass(frozen=True)
 class FaceGlimpses(GlimpseTask):
     """24 glimpses of 12 x 12 pixels -> what the file's name says of the face, such as its pose.
 
-    Images are scaled to 48 x 48 by area (nothing is cut off, so that another shape is squeezed), cut into quadrants,
-    and shown as the digits of `mnist-glimpses` are. A fifth of the people, rounded up, is for the test, a fifth for
-    validation, the others for training; nobody is in two of them. The paper's faces, CMU Multi-PIE, are licensed; what
-    stands in for them by default are the CMU Face Images of T. Mitchell: 20 people, 4 poses, 4 (slight) expressions.
+    Images are scaled to 48 x 48 by area (another shape is squeezed), cut into quadrants, and shown as the digits of
+    `mnist-glimpses` are. One of `folds` parts of the people, rounded up, is for the test, the next for validation, the
+    others for training; nobody is in two of them. Beside what a model comes to stands what ridge regression does, on
+    pixels and on oriented gradients. The paper's faces, CMU Multi-PIE, are licensed; what stands in for them by default
+    are the CMU Face Images of T. Mitchell: 20 people, 4 poses, 4 (slight) expressions.
 
     Files: `cmu-faces/faces.tar.gz` of the UCI repository, or whatever `folder` names. The CMU Face Images (T. Mitchell)
     may be used free of charge for any educational purpose, with attribution; 372 of them are for training, 126 for
@@ -55,7 +62,12 @@ class FaceGlimpses(GlimpseTask):
         pattern: A regular expression that the paths of the images match, searched for in the path inside `folder`, with
             a group `person` and one for each label, such as `(?P<person>[^/]+)/(?P<expression>[^/]+)/[^/]+[.]png$`.
         label: The group to predict: "pose", "expression" or "eyes" with the default pattern.
-        data_seed: Which people are in which set.
+        box: Left, top, right and bottom of what is kept of an image, in pixels; all of it where these are 0.
+        shift: Pixels by which the box is moved for training, to eight sides: nine images in place of one; 0 for none.
+        mirrored: Whether training also has every image as in a mirror; not for labels that say left and right.
+        folds: Into how many parts people are divided.
+        fold: Which of them is the test set, counted from 0 and round again.
+        data_seed: Who is in which part.
 
     Source: Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.3.
     """
@@ -63,12 +75,23 @@ class FaceGlimpses(GlimpseTask):
     folder: str = ""
     pattern: str = CMU_PATTERN
     label: str = "pose"
+    box: tuple[int, int, int, int] = WHOLE
+    shift: int = 0
+    mirrored: bool = False
+    folds: int = 5
+    fold: int = 0
     data_seed: int = 0
 
     patch: ClassVar[int] = 12
 
     def __post_init__(self) -> None:
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+        require(0 <= self.shift <= MOST_SHIFT, "shift", f"from 0 to {MOST_SHIFT}", self.shift)
+        require(self.folds >= 3, "folds", "at least 3", self.folds)
+        require(self.fold >= 0, "fold", "at least 0", self.fold)
+        left, top, right, bottom = self.box
+        holds = self.box == WHOLE or (0 <= left < right and 0 <= top < bottom)
+        require(holds, "box", "left, top, right, bottom, with something between them", self.box)
         groups = sorted(self._expression.groupindex)
         require("person" in groups, "pattern", "with a group (?P<person>...)", repr(self.pattern))
         labels = [group for group in groups if group != "person"]
@@ -108,8 +131,9 @@ class FaceGlimpses(GlimpseTask):
         """Who is in the training, the validation and the test set."""
         names = sorted({face.person for face in self.faces})
         require(len(names) >= 3, "folder", "with images of at least 3 people", f"{len(names)}", "Look at pattern.")
-        drawn = [names[n] for n in random_stream(self.data_seed, ORDER).permutation(len(names))]
-        n = -(-len(names) // HELD_OUT)
+        n = -(-len(names) // self.folds)
+        order = np.roll(random_stream(self.data_seed, ORDER).permutation(len(names)), -(self.fold % self.folds) * n)
+        drawn = [names[n] for n in order]
         parts = drawn[2 * n :], drawn[n : 2 * n], drawn[:n]
         return tuple(tuple(sorted(part)) for part in parts)  # type: ignore[return-value]
 
@@ -126,14 +150,45 @@ class FaceGlimpses(GlimpseTask):
         assert match is not None
         whole = None not in (match["person"], match[self.label])
         require(whole, "pattern", f"one whose groups person and {self.label} take part in every match", repr(name))
-        image = scale_by_area(read_image(content, name), 4 * self.patch, 4 * self.patch)
-        return Face(match["person"], match[self.label], image)
+        return Face(match["person"], match[self.label], list(self._views(read_image(content, name), name)))
+
+    def _views(self, image: Bytes, name: str) -> Iterator[Bytes]:
+        height, width = image.shape
+        left, top, right, bottom = (0, 0, width, height) if self.box == WHOLE else self.box
+        require(
+            right <= width and bottom <= height, name, f"at least {right} x {bottom}, for box", f"{width} x {height}"
+        )
+        padded = np.pad(image, self.shift, mode="edge")
+        for down, across in product(*2 * [sorted({0, -self.shift, self.shift}, key=abs)]):
+            rows, columns = (
+                slice(first + self.shift + by, last + self.shift + by)
+                for first, last, by in ((top, bottom, down), (left, right, across))
+            )
+            view = scale_by_area(padded[rows, columns], 4 * self.patch, 4 * self.patch)
+            yield from (view, view[:, ::-1]) if self.mirrored else (view,)
+
+    def baselines(self) -> dict[str, float]:
+        """Accuracy of ridge regression, whose strength is chosen on validation data."""
+        images, labels = zip(*(self._plain(people) for people in self.people), strict=True)
+        return {
+            "Ridge regression on pixels": ridge_accuracy(
+                [pixels.reshape(len(pixels), -1) for pixels in images], labels
+            ),
+            "Ridge regression on oriented gradients": ridge_accuracy(list(map(oriented_gradients, images)), labels),
+        }
+
+    def _plain(self, people: tuple[str, ...]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        faces = [face for face in self.faces if face.person in people]
+        images = np.stack([face.views[0] for face in faces]) / 255
+        return images, np.array([self.labels.index(face.label) for face in faces])
 
     def _make_sets(self) -> Sets:
-        return Sets(*(self._of(people) for people in self.people))
+        train, validation, test = self.people
+        return Sets(self._of(train, None), self._of(validation, 1), self._of(test, 1))
 
-    def _of(self, people: tuple[str, ...]) -> Batch:
-        faces = [face for face in self.faces if face.person in people]
-        targets = [[self.labels.index(face.label)] for face in faces]
-        images = torch.from_numpy(np.stack([face.image for face in faces]))
+    def _of(self, people: tuple[str, ...], views: int | None) -> Batch:
+        """The first so many views of everybody, or all of them."""
+        faces = [(face.label, view) for face in self.faces if face.person in people for view in face.views[:views]]
+        targets = [[self.labels.index(label)] for label, _ in faces]
+        images = torch.from_numpy(np.stack([view for _, view in faces]))
         return Batch(cut_glimpses(images, self.patch), torch.tensor(targets))

@@ -7,18 +7,34 @@ from fastweights.metric import ACCURACY
 from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
 from fastweights.recipes.ba2016._glimpses import trial as glimpses
 
+RATES = {"irnn": 1e-3, "lstm": 1e-3, "glimpse-network": 1e-3, "multi-level-fast-weight-rnn": 1e-3}
+"""Adam's learning rates, the best on validation data in `ba2016/face-rates`."""
+
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 4},
-    "cpu": {"steps": 1_500, "evaluate_every": 50},
+    "cpu": {"steps": 2_000, "evaluate_every": 50, "patience": 12},
     "paper": {"steps": 20_000, "evaluate_every": 100, "patience": 50},
 }
 COLUMNS = {"expression": "expression", "pose": "pose"}
+UNITS = {"smoke": 20, "cpu": 50, "paper": 200}
+FOLDS = 10
+FACES: dict[str, dict[str, Any]] = {
+    "expression": {
+        "pattern": r"(?P<person>[^/_]+)_straight_(?P<expression>neutral|happy|sad|angry)"
+        r"_(?P<eyes>open|sunglasses)\.pgm$",
+        "box": (28, 24, 100, 96),
+        "shift": 4,
+        "mirrored": True,
+    },
+    "pose": {"shift": 2},
+}
+"""Expressions are told from faces seen from in front, cut out of the larger pictures; poses from the whole of all."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """As many units as in the paper, to say what the column says of a face."""
-    units = 20 if preset == "smoke" else 200
-    return glimpses("face-glimpses", {"label": column}, model, units, 1e-3, TRAINING[preset])
+    """To say what the column says of a face."""
+    options = {"label": column, "folds": FOLDS, **FACES[column]}
+    return glimpses("face-glimpses", options, model, UNITS[preset], RATES[model], TRAINING[preset])
 
 
 EXPERIMENT = Experiment(
@@ -38,10 +54,11 @@ EXPERIMENT = Experiment(
     ),
     presets={
         "smoke": Preset(("pose",), tuple(MODELS)),
-        "cpu": Preset(tuple(COLUMNS), tuple(MODELS)),
-        "paper": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
+        "cpu": Preset(tuple(COLUMNS), tuple(MODELS), seeds=FOLDS),
+        "paper": Preset(tuple(COLUMNS), tuple(MODELS), seeds=FOLDS),
     },
     trial=trial,
+    fold="fold",
     claims=(
         Claim(
             "Fast weights tell expressions better than the LSTM and the IRNN.",
@@ -55,8 +72,13 @@ EXPERIMENT = Experiment(
         "The paper's numbers are for six expressions of 337 people in more than 100,000 pictures (CMU Multi-PIE, "
         "licensed). Ours are for the 20 people of the CMU Face Images, with four slight expressions and four poses: "
         "the order of the models can be compared, the numbers cannot.",
+        "Every seed holds out two other people for the test, and two for validation, so that ten seeds test every "
+        "picture once: 156 of expressions, 624 of poses. Who guesses is right in 25 %; of 156 answers, a share of 30 % "
+        "has a 95 % interval of 23 to 38 % by counting alone.",
+        "Training has every picture as it is and moved to eight sides; for expressions also as in a mirror.",
         *NOTES,
-        "The paper states no training settings: Adam 1e-3, batches of 128 and a clip of 5 for all models alike.",
+        "The paper states no training settings. Batches of 128 and a clip of 5 are ours; the learning rates are those "
+        "of ba2016/face-rates, searched for poses, since expressions hardly tell rates apart.",
         "The paper's ConvNet has two layers here.",
     ),
 )

@@ -99,6 +99,10 @@ class Labelled(Task):
     def chance(self) -> dict[str, float]:
         """What `guess` scores, by metric."""
 
+    def baselines(self) -> dict[str, float]:
+        """What others than networks come to on test data, in the main metric, by name."""
+        return {}
+
     @property
     def training_size(self) -> int | None:
         """Number of training sequences; None where every batch is new."""

@@ -42,7 +42,8 @@ def finish(session: Session) -> Result:
     fabric, task, batch_size = session.fabric, session.task, session.settings.batch_size
     model = fabric.setup_module(session.model)
     validation = measure(fabric, model, task, task.validation(batch_size))
-    return session.result(validation, measure(fabric, model, task, task.test(batch_size), task.details))
+    test = measure(fabric, model, task, task.test(batch_size), task.details)
+    return session.result(validation, test, task.baselines())
 
 
 def show(session: Session, result: Result, console: Console) -> None:

@@ -1,0 +1,15 @@
+"""The learning rate of every memory that reads for life, chosen on validation data."""
+
+from fastweights.metric import BITS
+from fastweights.recipes._rates import rate_search
+from fastweights.recipes.life import MODELS, trial
+
+EXPERIMENT = rate_search(
+    "Learning rates for a life of reading with any layer, at delay 10",
+    "life",
+    BITS.told("plain", "validation bits a symbol of the past", "validation"),
+    MODELS,
+    lambda model, preset: trial(model, "10", preset),
+    rates=("0.0003", "0.001", "0.003"),
+    seeds=2,
+)
