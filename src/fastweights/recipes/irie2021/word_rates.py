@@ -1,0 +1,15 @@
+"""The learning rate of every word model of Table 1 with 256 words of context, chosen on validation data."""
+
+from fastweights.metric import PERPLEXITY
+from fastweights.recipes._rates import rate_search
+from fastweights.recipes.irie2021.table_1 import MODELS, trial
+
+EXPERIMENT = rate_search(
+    "Learning rates for word models",
+    "irie2021/table-1",
+    PERPLEXITY.told("plain", "validation perplexity", "validation"),
+    MODELS,
+    lambda model, preset: trial(model, "truncated", preset),
+    rates=("0.001", "0.002", "0.004"),
+    seeds=2,
+)
