@@ -4,6 +4,7 @@ import torch
 from fastweights import InputError
 from fastweights.layers import layer_names
 from fastweights.lengths import within
+from fastweights.models._reader import MappedEmbedding
 from fastweights.models.language_model import LanguageModel
 from fastweights.testing.tolerance import error, tolerance
 
@@ -115,3 +116,20 @@ def test_padding_has_no_gradient():
     logits.square().sum().backward()
     used = net.embedding.weight.grad.abs().sum(1).nonzero().flatten()
     assert used.tolist() == [1, 2]
+
+
+def test_what_is_said_of_a_symbol_is_the_same_once_a_symbol_and_once_a_step():
+    """Values and gradients, with fewer tokens than symbols and with more."""
+    torch.manual_seed(0)
+    reader = MappedEmbedding(torch.nn.Embedding(N, 5), torch.nn.Linear(5, 7), torch.nn.Linear(7, 3)).double()
+    embedding, *maps = reader
+    for shape in ((1, 4), (3, 9)):
+        tokens = torch.randint(N, shape)
+        want = embedding(tokens)
+        for linear in maps:
+            want = linear(want)
+        got = reader(tokens)
+        assert error(got, want) < EXACT
+        upstream = torch.randn_like(got)
+        found, wanted = (torch.autograd.grad(y, list(reader.parameters()), upstream) for y in (got, want))
+        assert all(error(a, b) < tolerance(torch.float64).gradient for a, b in zip(found, wanted, strict=True))

@@ -1,6 +1,7 @@
 """What a task shows, as vectors."""
 
 from torch import Tensor, nn
+from torch.nn.functional import embedding as look_up
 
 from fastweights.errors import require_name
 
@@ -18,6 +19,22 @@ class PairEmbedding(nn.Module):
         first, second = pairs.unbind(-1)
         embedded: Tensor = self.first(first) + self.second(second)
         return embedded
+
+
+class MappedEmbedding(nn.Sequential):
+    """Linear maps of e(x), computed once a symbol where a batch has more tokens than there are symbols."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """int `[...]` -> `[..., width]`."""
+        embedding, *maps = self
+        assert isinstance(embedding, nn.Embedding)
+        if tokens.numel() <= embedding.num_embeddings:
+            mapped: Tensor = super().forward(tokens)
+            return mapped
+        vectors: Tensor = embedding.weight
+        for linear in maps:
+            vectors = linear(vectors)
+        return look_up(tokens, vectors)
 
 
 def make_reader(kind: str, input_size: int, width: int) -> nn.Module:

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.layers import LayerKind, layer_options, make_layer
-from fastweights.models._reader import make_reader
+from fastweights.models._reader import MappedEmbedding, make_reader
 from fastweights.models._signalled import Signalled
 
 
@@ -53,7 +53,8 @@ class RecurrentModel(nn.Module):
         adapter = [] if takes_any_size or given == units else [nn.Linear(given, units)]
         own = {"input_size": given} if takes_any_size else {}
         memory = make_layer(layer, units, heads, **own, **(options or {}))
-        self.reader = nn.Sequential(reader, *projections, *adapter, nn.Dropout(dropout))
+        sequence = MappedEmbedding if kind == "tokens" else nn.Sequential
+        self.reader = nn.Sequential(sequence(reader, *projections, *adapter), nn.Dropout(dropout))
         self.layer = Signalled(memory, signals) if signals else memory
         hidden_layers = [nn.Linear(units, hidden), nn.ReLU()] if hidden else []
         self.head = nn.Sequential(nn.Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))

@@ -27,7 +27,8 @@ class Size:
 
 ADAM: dict[str, Any] = {"betas": (0.9, 0.999), "floor": 0.0, "clip": 0.25}
 PUBLISHED = {**ADAM, "learning_rate": 2.5e-4, "warmup": 2000, "evaluate_every": 4000}
-REDUCED = {**ADAM, "learning_rate": 2e-3, "warmup": 200, "evaluate_every": 250, "patience": 6, "batch_size": 8}
+REDUCED = {**ADAM, "learning_rate": 2e-3, "warmup": 100, "evaluate_every": 300, "batch_size": 16}
+"""With half as many streams, read in order, a model learned where it was in the text: validation came and went."""
 WIKITEXT_103: dict[str, Any] = {
     "task": "wikitext-103",
     "task_options": {},
@@ -42,7 +43,7 @@ PART: dict[str, Any] = {
     "cutoffs": (1000, 4000),
     "heads": 4,
     "depth": 4,
-    "training": {**REDUCED, "steps": 6000, "window": 64, "stride": 16},
+    "training": {**REDUCED, "steps": 3000, "window": 64, "stride": 16},
 }
 LEAST = Size(
     task="wikitext-2",
