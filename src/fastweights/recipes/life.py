@@ -58,7 +58,7 @@ class Life(Remembering):
 
     steps: int = 20_000
     evaluate_every: int = 2_500
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
@@ -92,11 +92,14 @@ MODELS = {
     "lstm": "LSTM",
 }
 DELAYS = {"10": "delay 10", "80": "delay 80"}
+RATES = {"srwm": 3e-4}
+"""Where another than that of `fastweights train life` was best in life-rates."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train life` with another layer and delay."""
-    return Life(**{**Life.PRESETS[preset], "layer": model, "delay": int(column)}).trial()
+    rate = {"learning_rate": RATES[model]} if model in RATES else {}
+    return Life(**{**Life.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -108,8 +111,8 @@ EXPERIMENT = Experiment(
     published={},
     presets={
         "smoke": Preset(("10",), ("delta-net", "lstm")),
-        "cpu": Preset(tuple(DELAYS), tuple(MODELS)),
-        "long": Preset(tuple(DELAYS), tuple(MODELS)),
+        "cpu": Preset(tuple(DELAYS), tuple(MODELS), seeds=3),
+        "long": Preset(tuple(DELAYS), tuple(MODELS), seeds=3),
     },
     trial=trial,
     claims=(
@@ -121,6 +124,8 @@ EXPERIMENT = Experiment(
     notes=(
         "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
         "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
-        "All layers have the settings of `fastweights train life`.",
+        "All layers have the settings of `fastweights train life`; the rate is that of life-rates, searched at delay 10.",
+        "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "
+        "an LSTM does, can say nothing that is not in the memory.",
     ),
 )
