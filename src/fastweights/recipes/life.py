@@ -124,7 +124,7 @@ EXPERIMENT = Experiment(
     notes=(
         "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
         "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
-        "All layers have the settings of `fastweights train life`; rates are those of life-rates, searched at delay 10.",
+        "All layers have the settings of `fastweights train life`; rates are those of life-rates, found at delay 10.",
         "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "
         "an LSTM does, can say nothing that is not in the memory.",
     ),
