@@ -153,18 +153,17 @@ class FaceGlimpses(GlimpseTask):
         return Face(match["person"], match[self.label], list(self._views(read_image(content, name), name)))
 
     def _views(self, image: Bytes, name: str) -> Iterator[Bytes]:
+        """The box, those beside it, and each as in a mirror."""
         height, width = image.shape
         left, top, right, bottom = (0, 0, width, height) if self.box == WHOLE else self.box
         require(
             right <= width and bottom <= height, name, f"at least {right} x {bottom}, for box", f"{width} x {height}"
         )
         padded = np.pad(image, self.shift, mode="edge")
-        for down, across in product(*2 * [sorted({0, -self.shift, self.shift}, key=abs)]):
-            rows, columns = (
-                slice(first + self.shift + by, last + self.shift + by)
-                for first, last, by in ((top, bottom, down), (left, right, across))
-            )
-            view = scale_by_area(padded[rows, columns], 4 * self.patch, 4 * self.patch)
+        steps = (self.shift, 0, 2 * self.shift) if self.shift else (0,)
+        for down, across in product(steps, steps):
+            moved = padded[top + down : bottom + down, left + across : right + across]
+            view = scale_by_area(moved, 4 * self.patch, 4 * self.patch)
             yield from (view, view[:, ::-1]) if self.mirrored else (view,)
 
     def baselines(self) -> dict[str, float]:
