@@ -16,11 +16,12 @@ def rate_search(
     trial: Callable[[str, str], Trial],
     rates: tuple[str, ...],
     seeds: int,
+    skip: frozenset[tuple[str, str]] = frozenset(),
     fold: str = "",
 ) -> Experiment:
     """The models of `table`, each with its `trial(model, preset)`, as long as there, but another rate.
 
-    `fold` is that of `Experiment`.
+    `skip` is that of `Preset`, `fold` that of `Experiment`.
     """
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
@@ -37,7 +38,7 @@ def rate_search(
         published={},
         presets={
             "smoke": Preset(rates[-2:], tuple(models)[:2]),
-            "cpu": Preset(rates, tuple(models), seeds=seeds),
+            "cpu": Preset(rates, tuple(models), seeds, skip),
         },
         trial=with_rate,
         fold=fold,
