@@ -4,7 +4,9 @@ from fastweights.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016.table_1 import MODELS, trial
 
-SKIPPED = frozenset({("irnn", "0.0001"), ("lstm", "0.0001"), ("associative-lstm", "0.0001"), ("fast-weight-rnn", "0.003")})
+SKIPPED = frozenset(
+    {("irnn", "0.0001"), ("lstm", "0.0001"), ("associative-lstm", "0.0001"), ("fast-weight-rnn", "0.003")}
+)
 """Within 20,000 updates the first three do not begin to learn at such a rate, and fast weights want a smaller one than
 others: each has the three that are nearest to its best."""
 
