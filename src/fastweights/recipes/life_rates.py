@@ -10,6 +10,6 @@ EXPERIMENT = rate_search(
     BITS.told("plain", "validation bits a symbol of the past", "validation"),
     MODELS,
     lambda model, preset: trial(model, "10", preset),
-    rates=("0.0001", "0.0003", "0.001", "0.003", "0.01"),
+    rates=("0.00003", "0.0001", "0.0003", "0.001", "0.003", "0.01"),
     seeds=2,
 )
