@@ -92,7 +92,7 @@ MODELS = {
     "lstm": "LSTM",
 }
 DELAYS = {"10": "delay 10", "80": "delay 80"}
-RATES = {"srwm": 3e-4}
+RATES = {"srwm": 1e-4}
 """Where another than that of `fastweights train life` was best in life-rates."""
 
 
