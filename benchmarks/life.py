@@ -2,6 +2,7 @@
 
     python benchmarks/life.py                  # on one core; the kernel is built first
     python benchmarks/life.py --symbols 20000  # longer
+    python benchmarks/life.py --into docs/learning-to-remember.md
 
 `compiled` is what `fastweights train life` runs; `eager` are the same steps as calls of PyTorch, one after the other.
 `kernel` is the part of `compiled` that is spent inside the compiled scans; what is left is what calls cost. Times are
@@ -10,6 +11,7 @@ seconds of the processor, which other programs beside it change less than those 
 
 import argparse
 import time
+from pathlib import Path
 
 import torch
 from lightning_fabric import Fabric
@@ -19,6 +21,8 @@ from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.recipes.life import OF_NEURONS, Life
 from fastweights.tasks.letters import Letters
 from fastweights.training.loops.remembering import Book, adam, update
+from fastweights.training.run import environment
+from page import put
 
 MILLION = 1_000_000
 
@@ -64,20 +68,32 @@ class Inside:
         Kernel.forward, Kernel.backward = self.own
 
 
+def row(name: str, total: float, kernels: float) -> str:
+    """A line of the table."""
+    million = total / Life.segment * MILLION / 60
+    inside = f"{1e3 * kernels:.2f}" if kernels else ""
+    return f"| {name} | {1e3 * total:.2f} | {inside} | {1e3 * total / Life.segment:.3f} | {million:.1f} min |"
+
+
 def main() -> None:
-    """Prints a line a way to run it."""
+    """A line a way to run it, printed or put into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--symbols", type=int, default=5_000, help="default: %(default)s")
     parser.add_argument("--delay", type=int, default=80, help="default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
     options = parser.parse_args()
     torch.set_num_threads(1)
     updates = options.symbols // Life.segment
-    print(f"{'':<10} {'ms an update':>14} {'in kernels':>12} {'ms a symbol':>12} {'a million symbols':>20}")
-    for name, backend, number in (("compiled", "compiled", updates), ("eager", "reference", max(updates // 50, 2))):
-        total, kernels = seconds(backend, number, options.delay)
-        million = total / Life.segment * MILLION / 60
-        numbers = f"{1e3 * total:>14.2f} {1e3 * kernels:>12.2f} {1e3 * total / Life.segment:>12.3f}"
-        print(f"{name:<10} {numbers} {million:>16.1f} min", flush=True)
+    lines = [
+        f"On one core of {environment()['processor']}, in seconds of the processor:",
+        "",
+        "| | ms an update | of them in kernels | ms a symbol | a million symbols |",
+        "|---|---|---|---|---|",
+        row("compiled", *seconds("compiled", updates, options.delay)),
+        row("the same steps as calls of PyTorch", *seconds("reference", max(updates // 50, 2), options.delay)),
+    ]
+    text = "\n".join(lines)
+    put(options.into, "life", text) if options.into else print(text)
 
 
 if __name__ == "__main__":
