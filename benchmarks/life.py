@@ -4,8 +4,8 @@
     python benchmarks/life.py --symbols 20000  # longer
     python benchmarks/life.py --into docs/learning-to-remember.md
 
-`compiled` is what `fastweights train life` runs; `eager` are the same steps as calls of PyTorch, one after the other.
-`kernel` is the part of `compiled` that is spent inside the compiled scans; what is left is what calls cost. Times are
+"compiled" is what `fastweights train life` runs, beside the same steps as calls of PyTorch, one after the other. "In
+kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are
 seconds of the processor, which other programs beside it change less than those of the clock.
 """
 
