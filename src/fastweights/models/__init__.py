@@ -6,6 +6,7 @@ from fastweights.models.beam_search import beam_search
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
 from fastweights.models.cross_attention import CrossAttention
+from fastweights.models.dropout import Dropout
 from fastweights.models.few_shot_network import FewShotNetwork
 from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
@@ -24,6 +25,7 @@ __all__ = [
     "Block",
     "BlockModel",
     "CrossAttention",
+    "Dropout",
     "FewShotNetwork",
     "GlimpseNetwork",
     "LanguageModel",

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from fastweights.catalogue import NORMS
 from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.models.dropout import Dropout
 
 
 class Block(Layer):
@@ -38,7 +39,7 @@ class Block(Layer):
         self.layer_norm = NORMS.load(norm)(d_model)
         self.feed_forward = feed_forward(d_model, d_ff, dropout)
         self.feed_forward_norm = NORMS.load(feed_forward_norm or norm)(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -61,4 +62,4 @@ class Block(Layer):
 
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
     """W_2 dropout(relu(W_1 h + b_1)) + b_2"""
-    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
+    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), Dropout(dropout), nn.Linear(d_ff, d_model))

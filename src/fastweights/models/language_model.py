@@ -17,6 +17,7 @@ from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models._writing import Writing, Written, begin, load_written
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.dropout import Dropout
 from fastweights.models.initialisation import start_small
 from fastweights.models.stack import StackState, make_stack
 
@@ -67,9 +68,9 @@ class LanguageModel(nn.Module):
             require(isinstance(size, int) and size >= 1, name, "a whole number of at least 1", repr(size))
         self.embedding = nn.Embedding(vocabulary, d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
-        self.dropout = nn.Dropout(0.0 if positions else dropout)  # else it comes behind the positions
+        self.dropout = Dropout(0.0 if positions else dropout)  # else it comes behind the positions
         self.scale = d_model**0.5 if scaled else 1.0
-        self.output_dropout = nn.Dropout(output_dropout)
+        self.output_dropout = Dropout(output_dropout)
         d_ff = d_ff or 4 * d_model
         self.blocks = make_stack(
             layer, d_model, depth, heads, d_ff, dropout, norm, convolution, options, positions=positions

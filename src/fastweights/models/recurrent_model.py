@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from fastweights.layers import LayerKind, layer_options, make_layer
 from fastweights.models._reader import MappedEmbedding, make_reader
 from fastweights.models._signalled import Signalled
+from fastweights.models.dropout import Dropout
 
 
 class RecurrentModel(nn.Module):
@@ -54,10 +55,10 @@ class RecurrentModel(nn.Module):
         own = {"input_size": given} if takes_any_size else {}
         memory = make_layer(layer, units, heads, **own, **(options or {}))
         sequence = MappedEmbedding if kind == "tokens" else nn.Sequential
-        self.reader = nn.Sequential(sequence(reader, *projections, *adapter), nn.Dropout(dropout))
+        self.reader = nn.Sequential(sequence(reader, *projections, *adapter), Dropout(dropout))
         self.layer = Signalled(memory, signals) if signals else memory
         hidden_layers = [nn.Linear(units, hidden), nn.ReLU()] if hidden else []
-        self.head = nn.Sequential(nn.Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
+        self.head = nn.Sequential(Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
         """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""

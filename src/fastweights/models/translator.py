@@ -13,6 +13,7 @@ from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
 from fastweights.models.block import Block, feed_forward
 from fastweights.models.cross_attention import WholeAttention, make_cross_attention
+from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import Stack
 from fastweights.state import with_methods
@@ -48,7 +49,7 @@ class DecoderBlock(nn.Module):
         self.cross = make_cross_attention(d_model, heads, cross)
         self.feed_forward = feed_forward(d_model, d_ff, dropout)
         self.layer_norm, self.cross_norm, self.feed_forward_norm = (NORMS.load(norm)(d_model) for _ in range(3))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, state: Any, memory: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         """x `[B, T, D]`, the layer's state and what `cross` remembers of the source -> y `[B, T, D]` and the state."""

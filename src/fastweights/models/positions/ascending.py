@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._reset_every import ages
+from fastweights.models.dropout import Dropout
 from fastweights.state import with_methods
 
 
@@ -31,7 +32,7 @@ class Ascending(Layer):
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = d_model
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.register_buffer("here", torch.empty(0), persistent=False)  # knows device and dtype
 
     @property

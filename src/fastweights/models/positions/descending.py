@@ -3,11 +3,12 @@
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
+from fastweights.models.dropout import Dropout
 from fastweights.state import with_methods
 
 
@@ -33,7 +34,7 @@ class Descending(Layer):
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = d_model
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def take(self, state: Any, x: Tensor) -> Any:
         """The state as it is."""

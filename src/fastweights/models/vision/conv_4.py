@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from fastweights.models.dropout import Dropout
+
 
 class Conv4(nn.Sequential):
     """x <- relu(dropout(maxpool(BN(conv(x))))), four times, with convolutions of 3 x 3: halves each side every time.
@@ -27,4 +29,4 @@ class Conv4(nn.Sequential):
 
 def _block(channels: int, width: int, dropout: float) -> list[nn.Module]:
     convolution = nn.Conv2d(channels, width, 3, padding=1)
-    return [convolution, nn.BatchNorm2d(width), nn.MaxPool2d(2), nn.Dropout(dropout), nn.ReLU()]
+    return [convolution, nn.BatchNorm2d(width), nn.MaxPool2d(2), Dropout(dropout), nn.ReLU()]

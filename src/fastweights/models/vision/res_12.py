@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from fastweights.models.dropout import Dropout
+
 WIDTHS = (64, 96, 128, 256)
 """Channels of the blocks."""
 
@@ -47,7 +49,7 @@ class ResidualBlock(nn.Module):
             *_normed(width, width, 3),
         )
         self.shortcut = nn.Sequential(*_normed(channels, width, 1))
-        self.end = nn.Sequential(nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Dropout(dropout))
+        self.end = nn.Sequential(nn.LeakyReLU(0.1), nn.MaxPool2d(2), Dropout(dropout))
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `[n, channels, side, side]` -> `[n, width, side / 2, side / 2]`"""

@@ -35,7 +35,7 @@ COURSES = {
 }
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"shots": 2, "trim": 3, "side": 16, "validation_size": 4, "test_size": 4},
-    "cpu": {"shots": 10, "trim": 40, "side": 20, "validation_size": 200, "test_size": 1000},
+    "cpu": {"shots": 10, "trim": 40, "side": 16, "validation_size": 200, "test_size": 1000},
     "paper": {"validation_size": 800, "test_size": 1600},
 }
 BLOCKS: dict[str, dict[str, Any]] = {
@@ -103,7 +103,7 @@ EXPERIMENT = Experiment(
         "The table has the mean over both parts in both orders; the paper's numbers, with Omniglot first, stand in "
         "detail below it.",
         "Mini-ImageNet lies here with the first 100 pictures of a class of 600.",
-        "Preset cpu has squares of 20 pixels, 10 pictures of a class in each part, a code of its own for no label, and "
+        "Preset cpu has squares of 16 pixels, 10 pictures of a class in each part, a code of its own for no label, and "
         "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their mean.",
     ),
     details=DETAILS,
