@@ -1,0 +1,22 @@
+"""The search for learning rates of Table 3, for what is to be said of a face."""
+
+from fastweights.experiments.experiment import Experiment
+from fastweights.metric import ACCURACY
+from fastweights.recipes._rates import rate_search
+from fastweights.recipes.ba2016._glimpses import MODELS
+from fastweights.recipes.ba2016.table_3 import trial
+
+
+def face_rates(label: str, rates: tuple[str, ...], skip: frozenset[tuple[str, str]]) -> Experiment:
+    """All networks on four parts of the people; `skip` is that of `Preset`."""
+    return rate_search(
+        f"Learning rates for the {label}s of faces as 24 glimpses",
+        "ba2016/table-3",
+        ACCURACY.told("percent", "validation accuracy, %", "validation"),
+        MODELS,
+        lambda model, preset: trial(model, label, preset),
+        rates=rates,
+        seeds=4,
+        skip=skip,
+        fold="fold",
+    )
