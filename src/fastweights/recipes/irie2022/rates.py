@@ -1,0 +1,16 @@
+"""The learning rate of every network of Table 1 for characters of which one drawing is shown, on validation data."""
+
+from fastweights.metric import ACCURACY
+from fastweights.recipes._rates import rate_search
+from fastweights.recipes.irie2022._networks import MODELS
+from fastweights.recipes.irie2022.table_1 import CONV_4, trial
+
+EXPERIMENT = rate_search(
+    "Learning rates for few-shot learning of characters",
+    "irie2022/table-1",
+    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    {model: MODELS[model] for model in CONV_4},
+    lambda model, preset: trial(model, "omniglot-1", preset),
+    rates=("0.0003", "0.001", "0.003"),
+    seeds=2,
+)
