@@ -601,6 +601,7 @@ def test_text_of_a_document_is_escaped():
     assert "<b>" not in to_html("t", blocks)
     assert "a &lt; b &amp; c" in to_html("t", blocks)
     assert "c \\| d" in to_markdown(blocks, "figures")
+    assert "| `(?P<a>[^/_]+)\\|b` &lt;" in to_markdown([Grid(["x"], [["`(?P<a>[^/_]+)|b` <"]])], "figures")
 
 
 def test_status_tells_how_a_run_stands(copied):

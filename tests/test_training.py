@@ -307,8 +307,9 @@ def test_yaml_file_and_flags_make_one_config(text, tmp_path):
 @pytest.mark.parametrize("layer", layer_names())
 def test_every_layer_trains(layer, text, tmp_path):
     run = tmp_path / "run"
-    flags = ["--layer", layer, "--steps", "12", "--evaluate-every", "6", "--text", text, "--run", str(run)]
-    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    # The preset's 0.004 lets the IRNN diverge within 20 updates: nothing bounds its state along a stream.
+    flags = ["--layer", layer, "--steps", "12", "--evaluate-every", "6", "--learning-rate", "0.001"]
+    assert cli.main(["train", "oz", *SMALL, *flags, "--text", text, "--run", str(run)]) == 0
     bits = [line["validation_bits"] for line in metrics(run)]
     assert bits[1] < bits[0]
 

@@ -194,5 +194,6 @@ def _markdown(block: Block, figures: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown takes as it is."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Text that Markdown takes as it is; code between backticks has no escapes but of what divides a table's cells."""
+    parts = re.split(r"(`[^`]+`)", " ".join(text.split()).replace("|", "\\|"))
+    return "".join(part if n % 2 else part.replace("<", "&lt;") for n, part in enumerate(parts))

@@ -1,5 +1,6 @@
 """What runs were made with, as tables: named, with what each setting means, and what the paper has instead."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
 
 PAPER, SMOKE = "paper", "smoke"
+PUNCTUATION = re.compile(r"[\\\[\]*<|]")
+"""What a page would take for markup, as regular expressions have it."""
 Place = tuple[str, str]
 """A model and a column."""
 Trials = Mapping[Place, Mapping[str, Any]]
@@ -127,5 +130,7 @@ def _text(value: object) -> str:
             return f"at {', '.join(str(n) for n, mark in enumerate(value, 1) if mark) or 'none'}"
         case list() | tuple():
             return ", ".join(map(_text, value))
+        case str() if PUNCTUATION.search(value):
+            return f"`{value}`"
         case _:
             return str(value)
