@@ -135,7 +135,7 @@ def test_settings_say_which_models_have_which():
     assert found["batch size"]["preset paper"] == "64"
     assert found["betas"]["preset cpu"] == "0.9, 0.995"
     assert found["betas"]["preset paper"] == "", "the same is not said twice"
-    assert found["steps"]["preset cpu"] == "12,000", "one value for all columns is said once"
+    assert found["steps"]["preset cpu"] == "20,000", "one value for all columns is said once"
     assert rows("schlag2021/figure-3")["learning rate"]["preset cpu"] == (
         "0.0001 for Rule of Schlag (2021), tanh; 0.001 for the others"
     )
