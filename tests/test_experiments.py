@@ -33,6 +33,7 @@ from fastweights.report.page import write_report
 from fastweights.report.runs import collect
 from fastweights.tasks import Labelled, MissingFile
 from fastweights.tasks.kinds.environment import Environment
+from fastweights.tasks.kinds.stream import Stream
 from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import finish, train
@@ -107,6 +108,8 @@ def test_every_experiment_runs_and_reports(name, everywhere, capsys):
                 next(task.test(1))
             elif isinstance(task, Environment):
                 task.worlds(task.together, 0).close()
+            elif isinstance(task, Stream):
+                len(task.unseen)
         except MissingFile as missing:
             pytest.skip(str(missing))
     code, said = reproduce(name, everywhere), capsys.readouterr()
