@@ -131,7 +131,10 @@ def test_settings_say_which_models_have_which():
         "preset paper": "256 for all but LSTM",
         "": 0,
     }
-    assert found["batch size"]["preset cpu"] == "16 for Code, 3 variables; 8 for ListOps, depth 10"
+    assert (
+        found["batch size"]["preset cpu"]
+        == "16 for Code, 3 variables, Code, 5 variables; 8 for ListOps, depth 10, ListOps, depth 15"
+    )
     assert found["batch size"]["preset paper"] == "64"
     assert found["betas"]["preset cpu"] == "0.9, 0.995"
     assert found["betas"]["preset paper"] == "", "the same is not said twice"

@@ -116,7 +116,7 @@ EXPERIMENT = Experiment(
     ),
     presets={
         "smoke": Preset(("code-3", "list-ops-10"), tuple(MODELS)),
-        "cpu": Preset(("code-3", "list-ops-10"), tuple(MODELS), seeds=3),
+        "cpu": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
         "paper": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
     },
     trial=trial,
