@@ -69,8 +69,6 @@ class FewShotNetwork(nn.Module):
         require_name("memory", memory, kinds)
         self.codes = codes
         self.vision: Any = VISION_NETS.load(vision)(channels, side, **(vision_options or {}))
-        # Channels last: convolutions and pooling of small pictures take two thirds of the time on a CPU.
-        self.vision.to(memory_format=torch.channels_last)
         sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
         norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
         width = self.vision.features + codes
@@ -97,7 +95,7 @@ class FewShotNetwork(nn.Module):
 
     def see(self, images: Tensor, labels: Tensor, sources: Tensor) -> Tensor:
         """What the memory is given, `[B, T, D]`: features of the pictures beside what is told with them."""
-        pixels = self._normalised(images, sources).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        pixels = self._normalised(images, sources).flatten(0, 1)
         features = self.vision(pixels).unflatten(0, labels.shape)
         told = one_hot(labels, self.codes).to(features.dtype)
         seen: Tensor = self.reader(torch.cat([features, told], dim=-1))

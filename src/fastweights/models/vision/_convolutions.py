@@ -6,9 +6,10 @@ from typing import ClassVar
 from torch import nn
 
 from fastweights.errors import require
+from fastweights.models.vision._channels_last import ChannelsLast
 
 
-class Convolutions(nn.Sequential):
+class Convolutions(ChannelsLast):
     """x <- relu(conv(x)) for every entry of LAYERS, then relu(W x + b).
 
     Weights are orthogonal at first, with a gain of sqrt(2), and biases 0 (Saxe et al. 2014): features are as large as

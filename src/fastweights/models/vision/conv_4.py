@@ -3,9 +3,10 @@
 from torch import Tensor, nn
 
 from fastweights.models.dropout import Dropout
+from fastweights.models.vision._channels_last import ChannelsLast
 
 
-class Conv4(nn.Sequential):
+class Conv4(ChannelsLast):
     """x <- relu(dropout(maxpool(BN(conv(x))))), four times, with convolutions of 3 x 3: halves each side every time.
 
     Source: Vinyals et al. 2016; Irie et al. 2022, Appendix B (64 channels for Omniglot, 32 for colours; code).

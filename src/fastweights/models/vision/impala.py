@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from fastweights.models.vision._channels_last import ChannelsLast
+
 WIDTHS = (16, 32, 32)
 """Channels of the stages."""
 
 
-class Impala(nn.Sequential):
+class Impala(ChannelsLast):
     """x <- R(R(maxpool(conv(x)))) three times, R(x) = x + conv(relu(conv(relu(x)))), then relu(W relu(x) + b).
 
     Source: Espeholt et al. 2018 (IMPALA), Fig. 3 on the right; Irie et al. 2021, Sec. 4.3.

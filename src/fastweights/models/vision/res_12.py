@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fastweights.models.dropout import Dropout
+from fastweights.models.vision._channels_last import ChannelsLast
 
 WIDTHS = (64, 96, 128, 256)
 """Channels of the blocks."""
 
 
-class Res12(nn.Sequential):
+class Res12(ChannelsLast):
     """x <- dropout(maxpool(lrelu(F(x) + BN(conv1(x))))), four times, and the mean of each channel.
 
     F is three convolutions of 3 x 3 with BN, and leaky ReLU between them.
