@@ -4,12 +4,24 @@ from fastweights.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2021.table_2 import MODELS, trial
 
+LOWEST = {
+    "lstm": "0.001",
+    "softmax-attention": "0.000125",
+    "linear": "0.000125",
+    "delta-net": "0.00025",
+    "delta-rnn": "0.0005",
+    "recurrent-delta-net": "0.00025",
+}
+"""The search goes down until a rate is worse than the one above it."""
+RATES = ("0.000125", "0.00025", "0.0005", "0.001", "0.002", "0.004")
+
 EXPERIMENT = rate_search(
     "Learning rates for ListOps of depth 10",
     "irie2021/table-2",
     ACCURACY.told("percent", "validation accuracy, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "list-ops-10", preset),
-    rates=("0.001", "0.002", "0.004"),
+    rates=RATES,
     seeds=2,
+    skip=frozenset((m, rate) for m in MODELS for rate in RATES if float(rate) < float(LOWEST[m])),
 )

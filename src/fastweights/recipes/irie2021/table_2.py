@@ -66,10 +66,12 @@ RATES: dict[str, dict[str, float]] = {
         **{"lstm": 2e-3, "softmax-attention": 1e-3, "linear": 1e-3},
         **{"delta-net": 1e-3, "delta-rnn": 5e-4, "recurrent-delta-net": 1e-3},
     },
-    "list-ops": dict.fromkeys(MODELS, 1e-3),
+    "list-ops": {
+        **{"lstm": 2e-3, "softmax-attention": 2.5e-4, "linear": 2.5e-4},
+        **{"delta-net": 5e-4, "delta-rnn": 1e-3, "recurrent-delta-net": 5e-4},
+    },
 }
-"""Preset cpu's learning rates: for code execution the best on validation data in `irie2021/code-rates`; those for
-ListOps were not searched."""
+"""Preset cpu's learning rates: the best on validation data in `irie2021/code-rates` and `irie2021/list-ops-rates`."""
 
 UPDATES_AN_EPOCH = 157
 TRAINING: dict[str, dict[str, Any]] = {
