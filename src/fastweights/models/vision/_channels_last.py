@@ -7,7 +7,8 @@ from torch import Tensor, nn
 class ChannelsLast(nn.Sequential):
     """Layers one after another, for pictures whose channels lie side by side.
 
-    Convolutions, normalisation and pooling keep that order, and take a half to three quarters of the time on a CPU.
+    Convolutions, normalisation and pooling keep that order. On a CPU an update takes from a half (`Conv4`) to five
+    sixths (`Dqn`, `Res12`) of the time.
     """
 
     def forward(self, images: Tensor) -> Tensor:
