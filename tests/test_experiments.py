@@ -371,6 +371,17 @@ def test_runs_with_other_settings_are_left_alone(copied, capsys):
     assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
 
 
+def test_half_precision_is_another_run_and_the_report_says_who_has_it(copied, capsys):
+    half = ["--models", "dpfp-1", "--precision", "bf16-mixed"]
+    (run_of(copied).path / "result.json").unlink()
+    assert reproduce(RETRIEVAL, copied, *half) == 1
+    assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
+    assert reproduce(RETRIEVAL, copied) == 0
+    assert reproduce(RETRIEVAL, copied, *half, "--seeds", "3") == 0
+    report = (copied / RETRIEVAL / "smoke" / "report.md").read_text(encoding="utf-8")
+    assert "| precision | 32-true or bf16-mixed for DPFP-1; 32-true for the others |" in report
+
+
 BAD = {
     "name": (["reproduce", "ba2016/tabel-1"], "Did you mean 'ba2016/table-1'?"),
     "preset": (["reproduce", RETRIEVAL, "--preset", "smok"], "Did you mean 'smoke'?"),

@@ -115,7 +115,8 @@ def test_settings_are_all_there_named_and_explained(name, preset):
     for place in experiment.preset(preset).places:
         trial = experiment.trial(*place, preset).facts()
         options = {**trial["task_options"], **trial["model_options"], **trial["training"]}
-        assert {option.replace("_", " ") for option in options} - {"seed"} | {"task", "model"} <= set(found)
+        one_for_all = {option.replace("_", " ") for option in options} - {"seed", experiment.fold}
+        assert one_for_all | {"task", "model"} <= set(found)
     words = arguments(type(experiment.trial(*place, preset).training).__doc__)
     for option, meaning in words.items():
         assert option == "seed" or found[option.replace("_", " ")][""] == meaning

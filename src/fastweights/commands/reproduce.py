@@ -41,6 +41,8 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--sharded", action="store_const", const=True, help=each)
     program = "torch.compile makes a program of every block, which can be slower on a CPU"
     command.add_argument("--compiled", action="store_const", const=True, help=program)
+    half = "bf16-mixed for half precision outside the memories, which can be slower on a CPU"
+    command.add_argument("--precision", choices=["32-true", "bf16-mixed"], help=f"{half}; the recipe's if left out")
     clusters = ["local", "slurm"]
     command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
     command.add_argument("--folder", type=folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
@@ -58,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
     )
     devices = launched() if launched() > 1 else options.devices
-    own = (options.accumulate, options.recompute, options.sharded, options.compiled)
+    own = (options.accumulate, options.recompute, options.sharded, options.compiled, options.precision)
     where = Where(options.device, devices, *own)
     chosen = (options.models, options.columns, options.seeds, where)
     plan = make_plan(options.name, options.preset, options.folder, *chosen)

@@ -13,11 +13,11 @@ from fastweights.errors import InputError, require, require_name
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.own_code import confirm_all
 from fastweights.training.launched import launched
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import ANY_TIME
 
 SHOWING = ("--print_config", "--help", "-h")
 OWN = ("preset", "run", "resume", "config")
-UNSAID = ("layer", "seed", "precision", "sample", "evaluate_every", *Where._fields)
+UNSAID = ("layer", "seed", "precision", "sample", "evaluate_every", *ANY_TIME)
 """Flags that no row of a table says: the layer comes first, and the others make no other model."""
 
 UNLIKE = re.compile(r'Parser key "(?P<flag>.+?)": Expected an? (?P<kind>.+)\. Got value: (?P<got>.*)')
@@ -59,7 +59,7 @@ def parse(name: str, arguments: list[str]) -> Request:
     values = _absolute(values)
     for key, value in (stored if resume else {}).items():
         remedy = "Leave it out, or start a new run."
-        same = values[key] == value or key in Where._fields
+        same = values[key] == value or key in ANY_TIME
         require(same, key, f"{value!r} as in the run that is resumed", repr(values[key]), remedy)
     if launched() > 1:
         values["devices"] = launched()
@@ -96,7 +96,7 @@ def flags_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
     require_name(f"recipe in {folder}", str(name), RECIPES.names())
     kind = RECIPES.load(str(name))
     wanted = sorted(field.name for field in fields(kind))
-    unlike = sorted((set(wanted) ^ set(values if isinstance(values, dict) else ())) - {*Where._fields})
+    unlike = sorted((set(wanted) ^ set(values if isinstance(values, dict) else ())) - {*ANY_TIME})
     require(not unlike, f"flags in {folder}", f"the fields of {name}", f"a difference in {', '.join(unlike)}")
     try:
         parsed = _parser(str(name), kind).parse_object(values).as_dict()

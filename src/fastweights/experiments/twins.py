@@ -9,7 +9,7 @@ from fastweights.errors import InputError
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.trial import require_same_data, shared_task
 from fastweights.training.run import RESULT, Run
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import ANY_TIME
 
 
 def twin_of(trial: Trial, folder: Path) -> Run | None:
@@ -24,7 +24,7 @@ def anywhere(facts: dict[str, Any]) -> dict[str, Any]:
     trial = facts.get("trial")
     if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
         return facts
-    what = {name: value for name, value in training.items() if name not in Where._fields}
+    what = {name: value for name, value in training.items() if name not in ANY_TIME}
     return {**facts, "trial": {**trial, "training": what}}
 
 

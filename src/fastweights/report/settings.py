@@ -1,7 +1,8 @@
 """What runs were made with, as tables: named, with what each setting means, and what the paper has instead."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from fastweights.catalogue import MODELS, TASKS, arguments, describe
@@ -14,7 +15,8 @@ PUNCTUATION = re.compile(r"[\\\[\]*<|]")
 """What a page would take for markup, as regular expressions have it."""
 Place = tuple[str, str]
 """A model and a column."""
-Trials = Mapping[Place, Mapping[str, Any]]
+Trials = Sequence[tuple[Place, Mapping[str, Any]]]
+"""Of every run, or of every place."""
 Values = Mapping[str, Mapping[Place, str]]
 """By the name of a setting and by place."""
 
@@ -38,33 +40,35 @@ def settings(group: Group) -> Iterator[Block]:
 
 def _parts(group: Group) -> Iterator[Part]:
     experiment = group.experiment
-    ours: Trials = {record.key[2:4]: record.config["trial"] for record in group.records}
+    ours: Trials = [(record.key[2:4], record.config["trial"]) for record in group.records]
     told_beside = group.preset not in (PAPER, FREE) and PAPER in experiment.presets
-    theirs: Trials = {place: experiment.trial(*place, PAPER).facts() for place in ours} if told_beside else ours
+    theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if told_beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
-        docstrings = [folder.docstring(name) for name in dict.fromkeys(trial[title] for trial in ours.values())]
+        docstrings = [folder.docstring(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
         meaning = {title: " ".join(describe(text).formula for text in docstrings)}
         meaning |= {name: words for text in docstrings for name, words in arguments(text).items()}
-        options = f"{title}_options"
-        yield Part(title, _by_name(ours, options, title), _by_name(theirs, options, title), meaning)
+        by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
+        yield Part(title, by_name(ours), by_name(theirs), meaning)
     training = experiment.trial(*experiment.presets[SMOKE].places[0], SMOKE).training
     meaning = {name: words for kind in type(training).__mro__[::-1] for name, words in _arguments(kind).items()}
-    yield Part("training", _by_name(ours, "training"), _by_name(theirs, "training"), meaning)
+    yield Part("training", _by_name(ours, "training", "seed"), _by_name(theirs, "training", "seed"), meaning)
 
 
 def _arguments(kind: type) -> dict[str, str]:
     return arguments(kind.__doc__ or "")
 
 
-def _by_name(trials: Trials, options: str, title: str = "") -> Values:
-    """What every place has under a name, without the seed, which differs from run to run."""
-    found: dict[str, dict[Place, str]] = {}
-    for place, trial in trials.items():
+def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Values:
+    """What every place has under a name, but for what is another in every run; of others that differ, each."""
+    found: dict[str, dict[Place, list[Any]]] = {}
+    for place, trial in trials:
         named = {title: trial[title]} if title else {}
         for name, value in {**named, **trial[options]}.items():
-            if name != "seed":
-                found.setdefault(name, {})[place] = _text(value)
-    return found
+            seen = found.setdefault(name, {}).setdefault(place, [])
+            if value not in seen:
+                seen.append(value)
+    found.pop(without, None)
+    return {name: {place: " or ".join(map(_text, seen)) for place, seen in of.items()} for name, of in found.items()}
 
 
 def _table(part: Part, group: Group) -> Grid:

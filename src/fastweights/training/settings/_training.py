@@ -18,7 +18,7 @@ MOST_DEVICES = 1024
 
 
 class Where(NamedTuple):
-    """Where and on how much hardware a model is trained, which makes no other model: None for what a recipe says."""
+    """Where, on how much hardware and in which precision a model is trained: None for what a recipe says."""
 
     device: str | None = None
     devices: int | None = None
@@ -26,10 +26,15 @@ class Where(NamedTuple):
     recompute: bool | None = None
     sharded: bool | None = None
     compiled: bool | None = None
+    precision: str | None = None
 
     def given(self) -> dict[str, Any]:
         """What is not left to the recipe."""
         return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+ANY_TIME = tuple(name for name in Where._fields if name != "precision")
+"""What makes no other model: a run may go on with another value of it."""
 
 
 def require_numbers(settings: Any, names: Iterable[str], least: int, most: int = LARGEST) -> None:
