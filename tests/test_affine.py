@@ -332,3 +332,53 @@ def test_every_refusal_names_a_line(name):
         folder = Path(fastweights.__file__).parent
         texts = [path.read_text().splitlines() for path in folder.rglob(file) if path.parent.name in ("cells", "rules")]
         assert any(text[int(number) - 1].strip() == code for text in texts if len(text) >= int(number))
+
+
+class Divided(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    by: Annotated[Tensor, Slot("", "value")]
+
+
+def divided(state: One, x: Divided) -> tuple[One, Value]:
+    """Is divided by a number where that is none of 0, and erases along a key where that has a length."""
+    W = torch.where(x.by == 0, state.W, state.W / x.by)
+    key = x.k / x.k.norm()
+    W = torch.where(x.k.sum() == 0, W, W - torch.outer(W @ key - x.v, key))
+    return type(state)(W), W @ x.q
+
+
+def divided_by_row(state: One, x: QKV) -> tuple[One, Value]:
+    """Every row by a number of its own, where that is none of 0."""
+    by = x.v[:, None]
+    W = torch.where(by == 0, state.W, state.W / by) + torch.outer(x.v, x.k)
+    return type(state)(W), W @ x.q
+
+
+@pytest.mark.parametrize("step", [divided, divided_by_row], ids=lambda f: f.__name__)
+def test_what_is_not_chosen_may_be_infinite(step):
+    cell = Cell.of(step)
+    a = scan_checks.arguments(cell, SHAPE)
+    zeros = torch.arange(SHAPE.T)[:, None] % 3 == 1
+    inputs = a.inputs._replace(
+        k=a.inputs.k.masked_fill(zeros[..., None], 0), v=a.inputs.v.masked_fill(zeros[..., None], 0)
+    )
+    if step is divided:
+        inputs = inputs._replace(by=(2 + inputs.by.abs()).masked_fill(zeros, 0))
+    want, _ = scan_checks.run(cell, "reference", a._replace(inputs=inputs))
+    got, _ = scan_checks.run(cell, "chunkwise", a._replace(inputs=inputs))
+    assert want.isfinite().all()
+    scan_checks.assert_close({"y": got}, {"y": want}, torch.float64)
+
+
+def fading_alone(W: Matrix) -> Matrix:
+    return 0.5 * W
+
+
+def test_a_memory_to_which_nothing_is_written_runs_elsewhere():
+    cell = Cell.of(fading_alone)
+    a = scan_checks.arguments(cell, SHAPE)
+    with pytest.raises(InputError, match="'chunkwise': nothing is written to W"):
+        scan_checks.run(cell, "chunkwise", a)
+    assert torch.equal(scan_checks.run(cell, "auto", a._replace(reset=None))[1].W, a.state.W * 0.5**SHAPE.T)

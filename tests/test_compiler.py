@@ -62,8 +62,8 @@ class ThreeInputs(NamedTuple):
 
 
 class Params(NamedTuple):
-    R: Annotated[Tensor, Slot("V V", "parameter")]
-    b: Annotated[Tensor, Slot("V", "parameter")]
+    R: Annotated[Tensor, Slot("V V", "weight")]
+    b: Annotated[Tensor, Slot("V", "bias")]
 
 
 def two_matrices(state: Two, x: Inputs) -> tuple[Two, Value]:
@@ -478,3 +478,19 @@ def test_a_step_is_looked_at_whenever_garbage_is_collected():
     finally:
         sys.settrace(before)
         gc.unfreeze()
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunkwise", "compiled"])
+@pytest.mark.parametrize("T", [1, 5])
+def test_numbers_that_are_negated_when_they_are_read(backend, T):
+    """As what torch.fft gives may be; every call is followed by one of the same strides."""
+    cell, shape = Cell.named("delta"), Shape(2, T, 4, 3, 3)
+    given = sample_inputs(cell, shape, torch.float32)
+    halves = type(given)(*(torch.complex(x, -x).conj().imag for x in given))
+    plain = type(given)(*(torch.view_as_real(torch.complex(x, x))[..., 1] for x in given))
+    assert all(x.is_neg() and x.stride() == y.stride() for x, y in zip(halves, plain, strict=True))
+    state = cell.State(torch.zeros(2, 4, 3, 3))
+    want, _ = scan(cell, given, state, backend="reference")
+    for inputs in (plain, halves, plain, halves):
+        got, _ = scan(cell, inputs, state, backend=backend)
+        scan_checks.assert_close({"y": got}, {"y": want.double()}, torch.float32)

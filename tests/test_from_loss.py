@@ -51,6 +51,19 @@ def test_memories_of_miras_step_along_slopes_that_were_found_by_hand(cell, link,
     assert error(y, torch.tensor(np.array(want))) < EXACT
 
 
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+def test_a_power_has_a_slope_where_nothing_is_wrong(p):
+    """The first step writes what is there already: zeros, into a memory of zeros."""
+    cell = Cell.from_loss(inner.power(p), link=inner.scaled(3.0))
+    x = sample_inputs(cell, SHAPE)
+    x = x._replace(v=x.v.index_fill(1, torch.tensor([0]), 0).requires_grad_())
+    for backend in ("reference", "compiled"):
+        y, _ = scan(cell, x, backend=backend)
+        assert y.isfinite().all()
+        if p >= 2:
+            assert torch.autograd.grad(y.sum(), x.v)[0].isfinite().all()
+
+
 def test_many_steps_on_one_token_are_one_with_a_higher_rate():
     """An error shrinks by 1 - beta a step, for keys of length 1."""
     cell, delta = Cell.from_loss(inner.l2, steps=3), Cell.named("delta")

@@ -32,6 +32,8 @@ def test_gradients_are_refused(given):
     assert "left out where gradients are wanted" in refusal(given._replace(inputs=inputs), given.state, grad=True)
     learned = DELTA.State(given.state.W.clone().requires_grad_())
     assert "left out where gradients are wanted" in refusal(given._replace(state=learned), learned, grad=True)
+    scan(DELTA, *given, state_out=DELTA.State(given.state.W.clone()))  # a call that is known is looked at, too
+    assert "left out where gradients are wanted" in refusal(given, learned, grad=True)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # in the import of torch.func.jvp

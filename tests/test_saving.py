@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -170,6 +171,15 @@ class Greedy(NamedTuple):
     def detach(self):
         """The user's own."""
         return "mine"
+
+
+@pytest.mark.parametrize("which", [1, -2, np.int64(1), torch.tensor(1)], ids=repr)
+def test_one_member_is_a_batch_of_one(which):
+    state = make_layer("delta-net", 16, 4).initial_state(3)._replace(W=torch.arange(3.0).view(3, 1))
+    assert torch.equal(state.members(which).W, torch.tensor([[1.0]]))
+    for beyond in (3, -4):
+        with pytest.raises(InputError, match="members must be from -3 to 2, for a batch of 3, got"):
+            state.members(beyond)
 
 
 def test_methods_of_states_take_no_names_away():

@@ -1,5 +1,6 @@
 """What a signature promises is held to what a step does, before anything runs."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import pytest
@@ -158,6 +159,26 @@ def plain(state: Plain, x: Inputs) -> tuple[Plain, Value]:
     return state, x.v
 
 
+@dataclass
+class Frozen:
+    by: float
+
+    def __call__(self, W: Matrix, k: Key) -> Matrix:
+        return self.by * W
+
+
+def misspelt(W: Matrix, k: Key, beta: Annotated[Tensor, Slot("", "rat")]) -> Matrix:
+    return W
+
+
+class Nothing(NamedTuple):
+    pass
+
+
+def forgetful(state: Nothing, x: Inputs) -> tuple[Nothing, Value]:
+    return state, x.v
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -170,12 +191,55 @@ def plain(state: Plain, x: Inputs) -> tuple[Plain, Value]:
         (torch.outer, r"annotations can be read, got <built-in"),
         (3, r"cell must be a function, a Cell or a name, got int"),
         (lambda: None, r"annotated with what it takes"),
+        (Frozen(2), r"got an unhashable Frozen\. Freeze it"),
+        (misspelt, r"role of beta must be one of .*, got 'rat'\. Did you mean 'rate'"),
+        (forgetful, r"State must be of at least one tensor, got none"),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_what_is_no_cell_is_told(function, words):
     with pytest.raises(InputError, match=words):
         Cell.of(function)
+
+
+class Named(NamedTuple):
+    heads: Annotated[Tensor, Slot("", "constant")]
+
+
+def taken(state: State, x: Inputs, params: Named) -> tuple[State, Value]:
+    return state, params.heads * x.v
+
+
+class Halving(NamedTuple):
+    eta: Annotated[Tensor, Slot("", "constant")]
+
+
+def halving(state: State, x: Inputs, params: Halving) -> tuple[State, Value]:
+    return State(params.eta * state.h), x.v
+
+
+class Kind(NamedTuple):
+    to: Output
+
+
+def moved(state: Kind, x: Inputs) -> tuple[Kind, Value]:
+    return state, x.v
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "words"),
+    [
+        (taken, {"constants": {"heads": 1.0}}, "Params of taken must be of fields with other names, got 'heads'"),
+        (moved, {"initial": "learned"}, "Kind must be of fields with other names, got 'to'"),
+        (halving, {}, "constants must be given for eta, got none"),
+        (halving, {"constants": {"eta": 0.5, "etta": 0.5}}, "constants must be given for eta, got eta, etta"),
+        (widened, {"constants": {"eta": 0.5}}, "constants must be left out for widened, which has none, got eta"),
+        (widened, {"sizes": {"N": 3}}, "sizes must be left out for widened, which has no letters but K and V, got N"),
+    ],
+)
+def test_what_a_layer_cannot_take_is_told(step, options, words):
+    with pytest.raises(InputError, match=words):
+        FastWeight(16, 4, step, **options)
 
 
 class Slots(NamedTuple):
@@ -198,6 +262,7 @@ def test_a_size_that_only_the_state_knows():
         scan(cell, inputs)
     state = Slots(torch.zeros(1, 1, 5, 3))
     assert scan(cell, inputs, state, backend="reference")[1].S.shape == (1, 1, 5, 3)
+    assert not any(problem for _, problem in run_checks(cell))
     layer = FastWeight(8, 2, cell, sizes={"N": 6}, backend="reference")
     assert layer(torch.randn(2, 3, 8))[1].S.shape == (2, 2, 6, 4)
     with pytest.raises(InputError, match="N"):

@@ -1,12 +1,14 @@
 """Encoder and decoder: padding, streaming, reordering, and the search over what they say."""
 
 import itertools
+from typing import NamedTuple
 
 import pytest
 import torch
 
 from fastweights import InputError
 from fastweights.catalogue import FEATURE_MAPS
+from fastweights.models.beam_search import beam_search
 from fastweights.models.cross_attention import make_cross_attention
 from fastweights.models.translator import Translator
 from fastweights.testing.tolerance import error, tolerance
@@ -106,6 +108,24 @@ BEGIN, END = 0, 1
 
 def search(model, source, lengths, **options):
     return model.translate(source, lengths, BEGIN, END, **options)
+
+
+def test_tokens_lie_where_the_source_lies():
+    """On the meta device there is nothing to choose from, but tokens get as far as there is something."""
+    places = []
+
+    class Spy(NamedTuple):
+        def members(self, which):
+            places.append(which.device.type)
+            return self
+
+    def step(tokens, state):
+        places.append(tokens.device.type)
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        beam_search(step, Spy(), torch.empty(2, dtype=torch.long, device="meta"), END, 5, 4, 1.0)
+    assert places == ["meta", "meta"]
 
 
 def log_p(model, source, sequences):

@@ -3,7 +3,7 @@
 import copyreg
 import inspect
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -16,7 +16,7 @@ from fastweights.address import address_of, find, find_imported, is_address
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import InputError, require, require_name
 from fastweights.learned import Parts, step_of
-from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots
+from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
 from fastweights.state import with_methods
 
 
@@ -114,7 +114,9 @@ class Cell:
             source = find(source) if is_address(source) else Cell.named(source)
         if isinstance(source, Cell):
             return source
-        require(callable(source), "cell", "a function, a Cell or a name", type(source).__name__)
+        wanted = "a function, a Cell or a name"
+        require(callable(source), "cell", wanted, type(source).__name__)
+        require(isinstance(source, Hashable), "cell", wanted, f"an unhashable {type(source).__name__}", "Freeze it.")
         return _lift(source)
 
     @staticmethod
@@ -219,7 +221,7 @@ def _cell(
     output: Slot,
 ) -> Cell:
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
-    all_slots = {kind: slots(record) for kind, record in kinds if record is not None}
+    all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
     inside = getattr(function, "inside", None)

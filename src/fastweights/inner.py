@@ -34,7 +34,7 @@ def power(p: float) -> Loss:
 
     def power(y: Value, v: Value) -> Tensor:
         """|y - v|_p^p."""
-        return ((y - v).square() ** (p / 2)).sum()
+        return ((y - v).abs() ** p).sum()
 
     return power
 
@@ -107,7 +107,7 @@ def scaled(q: float) -> Callable[[Tensor], Tensor]:
     def scaled(A: Tensor) -> Tensor:
         """A, by the norm that MIRAS's Moneta keeps it in."""
         # Without the floor a memory of zeros would have no gradient.
-        return A / (A.square() ** (q / 2)).sum().clamp(min=1e-6) ** ((q - 2) / q)
+        return A / (A.abs() ** q).sum().clamp(min=1e-6) ** ((q - 2) / q)
 
     return scaled
 

@@ -90,7 +90,7 @@ def pose(
     out: Any = None,
     agreement: "Agreement | None" = None,
 ) -> Problem:
-    """Checks a call and casts it to the dtype of the computation: float32, or float64 if anything is."""
+    """Checks a call and casts it to the dtype of the computation: float32, or float64 if any input is."""
     sizes, dtype, known = agreement or agree(cell, inputs, state, params, reset, lengths, initial, out)
     T = inputs[0].shape[1]
     check_ends(lengths, T)
@@ -288,9 +288,14 @@ def _promote(record: Any) -> torch.dtype:
 
 
 def _cast(record: Any, dtype: torch.dtype) -> Any:
-    if record is None or all(value.dtype == dtype for value in record):
+    if record is None or (all(value.dtype == dtype for value in record) and not _any_is_negated(record)):
         return record
-    return type(record)(*(value.to(dtype) for value in record))
+    return type(record)(*(value.to(dtype).resolve_neg() for value in record))
+
+
+def _any_is_negated(record: Any) -> bool:
+    """Whether any is a view of numbers with another sign than in memory, such as the imaginary part of x.conj()."""
+    return not torch.compiler.is_compiling() and any(map(Tensor.is_neg, record))
 
 
 def _check_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int]) -> None:

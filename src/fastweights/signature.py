@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.errors import require, require_name
 
 
 class KeyMaps(NamedTuple):
@@ -81,6 +81,15 @@ def _known(letter: str, sizes: Mapping[str, int]) -> int:
     return sizes[letter]
 
 
+ROLES = {
+    "Inputs": [
+        f"{shared}{role}" for role in ("key", "value", "rate", "decay", "control") for shared in ("", "shared ")
+    ],
+    "State": ["memory", "gram", "output"],
+    "Params": [f"{how}{role}" for role in ("weight", "gain", "bias", "constant") for how in ("", "shared ", "fixed ")],
+}
+"""What a field of every record can be."""
+
 Matrix = Annotated[Tensor, Slot("V K", "memory")]
 Accumulator = Annotated[Tensor, Slot("K", "memory")]
 RecurrentMatrix = Annotated[Tensor, Slot("V V", "memory")]
@@ -118,6 +127,19 @@ def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None
             times, _, letter = axis.rpartition("*")
             if letter.isalpha() and (times.isdigit() or not times):
                 sizes.setdefault(letter, found // int(times or 1))
+
+
+def slots_of(kind: str, record: type) -> dict[str, Slot]:
+    """The slots of the "Inputs", the "State" or the "Params" of a cell.
+
+    Raises:
+        InputError: it has no field, or one without a slot, or in a role that it cannot be in.
+    """
+    found = slots(record)
+    require(bool(found), kind, "of at least one tensor", "none")
+    for name, slot in found.items():
+        require_name(f"role of {name}", slot.role, ROLES[kind])
+    return found
 
 
 def slots(record: type) -> dict[str, Slot]:

@@ -1,5 +1,6 @@
 """What every state can do, whatever memory it belongs to: `detach`, `to`, `members`, `save` and `load`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,9 +55,19 @@ def members(state: Any, which: Any) -> Any:
 
     This is how beam search reorders its hypotheses and how an agent keeps the environments that go on. One int picks a
     batch of one.
+
+    Raises:
+        InputError: there is no member of that number.
     """
-    which = slice(which, which + 1 or None) if isinstance(which, int) else which
+    if isinstance(which, int) or getattr(which, "ndim", None) == 0:
+        return tree_map_only(Tensor, partial(_member, int(which)), state)
     return tree_map_only(Tensor, lambda leaf: leaf[which], state)
+
+
+def _member(n: int, leaf: Tensor) -> Tensor:
+    B = len(leaf)
+    require(-B <= n < B, "members", f"from {-B} to {B - 1}, for a batch of {B}", n)
+    return leaf[n % B : n % B + 1]
 
 
 def save(state: Any, file: str | Path) -> None:

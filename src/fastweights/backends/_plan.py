@@ -93,6 +93,11 @@ _PLANS: dict[AffineForm, Plan] = {}
 def _planned(form: AffineForm | str) -> Plan | str:
     if isinstance(form, str):
         return form
+    idle = [
+        part.state for stage in form.stages if isinstance(stage, Linear) and not stage.writes for part in stage.parts
+    ]
+    if idle:
+        return f"nothing is written to {' and '.join(idle)}"
     if form not in _PLANS:
         _PLANS[form] = Planner(form).plan()
     return _PLANS[form]

@@ -85,7 +85,7 @@ def again(problem: Problem) -> Callable[..., tuple[Tensor, Any] | None] | None:
         tensors = [*inputs, *state] if params is None else [*inputs, *state, *params]
         # What else stands in the way would have kept the call from being known: see `agree`.
         is_same = forms.watch is watch and watch.holds()
-        if not (is_same and _want_nothing(tensors) and PLAIN.issuperset(map(type, tensors))):
+        if not (is_same and _want_nothing([*tensors, *(out or ())]) and PLAIN.issuperset(map(type, tensors))):
             return None
         y, last = one_step([x if x.dtype is dtype else x.to(dtype) for x in tensors], out=out)
         return y if problem.dtype is dtype else y.to(problem.dtype), State(*last) if out is None else out

@@ -50,7 +50,7 @@ def fast_weight_rnn(
     W h + x stays as it is during the inner steps. What is stored is the state before this step, never the preliminary
     one. Whether the inner steps share gain and bias is open in the paper; here each has its own.
 
-    Source: Ba et al. 2016, Eqs. 1-2 and 5-6, with ReLU (Sec. 4).
+    Source: Ba et al. 2016, Eqs. 1-2 and 5, with ReLU (Sec. 4).
 
     Can: fade, recur.
     """

@@ -217,6 +217,14 @@ def load_nodes(expression: Expression) -> Iterator[Load]:
             yield from load_nodes(argument)
 
 
+def functions(expression: Expression) -> Iterator[str]:
+    """The names of all functions in an expression, with repetitions."""
+    if isinstance(expression, Apply):
+        yield expression.function
+        for argument in expression.arguments:
+            yield from functions(argument)
+
+
 def axes(expression: Expression) -> frozenset[int]:
     """The axes that an expression depends on."""
     return frozenset(index.axis for load in load_nodes(expression) for index in load.index if index.axis >= 0)

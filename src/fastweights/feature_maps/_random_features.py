@@ -9,8 +9,8 @@ from fastweights.errors import require
 class RandomFeatures(nn.Module):
     """(exp(+-w.x - |x|^2 / 2) + least) / sqrt(2 m) for m random directions w, the columns of `directions` `[size, m]`.
 
-    They are redrawn in every forward pass in training mode. The last ones are a buffer, so that a saved model evaluates
-    the same.
+    They are redrawn in every forward pass in training mode: a state that is carried from one to the next was written
+    under others than it is read under. The last ones are a buffer, so that a saved model evaluates the same.
     """
 
     least = 0.0
@@ -27,7 +27,8 @@ class RandomFeatures(nn.Module):
     @torch.no_grad()
     def redraw(self) -> None:
         """Draws new directions."""
-        self.directions.copy_(self.draw(*self.directions.shape).to(self.directions))
+        # Others in their place: what was computed with the last ones may still want its gradients.
+        self.directions = self.draw(*self.directions.shape).to(self.directions)
 
     def draw(self, size: int, m: int) -> Tensor:
         """Directions `[size, m]`."""

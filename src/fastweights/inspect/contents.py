@@ -129,8 +129,9 @@ def _rates(problem: Problem) -> dict[str, Tensor]:
 def _attention(problem: Problem) -> tuple[Tensor, bool]:
     _, T, H = problem.leading
     names, signed = _origins(problem)
-    draw, attention = torch.Generator().manual_seed(0), torch.zeros(H, T, T, dtype=problem.inputs[0].dtype)
-    asked = torch.arange(T).repeat_interleave(PROBES)
+    draw, first = torch.Generator().manual_seed(0), problem.inputs[0]
+    attention = first.new_zeros(H, T, T)
+    asked = torch.arange(T, device=first.device).repeat_interleave(PROBES)
     for ts in asked.split(COPIES):
         signs, origins = _asked(problem, names, ts, draw)
         # Derivatives `[copies, T, H, ...]`: of a number for every sign, by every origin.
@@ -167,8 +168,8 @@ def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator
     )
     with torch.enable_grad():
         y, _ = run_problem(given, "auto")
-        reads = y[torch.arange(copies), ts]
-        signs = torch.randint(0, 2, reads.shape, generator=draw).to(reads) * 2 - 1
+        reads = y[torch.arange(copies, device=y.device), ts]
+        signs = torch.randint(0, 2, reads.shape, generator=draw, device=draw.device).to(reads) * 2 - 1
         found = torch.autograd.grad((reads * signs).sum(), list(origins.values()))
     # What comes after a read is no part of it.
     return signs, [torch.nn.functional.pad(g, (0, 0) * (g.ndim - 2) + (0, T - end)) for g in found]

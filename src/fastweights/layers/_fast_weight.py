@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastweights.cell import Cell
+from fastweights.cell import Cell, letters
 from fastweights.errors import require
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._programmed import Programmed, require_heads
@@ -57,9 +57,16 @@ class FastWeight(Programmed):
         values = {"V": own if value_size is None else value_size}
         for name, size in {"heads": heads, "key_size": keys.input_size, "value_size": values["V"]}.items():
             require(size >= 1, name, "at least 1", size)
+        _require_letters(cell, sizes or {})
         cell = prepared_by(cell, keys, squashing)
         slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing)
         super().__init__(d_model, slow_net, cell, scale, backend, constants, initial=initial, read_dropout=read_dropout)
+
+
+def _require_letters(cell: Cell, sizes: Mapping[str, int]) -> None:
+    own = sorted({letter for kind in cell.slots for letter in letters(cell, kind)} - {"K", "V"})
+    wanted = f"of {', '.join(own)}" if own else f"left out for {cell.name}, which has no letters but K and V"
+    require({*sizes} <= {*own}, "sizes", wanted, ", ".join(sizes))
 
 
 def takes_keys(cell: Cell) -> bool:

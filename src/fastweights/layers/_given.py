@@ -13,7 +13,7 @@ from fastweights.precision import PRECISIONS, autocasts
 
 
 def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
-    """Raises unless x is `[B, T, size]` with at least one step, of the dtype and on the device of `like`."""
+    """Raises unless x is `[B, T, size]` with at least one member and step, of the dtype and on the device of `like`."""
     require(isinstance(x, Tensor), "x", "a tensor", type(x).__name__, "Try torch.tensor(x).")
     if x.is_nested or x.layout != torch.strided:
         require(False, "x", "dense", "a nested tensor" if x.is_nested else x.layout, _dense(x))
@@ -23,9 +23,11 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
         require(False, "layer", "in a floating dtype of 16 bits or more", like.dtype, "Use layer.to(torch.bfloat16).")
     elif x.dtype != like.dtype or x.device != like.device:
         _check_kind(x, like)
-    fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[1] > 0
+    fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[0] > 0 and x.shape[1] > 0
     if not fits:
-        require(False, "x", f"[B, T, D] with {'' if size is None else f'D={size} and '}T of at least 1", list(x.shape))
+        require(
+            False, "x", f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1", list(x.shape)
+        )
 
 
 def _dense(x: Tensor) -> str:

@@ -88,7 +88,7 @@ class SlowNet(nn.Module):
     `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it. Nothing reads the
     `idle` outputs of a head.
 
-    Source: Schlag et al. 2021, Eqs. 20-23.
+    Source: Schlag et al. 2021, Eqs. 4 and 21.
     """
 
     def __init__(

@@ -1,12 +1,13 @@
 """The slow weights that a cell uses inside its step, as the parameters of a layer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
+from fastweights.errors import require
 from fastweights.signature import Slot
 
 
@@ -29,9 +30,12 @@ class SlowWeights(nn.Module):
         self.cell = cell
         self.slots = cell.slots.get("Params", {})
         self.heads = heads
+        numbers = constants or {}
+        _require_constants(cell, [name for name, slot in self.slots.items() if slot.kind == "constant"], numbers)
         for name, slot in self.slots.items():
+            require_free(self, name, f"Params of {cell.name}")
             if slot.kind == "constant":
-                self.register_buffer(name, torch.full((heads,), (constants or {})[name]))
+                self.register_buffer(name, torch.full((heads,), numbers[name]))
             elif slot.role.startswith("fixed"):
                 self.register_buffer(name, _start(slot, heads, sizes))
             else:
@@ -46,6 +50,16 @@ class SlowWeights(nn.Module):
     def _of_all_heads(self, name: str, slot: Slot) -> Tensor:
         weight: Tensor = getattr(self, name)
         return weight.expand(self.heads, *weight.shape[1:]) if slot.is_shared else weight
+
+
+def _require_constants(cell: Cell, names: Sequence[str], given: Mapping[str, float]) -> None:
+    wanted = f"given for {', '.join(names)}" if names else f"left out for {cell.name}, which has none"
+    require({*names} == {*given}, "constants", wanted, ", ".join(given) or "none")
+
+
+def require_free(module: nn.Module, name: str, record: str) -> None:
+    """`InputError` if the field of a record has the name of what every module has."""
+    require(not hasattr(module, name), record, "of fields with other names", repr(name), "A module uses that name.")
 
 
 def _start(slot: Slot, heads: int, sizes: Mapping[str, int]) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._slow_weights import require_free
 
 KINDS = ("zero", "learned")
 
@@ -30,13 +31,14 @@ class Start(nn.Module):
         constants = getattr(initial, "_fields", None) == tuple(shapes)
         wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
         require(constants or initial in KINDS, "initial", wanted, repr(initial))
-        for name, shape in self.shapes.items():
+        for name, shape in () if self.is_zero else self.shapes.items():
+            require_free(self, name, self.kind.__name__)
             value = getattr(initial, name, None)
             if constants and isinstance(value, nn.Parameter):
                 self.register_parameter(name, nn.Parameter(_constant(name, value.detach(), shape)))
             elif constants:
                 self.register_buffer(name, _constant(name, value, shape))
-            elif not self.is_zero:
+            else:
                 self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
 
     @property

@@ -27,7 +27,7 @@ class FastWeightRNN(FastWeightNetwork):
 
     The output is h, without a map behind it.
 
-    Source: Ba et al. 2016, Eqs. 1-6. The number S of inner steps is not in the paper: 1 in all re-implementations, as
+    Source: Ba et al. 2016, Eqs. 1-5. The number S of inner steps is not in the paper: 1 in all re-implementations, as
     is the start of W at 0.05 I.
 
     Args:

@@ -22,10 +22,9 @@ class Hypothesis(NamedTuple):
 def beam_search(
     step: Step,
     state: Any,
-    begin: int,
+    begin: Tensor,
     end: int,
     longest: int,
-    batch: int,
     beam: int,
     penalty: float,
 ) -> list[list[Hypothesis]]:
@@ -36,11 +35,10 @@ def beam_search(
 
     Args:
         step: Tokens int `[N, 1]` and a state of N members -> logits `[N, 1, V]` and the state after them.
-        state: Of `batch` members, before the first token; `members` reorders it.
-        begin: The token that every sequence begins with.
-        end: The token that ends it.
-        longest: Number of tokens, the end not counted.
-        batch: Number of members.
+        state: Of B members, before the first token; `members` reorders it.
+        begin: The token that the sequences of every member begin with, int `[B]`.
+        end: The token that ends them.
+        longest: Number of tokens, the end counted.
         beam: How many sequences are kept; 1 takes the best token every time.
         penalty: 0 prefers short sequences, 1 compares means over tokens.
 
@@ -52,8 +50,8 @@ def beam_search(
     """
     require(beam >= 1, "beam", "at least 1", beam)
     require(longest >= 1, "longest", "at least 1", longest)
-    search = _Search(batch, beam, begin, end, penalty)
-    state = state.members(torch.arange(batch).repeat_interleave(beam))
+    search = _Search(begin, beam, end, penalty)
+    state = state.members(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))
     for _ in range(longest):
         logits, state = step(search.tokens, state)
         state = state.members(search.extend(logits[:, -1].float().log_softmax(-1)))
@@ -65,14 +63,14 @@ def beam_search(
 class _Search:
     """What was written so far: `beam` hypotheses for every member, and those that have ended."""
 
-    def __init__(self, batch: int, beam: int, begin: int, end: int, penalty: float) -> None:
+    def __init__(self, begin: Tensor, beam: int, end: int, penalty: float) -> None:
         self.beam, self.end, self.penalty = beam, end, penalty
-        self.tokens = torch.full((batch * beam, 1), begin)
-        self.written = torch.empty(batch, beam, 0, dtype=torch.long)
+        self.tokens = begin.repeat_interleave(beam).unsqueeze(1)
+        self.written = begin.new_empty((len(begin), beam, 0), dtype=torch.long)
         # All hypotheses begin alike: only the first one counts.
-        self.scores = torch.full((batch, beam), -torch.inf)
+        self.scores = begin.new_full((len(begin), beam), -torch.inf, dtype=torch.float32)
         self.scores[:, 0] = 0
-        self.ended: list[list[Hypothesis]] = [[] for _ in range(batch)]
+        self.ended: list[list[Hypothesis]] = [[] for _ in begin]
 
     @property
     def done(self) -> bool:
@@ -82,7 +80,7 @@ class _Search:
     def extend(self, log_p: Tensor) -> Tensor:
         """Takes the best tokens by `log_p` `[B beam, V]`; returns which hypothesis each kept one goes on from."""
         batch, vocabulary = len(self.scores), log_p.shape[-1]
-        total = self.scores.unsqueeze(-1) + log_p.cpu().view(batch, self.beam, vocabulary)
+        total = self.scores.unsqueeze(-1) + log_p.view(batch, self.beam, vocabulary)
         # Twice as many as are kept: even if every hypothesis ends once, enough go on.
         scores, flat = total.flatten(1).topk(min(2 * self.beam, self.beam * vocabulary))
         parent, token = flat // vocabulary, flat % vocabulary
@@ -94,8 +92,8 @@ class _Search:
         self.scores = scores.gather(1, order).masked_fill(going_on, -torch.inf)
         before = self.written.gather(1, parent.unsqueeze(-1).expand(-1, -1, self.written.shape[-1]))
         self.written = torch.cat([before, token.unsqueeze(-1)], dim=-1)
-        self.tokens = token.flatten().unsqueeze(-1).to(log_p.device)
-        return (torch.arange(batch).unsqueeze(1) * self.beam + parent).flatten().to(log_p.device)
+        self.tokens = token.flatten().unsqueeze(-1)
+        return (torch.arange(batch, device=parent.device).unsqueeze(1) * self.beam + parent).flatten()
 
     def _keep_ended(self, scores: Tensor, parent: Tensor, ends: Tensor) -> None:
         """Hypotheses that end among the best `beam`, for members that are not done."""

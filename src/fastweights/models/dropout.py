@@ -35,8 +35,8 @@ class Dropout(nn.Dropout):
 def _kept(x: Tensor, dropped: int) -> Tensor:
     """1 / (1 - p) where a unit stays and 0 where it is dropped, p = dropped / 2^16."""
     least = torch.iinfo(torch.int64).min  # together with None: any integer of 64 bits
-    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(least, None).view(torch.int16)
+    drawn = x.new_empty(-(-x.numel() // 4), dtype=torch.int64).random_(least, None).view(torch.int16)
     levels = drawn[: x.numel()].view(x.shape)
-    kept = torch.empty(x.shape, dtype=x.dtype)
+    kept = torch.empty_like(x, memory_format=torch.contiguous_format)
     torch.ge(levels, dropped - LEVELS // 2, out=kept)
     return kept.mul_(LEVELS / (LEVELS - dropped))

@@ -98,7 +98,7 @@ class LanguageModel(nn.Module):
         if targets is None:
             return _unpadded(self.output(h), lengths), state
         asked = targets >= 0
-        loss = _nll(self.output, h[asked], targets[asked])
+        loss = _nll(self.output, h[asked], targets[asked].long())
         return loss.new_zeros(targets.shape).masked_scatter(asked, loss), state
 
     def hidden(

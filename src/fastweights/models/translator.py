@@ -156,7 +156,7 @@ class Translator(nn.Module):
     ) -> list[list[Hypothesis]]:
         """source int `[B, S]` -> the most probable targets of every member, the best one first: see `beam_search`."""
         state = self.encode(source, lengths)
-        return beam_search(self.decode, state, begin, end, longest, len(source), beam, penalty)
+        return beam_search(self.decode, state, source.new_full((len(source),), begin), end, longest, beam, penalty)
 
     def _embed(self, tokens: Tensor, place: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         check_tokens(tokens)

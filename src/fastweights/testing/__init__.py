@@ -31,7 +31,7 @@ def task_checks(kind: type[Task]) -> ModuleType:
 def backends_of(cell: Cell) -> list[str]:
     """The backends that can run a cell on this machine; builds the kernel that most checks use."""
     a = scan_checks.arguments(cell, scan_checks.ODD)
-    refusals = explain(cell, a.inputs, params=a.params).reasons
+    refusals = explain(cell, a.inputs, a.state, a.params).reasons
     return [name for name in BACKENDS.names() if not refusals[name].startswith("cannot")]
 
 

@@ -239,6 +239,27 @@ def check_state_keeps_its_dtype(make: Make) -> None:
         assert dtype != torch.float32 or not narrow, f"a state is kept in {narrow}"
 
 
+def check_is_trained_over_several_calls(make: Make) -> None:
+    """A gradient goes back through as many calls as one likes, also where each draws something anew."""
+    layer, x = layer_and_input(make)
+    first, state = layer.train()(x.requires_grad_()[:, :9])
+    second, _ = layer(x[:, 9:], state)
+    (first.sum() + second.sum()).backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in layer.parameters()), "a gradient is not finite"
+
+
+def check_stays_on_its_device(make: Make) -> None:
+    """What a layer makes lies beside what it is given, wherever new tensors lie otherwise."""
+    layer, x = layer_and_input(make)
+    want = layer(x)
+    with torch.device("meta"):
+        got = layer(x.requires_grad_())
+        got[0].sum().backward()
+        with torch.no_grad():
+            step, _ = layer(x[:, :1], layer.initial_state(B))  # type: ignore[operator]
+    assert_equal((got, step), (want, want[0][:, :1]))
+
+
 def check_shapes_without_numbers(make: Make) -> None:
     """On the meta device a layer gives shapes, with resets and lengths."""
     layer, x = layer_and_input(make)

@@ -3,7 +3,7 @@
 Sums are distributed over the products until every term holds the state once: as it is, or in a product with a vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Read, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, within
@@ -11,6 +11,7 @@ from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.terms import Element, Product, Term, sum_of
 from fastweights.compiler.affine.update import Update
 from fastweights.compiler.algebra import Graph, terms_of
+from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import (
     Apply,
     Assemble,
@@ -27,6 +28,7 @@ from fastweights.compiler.ir import (
     Shape,
     Value,
     axes,
+    functions,
     identity,
     loads,
     substitute,
@@ -262,11 +264,8 @@ class Finder:
             case "div" if not held[1]:
                 return _times(self.terms(arguments[0], own, line), Apply("reciprocal", (self.seen(arguments[1]),)))
             case "where" if not held[0]:
-                mask = self.seen(arguments[0])
-                chosen = (Apply("where", (mask, Constant(a), Constant(1 - a))) for a in (1.0, 0.0))
-                return [
-                    t for a, c in zip(arguments[1:], chosen, strict=True) for t in _times(self.terms(a, own, line), c)
-                ]
+                mask, (then, otherwise) = self.seen(arguments[0]), (self.terms(a, own, line) for a in arguments[1:])
+                return _where(mask, then) + _where(Apply("logical_not", (mask,)), otherwise)
         what = "multiplied with itself" if function == "mul" else f"put through {function}"
         raise NotAffine(f"{own} is {what}", line)
 
@@ -311,6 +310,39 @@ def _inside(expression: Expression) -> Expression:
     if isinstance(expression, Load) and isinstance(expression.definition, Map):
         return _inside(substitute(expression.definition.expression, expression.index))
     return expression
+
+
+def _where(mask: Expression, terms: Sequence[Term]) -> list[Term]:
+    """The terms where a mask is true, and 0 elsewhere, whatever they would be there: 0 times infinity is no number."""
+    return [Term(tuple(_masked_factors(mask, t.known)), _masked_atom(mask, t.atom)) for t in terms]
+
+
+def _masked_factors(mask: Expression, known: Sequence[Expression]) -> Iterator[Expression]:
+    inside: Expression = Constant(1.0)
+    for factor in known:
+        if axes(factor) <= axes(mask):
+            inside = Apply("mul", (inside, factor))
+        else:
+            yield _masked(mask, factor)
+    yield Apply("where", (mask, inside, Constant(0.0)))
+
+
+def _masked_atom(mask: Expression, atom: Element | Product | None) -> Element | Product | None:
+    if not isinstance(atom, Product) or axes(mask):
+        return atom
+    return atom._replace(vector=Value(atom.vector.shape, _masked(mask, atom.vector.expression)))
+
+
+def _masked(mask: Expression, factor: Expression) -> Expression:
+    """A factor that lies across the mask stays as it is: it would not be of one axis any more."""
+    is_needed = axes(mask) <= axes(factor) and _is_slow(factor)
+    return Apply("where", (mask, factor, Constant(0.0))) if is_needed else factor
+
+
+def _is_slow(expression: Expression) -> bool:
+    """Whether more than sums and products is in it, which alone can make infinity of numbers."""
+    parts = [expression, *(body.expression for d in upstream(loads(expression)) for body in d.bodies)]
+    return any(FUNCTIONS[name].is_slow for part in parts for name in functions(part))
 
 
 def _times(terms: Sequence[Term], factor: Expression) -> list[Term]:

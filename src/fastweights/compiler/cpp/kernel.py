@@ -44,9 +44,11 @@ class _Called:
 
 class _Alike(NamedTuple):
     """What is known of calls with tensors of the same shapes and strides: whether the kernel can read them where they
-    are, the shape of y, how many threads at most have work, and the numbers that one is called with."""
+    are, which of them may be negated, the shape of y, how many threads at most have work, and the numbers that one is
+    called with."""
 
     are_read: bool
+    doubtful: list[int]
     shape: tuple[int, ...]
     most: int
     alone: bytes
@@ -75,6 +77,8 @@ class OneStep(_Called):
         """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
         key = (tensors[0].shape, *[x.stride() for x in tensors])
         alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
+        if any(tensors[n].is_neg() for n in alike.doubtful):
+            return self([x.resolve_neg() for x in tensors], initial, reset, out)
         if not alike.are_read:
             tensors = [x for record in self._given(tensors)[0] for x in record]
         y = tensors[0].new_empty(alike.shape)
@@ -89,7 +93,11 @@ class OneStep(_Called):
     def _look_at(self, tensors: Sequence[Tensor]) -> _Alike:
         B, T, H = tensors[0].shape[:3]
         are_read = all(a is b for a, b in zip(tensors, chain(*self._given(tensors)[0]), strict=True))
-        return _Alike(are_read, (B, T, H, *self.output), B * H * self.size // THREAD, self._numbers(tensors, 1))
+        # Numbers are negated where they are a half of complex ones, and lie two by two.
+        doubtful = [n for n, x in enumerate(tensors) if not any(step % 2 for step in x.stride())]
+        return _Alike(
+            are_read, doubtful, (B, T, H, *self.output), B * H * self.size // THREAD, self._numbers(tensors, 1)
+        )
 
     def _numbers(self, tensors: Sequence[Tensor], threads: int) -> bytes:
         _, strides = self._given(tensors)
@@ -134,12 +142,12 @@ class Kernel(_Called):
         """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
         B, T, H = tensors[0].shape[:3]
         (inputs, first, params), strides = self._given(tensors)
-        y = torch.empty((B, T, H, *self.output), dtype=self.dtype)
+        y = inputs[0].new_empty((B, T, H, *self.output))
         last = [torch.empty_like(x) for x in first]
         C = self.chunk(T)
         # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
-        make = torch.empty if lengths is None else torch.zeros
-        checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,), dtype=self.dtype)
+        make = y.new_empty if lengths is None else y.new_zeros
+        checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
         named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
         numbers = (B, T, H, C, self._threads(B * T * H), *strides)
@@ -162,7 +170,7 @@ class Kernel(_Called):
         d_inputs, d_first, d_initial = (
             [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
         )
-        d_params = [torch.empty((B, *x.shape), dtype=x.dtype) for x in params]
+        d_params = [x.new_empty((B, *x.shape)) for x in params]
         named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "all_param": params}
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()]}
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]

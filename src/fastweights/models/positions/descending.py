@@ -49,7 +49,7 @@ class Descending(Layer):
         controls: Controls,
     ) -> tuple[Tensor, WindowEnd]:
         """What the layer does, to one whole window."""
-        remedy = "Take positions='ascending' or 'none' to carry a state, or to reset it."
+        remedy = "Take positions='ascending' or None to carry a state, or to reset it."
         require(reset is None, "reset", "None, since positions count from the end of a window", "a tensor", remedy)
         require(not isinstance(state, WindowEnd), "state", "None, since a window was read to its end", state, remedy)
         time = torch.arange(x.shape[1], device=x.device)
