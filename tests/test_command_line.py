@@ -84,6 +84,9 @@ BAD = {
     "evaluate no run": ["evaluate", "/no/such/run"],
     "generate no run": ["generate", "/no/such/run", "--prompt", "a"],
     "config that is not there": ["train", "oz", "--config", "/no/such.yaml"],
+    "config of another coding": ["train", "oz", "--config", sys.executable],
+    "a search": ["train", "life-rates"],
+    "memories of a layer without": ["train", "oz", "--preset", "smoke", "--memories", "[5]"],
 }
 
 

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -169,6 +170,26 @@ def test_bad_data_are_told_in_one_line(spoil, tmp_path):
     with pytest.raises(InputError, match=wanted) as error:
         [next(batches) for batches in (task.train_batches(2, 0), task.test(2))]
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["pictures/x.zip", "pictures/x.tar.gz", "./x.tar.gz", "x.zip"])
+def test_an_archive_is_split_as_its_folder_is(layout, name, folders, tmp_path):
+    within, kind = name.partition("x.")[::2]
+    path = tmp_path / f"packed.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in folders[layout].rglob("*.*"):
+                archive.write(file, f"{within}{file.relative_to(folders[layout])}")
+    else:
+        with tarfile.open(path, "w:gz") as archive:
+            archive.add(folders[layout], arcname=within.rstrip("/"))
+    given = {**OPTIONS, "channels": 1 if layout == "grey" else 3}
+    packed, loose = (PictureFolder(**given, folder=str(place)) for place in (path, folders[layout]))
+    for split in range(3):
+        (one,), (other,) = packed.classes(split), loose.classes(split)
+        assert one.pictures.digest == other.pictures.digest
+        assert np.array_equal(one.chosen, other.chosen)
 
 
 def test_a_folder_without_classes_and_one_of_another_kind_are_refused(tmp_path, folders):

@@ -380,6 +380,7 @@ def test_half_precision_is_another_run_and_the_report_says_who_has_it(copied, ca
     assert reproduce(RETRIEVAL, copied, *half, "--seeds", "3") == 0
     report = (copied / RETRIEVAL / "smoke" / "report.md").read_text(encoding="utf-8")
     assert "| precision | 32-true or bf16-mixed for DPFP-1; 32-true for the others |" in report
+    assert cli.main(["evaluate", str(run_of(copied, seed=3).path)]) == 0
 
 
 BAD = {
@@ -520,6 +521,12 @@ def test_a_copy_of_a_run_is_not_counted_twice(copied):
     found = collect(copied)
     assert len(found.groups[0].records) == 4
     assert "the same run as" in found.skipped[0].reason
+
+
+def test_a_folder_whose_name_is_no_text_is_told_of(copied):
+    shutil.copytree(run_of(copied).path, copied / os.fsdecode(b"caf\xe9"))
+    page = write_report(collect(copied)).read_text(encoding="utf-8")
+    assert "caf\\udce9" in page
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"test": 1}'])

@@ -131,6 +131,11 @@ def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path
     assert math.log2(27) < more.pop("bits_noise") < 5
     assert more == plain
     assert "other.txt, read once" in capsys.readouterr().out
+    monkeypatch.chdir("/")
+    assert cli.main(["evaluate", str(tmp_path / "more")]) == 0
+    (tmp_path / "other.txt").write_text("a violet is no rose. " * 20)
+    assert cli.main(["evaluate", str(tmp_path / "more")]) == 2
+    assert "letters must be the one that" in capsys.readouterr().err
 
 
 def test_a_text_that_is_not_there_is_refused_before_anything_begins(tmp_path, capsys):

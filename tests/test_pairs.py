@@ -1,5 +1,6 @@
 """Pairs of texts: batches within a budget, files in two languages, a translator that learns and goes on."""
 
+from contextlib import nullcontext
 from itertools import islice
 
 import numpy as np
@@ -11,9 +12,11 @@ from fastweights.errors import InputError
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._parallel import Parallel
 from fastweights.tasks.kinds.labelled import IGNORE
-from fastweights.tasks.kinds.pairs import Sentences
+from fastweights.tasks.kinds.pairs import PairBatch, Sentences
 from fastweights.tasks.multi30k import Multi30k
+from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.loops import translation
+from fastweights.training.settings.translation import Translation
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("sacrebleu")
@@ -118,6 +121,72 @@ def test_facts_of_a_run_folder_are_enough_to_use_a_model():
     assert (known.vocabulary, known.begin, known.end) == (TASK.vocabulary, TASK.begin, TASK.end)
     with pytest.raises(InputError):
         Multi30k().known_by({})
+
+
+def test_a_run_notices_that_a_file_has_changed():
+    class Another(Few):
+        def read(self, part, language):
+            return super().read(part, language).replace(b"4", b"44" if part == "test" else b"4")
+
+    facts, others = TASK.facts(), Another(pieces=280).facts()
+    assert facts == Few(pieces=280).facts()
+    assert [part for part, digest in facts["sha256"].items() if others["sha256"][part] != digest] == ["test"]
+
+
+class Process:
+    """One of several, without the others."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, rank, world):
+        self.global_rank, self.world_size = rank, world
+
+    def to_device(self, tensor):
+        return tensor
+
+    def no_backward_sync(self, model, enabled):
+        return nullcontext()
+
+    def backward(self, loss):
+        loss.backward()
+
+
+class ByTheLastToken(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 81, dtype=torch.float64).view(9, 9))
+
+    def forward(self, source, source_lengths, target, target_lengths):
+        return self.weight[target]
+
+
+@pytest.mark.parametrize("sentences", range(1, 10))
+def test_processes_together_have_the_gradient_of_one(sentences):
+    """However many sentences there are for them."""
+    tokens = torch.arange(sentences * 5).view(sentences, 5) % 9
+    lengths = torch.arange(sentences) % 5 + 1
+    wanted = tokens.masked_fill(torch.arange(5) >= lengths[:, None], IGNORE)
+    batch = PairBatch(tokens, lengths, tokens, lengths, wanted)
+    settings = Translation(steps=1, batch_size=64, evaluate_every=1, learning_rate=1e-3)
+
+    def gradient(rank, world):
+        model = ByTheLastToken()
+        translation.update(Process(rank, world), model, torch.optim.SGD(model.parameters(), 0.0), batch, settings)
+        return model.weight.grad
+
+    together = sum(gradient(rank, 4) for rank in range(4)) / 4
+    assert error(together, gradient(0, 1)) < tolerance(torch.float64).gradient
+
+
+def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys, real_data):
+    try:
+        _ = Multi30k().read("validation", "source")
+    except MissingFile as missing:
+        pytest.skip(str(missing))
+    flags = ["--preset", "smoke", "--sentences", "60", "--batch_size", "5", "--run", str(tmp_path / "run")]
+    assert main(["train", "multi30k", *flags]) == 2
+    assert "batch_size must be at least the tokens of every sentence" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch, real_data):

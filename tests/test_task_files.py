@@ -26,6 +26,7 @@ from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import evaluate, read_examples
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
 from fastweights.tasks.text import Text
+from fastweights.tasks.wikitext_103 import Wikitext103
 
 CONTENT = b"what everybody has the same copy of"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -77,6 +78,14 @@ def test_file_is_found_in_every_layout(tmp_path, place):
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).write_bytes(CONTENT)
     assert data_file().read() == CONTENT
+
+
+def test_a_file_that_may_be_anybodys_is_found_under_its_path_alone(tmp_path):
+    """WikiText-2 and WikiText-103 have files of the same names."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "wiki.train.tokens").write_text("of another text")
+    with pytest.raises(MissingFile, match="wikitext-103"):
+        Wikitext103().read("train")
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1], b"", CONTENT.replace(b"s", b"z"), CONTENT + b"."])
@@ -283,6 +292,15 @@ def test_any_folder_of_labelled_images_is_a_task(tmp_path):
     assert task.labels == ("glad", "sad")
     assert [len(people) for people in task.people] == [3, 1, 1]
     assert [len(part.targets) for part in task.sets] == [6, 2, 2]
+
+
+def test_a_run_notices_that_a_face_has_changed(tmp_path):
+    write_faces(tmp_path / "faces")
+    before = FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood").facts()
+    assert before == FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", fold=1).facts()
+    image = tmp_path / "faces" / "p0" / "sad.pgm"
+    image.write_bytes(image.read_bytes()[:-1] + b"\x07")
+    assert before != FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood").facts()
 
 
 def test_an_archive_is_its_folder(tmp_path):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from fastweights.files import write_atomically
 from fastweights.layers import layer_names
 from fastweights.tasks.text import OZ
 from fastweights.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from fastweights.training.run import Run
+from fastweights.training.run import LOCK, Run
 from fastweights.training.sealed import read_sealed, write_sealed
 
 SMALL = ["--preset", "smoke", "--sample", "20"]
@@ -148,6 +149,21 @@ def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
     assert len(texts[0]) == len("Dorothy") + 30 + 1
 
 
+def test_an_end_is_a_token_however_many_prompts_there_are(text, tmp_path, capsys):
+    """A word, in a model of words, and not its letters within another."""
+    run, small = str(tmp_path / "words"), [*SMALL, "--tokenizer", "words", "--steps", "2"]
+    assert cli.main(["train", "oz", *small, "--text", text, "--run", run]) == 0
+    capsys.readouterr()
+    how = ["--length", "60", "--end", "the", "--temperature", "1"]
+    assert cli.main(["generate", run, "--prompt", "the", "--prompt", "and", *how, "--seed", "1"]) == 0
+    together = capsys.readouterr().out.removesuffix("\n").split("\n\n")
+    alone = []
+    for n, prompt in enumerate(("the", "and")):
+        assert cli.main(["generate", run, "--prompt", prompt, *how, "--seed", str(1 + n)]) == 0
+        alone.append(capsys.readouterr().out.removesuffix("\n"))
+    assert together == alone
+
+
 def refused(arguments, capsys):
     """Status 2 and one line, which is returned."""
     assert cli.main(list(map(str, arguments))) == 2
@@ -172,6 +188,45 @@ def test_changed_text_is_refused(text, tmp_path, capsys):
     assert cli.main(["train", "oz", *SMALL, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
     mine.write_text("another text " * 2000)
     assert "text must be the one" in refused(["evaluate", tmp_path / "run"], capsys)
+
+
+def test_a_text_that_is_too_short_to_measure_with_leaves_no_run(tmp_path, capsys):
+    short = tmp_path / "short.txt"
+    short.write_text("a text of twenty ch.")
+    flags = ["--batch-size", "1", "--window", "4", "--text", short, "--run", tmp_path / "run"]
+    assert "must be of at least 2 characters, got 1" in refused(["train", "oz", *SMALL, *flags], capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_a_kill_left_before_its_first_evaluation_is_named(finished, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    last = read_checkpoint(run / "last.safetensors")
+    write_checkpoint(run / "last.safetensors", last._replace(facts={**last.facts, "evaluations": 0}))
+    (run / "metrics.jsonl").unlink()
+    (run / "result.json").unlink()
+    assert "run must be one with an evaluation" in refused(["evaluate", run], capsys)
+
+
+def test_nobody_gets_a_lock_whose_file_is_gone(tmp_path, monkeypatch):
+    """A run that has not begun takes its folder away again, while it is still its own."""
+    run, release, others = Run(tmp_path / "run"), FileLock.release, []
+
+    def let_go(lock, force=False):
+        release(lock, force)
+        monkeypatch.undo()
+        others.append((run.path / LOCK).exists())
+
+    monkeypatch.setattr(FileLock, "release", let_go)
+    with run.lock():
+        pass
+    assert others == [False], "whoever comes now makes a file of his own"
+    assert not run.path.exists()
+
+
+def test_two_runs_of_one_second_have_a_folder_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len({Run.unused("oz").path for _ in range(3)}) == 3
 
 
 def test_second_process_in_a_folder_is_refused(finished, capsys):

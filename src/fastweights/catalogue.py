@@ -59,6 +59,18 @@ class Folder:
 
 
 @dataclass(frozen=True)
+class Classes(Folder):
+    """Those parts of a folder that are classes: a recipe that stands on its own, beside searches for its settings."""
+
+    def names(self) -> list[str]:
+        return [name for name in super().names() if self._has_class(_underscores(name))]
+
+    def _has_class(self, stem: str) -> bool:
+        source = (self.path / f"{stem}.py").read_text(encoding="utf-8")
+        return any(matches(name, stem) for name in re.findall(r"^class (\w+)", source, re.MULTILINE))
+
+
+@dataclass(frozen=True)
 class Shelf(Folder):
     """Parts in a folder and in folders of it: the file `recipes/ba2016/table_1.py` is the part `ba2016/table-1`, its
     constant `EXPERIMENT`."""
@@ -126,7 +138,7 @@ BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
 TOKENIZERS = Folder("tokenizer", "tokenizers")
-RECIPES = Folder("recipe", "recipes")
+RECIPES = Classes("recipe", "recipes")
 MODELS = Folder("model", "models")
 NORMS = Folder("norm", "models/residuals")
 POSITIONS = Folder("positions", "models/positions")

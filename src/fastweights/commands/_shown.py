@@ -3,15 +3,13 @@
 from typing import Any
 
 
-def show(run: Any, layer: Any) -> None:
-    """Prints it beside the baselines, and draws its learning curve."""
-    from fastweights.experiments.opened import measure_run
+def show(run: Any, trial: Any, session: Any, result: Any) -> None:
+    """What a run came to, beside the baselines, and its learning curve."""
     from fastweights.experiments.trial import loop_of
     from fastweights.report.learning_curve import draw_learning_curve
     from fastweights.training.progress import Plain
 
     console = Plain()
-    trial, session, result = measure_run(run, layer)
     loop_of(trial).show(session, result, console)
     metric, evaluations = session.task.main_metric, session.place.evaluations
     picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)

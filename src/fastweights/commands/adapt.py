@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
         best = int(certainties.argmax())
         print(f"{seen.name}: {found.classes[best]}, {100 * float(certainties[best]):.0f} %")
     trained = f"{task.ways} classes with {task.shots} examples each and {task.labels} labels"
-    write_atomically(options.page, adaptation_page(found, str(options.folder), trained).encode())
+    write_atomically(
+        options.page, adaptation_page(found, str(options.folder), trained).encode(errors="backslashreplace")
+    )
     print(f"The page is {options.page}.")
     return 0

@@ -13,7 +13,9 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures and shows them."""
+    from fastweights.experiments.opened import measure_run
     from fastweights.training.run import Run
 
-    show(Run.open(options.folder), options.layer)
+    run = Run.open(options.folder)
+    show(run, *measure_run(run, options.layer))
     return 0

@@ -16,12 +16,12 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prompt", default=[], action="append", dest="prompts", help=several)
     command.add_argument("--state", type=Path, metavar="FILE", help="go on with what --save-state wrote")
     command.add_argument("--save-state", type=Path, metavar="FILE", help="what another day can go on with, to the bit")
-    command.add_argument("--length", type=int, default=500, help="characters at most, default: %(default)s")
+    command.add_argument("--length", type=int, default=500, help="tokens at most, default: %(default)s")
     command.add_argument("--temperature", type=float, default=0.8, help="0 for the likeliest, default: %(default)s")
-    command.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest characters")
-    fewest = "only the fewest likely characters that together have probability P"
+    command.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
+    fewest = "only the fewest likely tokens that together have probability P"
     command.add_argument("--top-p", type=float, default=1.0, metavar="P", help=fewest)
-    command.add_argument("--end", metavar="CHARACTER", help="where to stop, such as '.'; it is the last one")
+    command.add_argument("--end", metavar="TOKEN", help="where to stop, such as '.'; it is the last one")
     command.add_argument("--seed", type=int, default=None, help="for the same text every time; + 1 a prompt")
 
 
@@ -70,9 +70,10 @@ def _generate_several(model: Any, text: Any, options: argparse.Namespace, how: t
     prompts = [text.encode(prompt) for prompt in options.prompts]
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     said = model.generate(pad_sequence(prompts, batch_first=True), options.length, *how, lengths=lengths)
-    rows = ["".join(text.learnt.said(row.split(1), prompt)) for row, prompt in zip(said, prompts, strict=True)]
-    whole = ["".join(row.partition(options.end)[:2]) for row in rows] if options.end else rows
-    print("\n\n".join(prompt + row for prompt, row in zip(options.prompts, whole, strict=True)))
+    end = how[-1]
+    ended = [row[: row.tolist().index(end) + 1] if end in row.tolist() else row for row in said]
+    rows = ["".join(text.learnt.said(row.split(1), prompt)) for row, prompt in zip(ended, prompts, strict=True)]
+    print("\n\n".join(prompt + row for prompt, row in zip(options.prompts, rows, strict=True)))
     return 0
 
 

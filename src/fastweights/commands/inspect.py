@@ -31,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
     words = options.text if options.file is None else read_file(options.file, "file").decode("utf-8", "replace")
     require(bool(words), "text", "at least one character", "none")
     found, tokens = watch_text(model, text, words, options.most)
-    write_atomically(options.page, page(found, tokens, f"What {options.folder} remembers").encode())
+    write_atomically(
+        options.page, page(found, tokens, f"What {options.folder} remembers").encode(errors="backslashreplace")
+    )
     print(f"The page is {options.page}: {memories(len(found))}, {len(tokens)} tokens.")
     return 0

@@ -12,6 +12,7 @@ from fastweights.commands._arguments import folder
 from fastweights.commands.report import print_report
 from fastweights.errors import Died, require, require_name
 from fastweights.training.launched import launched
+from fastweights.training.settings._training import PRECISIONS, Where
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def add(command: argparse.ArgumentParser) -> None:
     program = "torch.compile makes a program of every block, which can be slower on a CPU"
     command.add_argument("--compiled", action="store_const", const=True, help=program)
     half = "bf16-mixed for half precision outside the memories, which can be slower on a CPU"
-    command.add_argument("--precision", choices=["32-true", "bf16-mixed"], help=f"{half}; the recipe's if left out")
+    command.add_argument("--precision", choices=PRECISIONS, help=f"{half}; the recipe's if left out")
     clusters = ["local", "slurm"]
     command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
     command.add_argument("--folder", type=folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
@@ -54,7 +55,6 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.experiments.plan import make_plan
     from fastweights.experiments.work import reproduce
     from fastweights.training.progress import Interrupted, Plain
-    from fastweights.training.settings._training import Where
 
     require(
         launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs

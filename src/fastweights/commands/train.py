@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
     home = Run.unused(recipe) if request.run is None else Run(Path(request.run))
     try:
         with home.lock():
-            carry_out(home, request.flags.trial(), recipe, facts(recipe, request.flags), request.resume, shown=True)
-            show(home, getattr(request.flags, "layer", None))
+            trial = request.flags.trial()
+            show(home, trial, *carry_out(home, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         print_nowhere()
         print(f"{_why(stop)} {_how_to_go_on(recipe, home)}", file=sys.stderr)

@@ -123,6 +123,8 @@ def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
         return parser.parse_args(arguments)
     except ArgumentError as error:
         raise InputError(f"{_said(error)}. See {parser.prog} --help.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"config must be a YAML file in UTF-8, got a bad byte at {error.start}.") from None
 
 
 def _said(error: ArgumentError) -> str:

@@ -1,5 +1,6 @@
 """A run folder, opened again. It may come from anybody: names come from it, and what they mean from the library."""
 
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
@@ -15,6 +16,7 @@ from fastweights.training.kept import best_model
 from fastweights.training.result import Result
 from fastweights.training.run import Run
 from fastweights.training.session import Session
+from fastweights.training.settings._training import PRECISIONS, Where
 
 
 def load_run(run: Run, layer: Any) -> tuple[nn.Module, Task]:
@@ -39,9 +41,17 @@ def trial_of(run: Run, layer: Any) -> Trial:
         trial: Trial = flags_of(content, run.path, layer).trial()
         return trial
     job = _job(content["config"], run)
-    trial = job.trial(EXPERIMENTS.load(job.experiment))
+    trial = job.trial(EXPERIMENTS.load(job.experiment), Where(precision=_precision(content["config"])))
     require_same(run, job, trial)
     return trial
+
+
+def _precision(config: dict[str, Any]) -> str | None:
+    """In which a run computes: what else is not as the library has it makes it another run."""
+    with suppress(KeyError, TypeError):
+        said = config["trial"]["training"]["precision"]
+        return said if said in PRECISIONS else None
+    return None
 
 
 def _job(config: dict[str, Any], run: Run) -> Job:

@@ -27,7 +27,9 @@ from fastweights.training.run import Run
 from fastweights.training.session import Session
 
 
-def carry_out(run: Run, trial: Trial, recipe: str, config: dict[str, Any], resume: bool, shown: bool = False) -> None:
+def carry_out(
+    run: Run, trial: Trial, recipe: str, config: dict[str, Any], resume: bool, shown: bool = False
+) -> tuple[Session, Result]:
     """Trains and measures; goes on with what is there if it is to `resume`. Several processes train, one measures.
 
     Raises:
@@ -38,7 +40,7 @@ def carry_out(run: Run, trial: Trial, recipe: str, config: dict[str, Any], resum
         lead(carry_out_order, {"run": str(run.path), "trial": trial.written(), "about": about})
     else:
         share(trial.training, partial(_train, **about), run, trial)
-    measure(run, trial, shared_task(trial))
+    return measure(run, trial, shared_task(trial))
 
 
 def carry_out_order(order: dict[str, Any]) -> None:

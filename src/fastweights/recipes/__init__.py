@@ -1,1 +1,2 @@
-"""One file an experiment: a frozen dataclass, whose fields are the flags of the command line, with its presets."""
+"""One file an experiment: its `EXPERIMENT`, and where it stands on its own a frozen dataclass, whose fields are the
+flags of `fastweights train`, with their presets."""

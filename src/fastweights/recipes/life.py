@@ -69,6 +69,9 @@ class Life(Remembering):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("characters", "convolution", "depth"), 0, WIDEST)
+        # Files are found again from any folder.
+        texts = [str(Path(name).resolve()) if Path(name).is_file() else name for name in self.elsewhere.split(",")]
+        object.__setattr__(self, "elsewhere", ",".join(texts))
         require_numbers(self, ("units", "heads", "neurons", "components", "embedding", "width"), 1, WIDEST)
 
     def trial(self) -> Trial:

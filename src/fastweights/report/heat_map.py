@@ -23,7 +23,7 @@ class HeatMap(NamedTuple):
 
     def shades(self) -> dict[tuple[str, str], float]:
         """From 0 for the worst to 1 for the best; what is no number has 0."""
-        finite = [value for value in self.values.values() if math.isfinite(value)]
+        finite = [value for value in self.values.values() if math.isfinite(value)] or [0.0]
         worst, best = (max(finite), min(finite)) if self.errors else (min(finite), max(finite))
         width = (best - worst) or 1.0
         return {place: (v - worst) / width if math.isfinite(v) else 0.0 for place, v in self.values.items()}

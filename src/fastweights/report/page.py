@@ -39,9 +39,9 @@ def write_report(collection: Collection) -> Path:
     for block in blocks:
         if isinstance(block, Figure):
             write_atomically(folder / FIGURES / f"{block.name}.{block.kind}", block.content)
-    write_atomically(folder / "report.md", to_markdown(blocks, FIGURES).encode())
+    write_atomically(folder / "report.md", to_markdown(blocks, FIGURES).encode(errors="backslashreplace"))
     page = folder / "report.html"
-    write_atomically(page, to_html(TITLE, blocks).encode())
+    write_atomically(page, to_html(TITLE, blocks).encode(errors="backslashreplace"))
     return page
 
 
@@ -163,10 +163,14 @@ def _equal_time(group: Group) -> Grid:
     ends = {c: min(r.result.seconds for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
     rows = [
-        [label, *(_ours(_until(group.of(m, c), end, experiment.metric), "none yet") for c, end in ends.items())]
+        [label, *(_ours_by(group.of(m, c), end, experiment.metric) for c, end in ends.items())]
         for m, label in group.models.items()
     ]
     return Grid(["validation", *header], rows)
+
+
+def _ours_by(records: list[Record], end: float, metric: Metric) -> str:
+    return _ours(_until(records, end, metric), "none yet" if records else "not run")
 
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:

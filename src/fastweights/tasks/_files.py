@@ -45,7 +45,8 @@ class DataFile:
 
         `InputError` if a file is there but is not the right one, `MissingFile` if there is none.
         """
-        found = find(self.path)
+        # Under its bare name, too: whatever lies there must be the right one.
+        found = find(self.path, Path(self.path).name)
         if found is None:
             return self._download(data_cache() / self.path)
         content = read_file(found, "data file")
@@ -94,10 +95,10 @@ def data_cache() -> Path:
     return cache_folder() / "data"
 
 
-def find(path: str) -> Path | None:
-    """A file of a data folder: in `$FASTWEIGHTS_DATA` under its path or its bare name, else in the cache."""
+def find(path: str, *others: str) -> Path | None:
+    """A file of a data folder: in `$FASTWEIGHTS_DATA` under its path or another, else in the cache under its path."""
     folder = os.environ.get("FASTWEIGHTS_DATA")
-    places = [Path(folder) / path, Path(folder) / Path(path).name] if folder else []
+    places = [Path(folder) / place for place in (path, *others)] if folder else []
     return next((place for place in [*places, data_cache() / path] if place.is_file()), None)
 
 

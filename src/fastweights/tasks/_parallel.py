@@ -1,5 +1,6 @@
 """Two files of which each line of one is a translation of the same line of the other."""
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -78,7 +79,8 @@ class Parallel(Pairs):
         return self.tokenizer.decode(tokens[tokens < len(self.tokenizer)])
 
     def facts(self) -> dict[str, Any]:
-        return {"tokens": self.tokenizer.facts()}
+        parts = {part: self._lines(part) for part in ("train", "validation", "test")}
+        return {"tokens": self.tokenizer.facts(), "sha256": {part: _digest(sides) for part, sides in parts.items()}}
 
     def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
         known = replace(self)
@@ -102,6 +104,10 @@ class Parallel(Pairs):
             return source[: self.held_out or None], target[: self.held_out or None]
         most = self.sentences or None
         return tuple(islice(compress(source, whole), most)), tuple(islice(compress(target, whole), most))
+
+
+def _digest(sides: tuple[Lines, Lines]) -> str:
+    return hashlib.sha256("\0".join(map("\n".join, sides)).encode()).hexdigest()
 
 
 def decoded(content: bytes, name: str) -> Lines:

@@ -29,7 +29,7 @@ class Atari(Environment):
 
     Needs: the extra `rl`, which brings the games.
 
-    Source: Bellemare et al. 2013; Irie et al. 2021, Sec. 4.3.
+    Source: Bellemare et al. 2013; Irie et al. 2021, Sec. 4.4.
     """
 
     game: str = "pong"

@@ -1,11 +1,12 @@
 """A text as letters and gaps."""
 
+import hashlib
 import re
 import string
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -57,9 +58,16 @@ class Letters(Text):
 
     @cached_property
     def unseen(self) -> dict[str, Tensor]:
-        """The other texts, by name."""
-        texts = {name: TEXTS[name]() if name in TEXTS else _own(name) for name in self.elsewhere}
+        """The other texts, by name; a file's is without its folder."""
+        names = [Path(place).name for place in self.elsewhere]
+        require(len({*names}) == len(names), "elsewhere", "of different names", ", ".join(names))
+        read = [TEXTS[place]() if place in TEXTS else _own(place) for place in self.elsewhere]
+        texts = dict(zip(names, read, strict=True))
         return {name: self.encode(self._letters(text)[: self.length]) for name, text in texts.items()}
+
+    def facts(self) -> dict[str, Any]:
+        digests = {name: hashlib.sha256(text.numpy().tobytes()).hexdigest() for name, text in self.unseen.items()}
+        return {**super().facts(), **({"elsewhere": digests} if digests else {})}
 
     def _letters(self, text: str) -> str:
         return re.sub("[^a-z]+" if self.merged else "[^a-z]", GAP, text.lower())

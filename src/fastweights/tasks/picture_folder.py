@@ -59,7 +59,7 @@ class PictureFolder(Episodes):
         path = Path(self.folder)
         if not self.folder or not path.exists():
             raise MissingFile(f"folder must be one of pictures, got '{self.folder}'. Say folder=PATH.")
-        found = dict(members(path, lambda name: is_picture(name) or name in TABLES))
+        found = _inside(dict(members(path, lambda name: is_picture(name) or name.endswith(".csv"))))
         files, parts = self._split(found)
         pictures = read_pictures(files, 0, self.side)
         channels, needed = pictures.images.shape[1], {1: "grey pictures", 3: "colours"}
@@ -78,6 +78,16 @@ class PictureFolder(Episodes):
         held_out = -(-len(files) // HELD_OUT)
         cut = np.split(order, [len(files) - 2 * held_out, len(files) - held_out])
         return in_order(files), tuple(map(np.sort, cut))  # type: ignore[return-value]
+
+
+def _inside(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Pictures and tables by their names in the folder, which archives put behind its own: `./` or `pictures/`."""
+    while len({name.partition("/")[0] for name in found}) == 1:
+        inside = {name.partition("/")[2]: content for name, content in found.items()}
+        if not TABLES & inside.keys() and not any("/" in name for name in inside):
+            break  # the only class
+        found = inside
+    return {name: content for name, content in found.items() if is_picture(name) or name in TABLES}
 
 
 TABLES = frozenset(f"{part}.csv" for part in PARTS)

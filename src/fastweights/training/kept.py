@@ -25,11 +25,9 @@ def evaluations_until(checkpoint: Checkpoint | None) -> int:
     return int(number or 0)
 
 
-def resume(run: Run) -> Checkpoint | None:
-    """Where the run stands, with its metrics rewound to there; None at the beginning."""
-    checkpoint = last_checkpoint(run)
-    run.rewind(evaluations_until(checkpoint))
-    return checkpoint
+def resume(run: Run) -> None:
+    """Drops the metrics after the last checkpoint."""
+    run.rewind(evaluations_until(last_checkpoint(run)))
 
 
 def save_best(run: Run, weights: dict[str, Tensor], facts: dict[str, Any]) -> None:

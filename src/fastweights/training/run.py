@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,14 @@ class Run:
 
     @staticmethod
     def unused(recipe: str) -> "Run":
-        """A folder that is not there yet, `runs/RECIPE-DATE-TIME`."""
+        """A new folder that nobody else gets, `runs/RECIPE-DATE-TIME`."""
         stem = f"{recipe}-{datetime.now():%Y-%m-%d-%H%M%S}"
-        taken = sum(1 for _ in Path("runs").glob(f"{stem}*"))
-        return Run(Path("runs") / (f"{stem}-{taken + 1}" if taken else stem))
+        for number in count(1):
+            run = Run(Path("runs") / (f"{stem}-{number}" if number > 1 else stem))
+            with suppress(FileExistsError):
+                run.path.mkdir(parents=True)
+                return run
+        raise AssertionError("numbers do not end")
 
     def exists(self) -> bool:
         """Whether the folder holds a run."""
@@ -102,13 +107,14 @@ class Run:
         try:
             yield
         finally:
-            lock.release()
+            # While it is held: behind it, the file would be another's lock.
             self._leave_no_empty_folder()
+            lock.release()
 
     def _leave_no_empty_folder(self) -> None:
         if not self.exists():
-            (self.path / LOCK).unlink(missing_ok=True)
             with suppress(OSError):
+                (self.path / LOCK).unlink()
                 self.path.rmdir()
 
     def log(self, **metrics: Any) -> None:

@@ -157,6 +157,8 @@ class Session:
     ) -> Result:
         """What the run came to, with what was measured of its best weights."""
         self.place = restore(Place, read_checkpoint(self.run.path / LAST).facts)
+        remedy = "Go on with it first."
+        require(self.place.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
         return Result(
             step=self.place.best_step,
             steps=self.place.step,

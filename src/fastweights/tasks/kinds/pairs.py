@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.errors import require
@@ -147,11 +148,8 @@ class Pairs(Task):
 
     def plan(self, budget: int, random: np.random.Generator) -> list[list[int]]:
         """Which sentences for training are in which batch of an epoch."""
-        pairs = self.training
-        widths = torch.maximum(pairs.sources.lengths, pairs.targets.lengths + 1).numpy()
-        most = int(widths.max())
-        remedy = "Take a larger batch_size."
-        require(most <= budget, "batch_size", "at least the tokens of every sentence", f"{budget} for {most}", remedy)
+        self.require_room(budget)
+        widths = self._widths
         # Equals come in any order, so that no two sentences always meet.
         order = np.lexsort([random.random(len(widths)), widths])
         batches: list[list[int]] = [[]]
@@ -160,6 +158,17 @@ class Pairs(Task):
                 batches.append([])
             batches[-1].append(sentence)
         return [batches[place] for place in random.permutation(len(batches)).tolist()]
+
+    def require_room(self, budget: int) -> None:
+        """`InputError` unless every sentence for training fits into a batch of `budget` tokens."""
+        most, remedy = int(self._widths.max()), "Take a larger batch_size."
+        require(most <= budget, "batch_size", "at least the tokens of every sentence", f"{budget} for {most}", remedy)
+
+    @property
+    def _widths(self) -> NDArray[np.int64]:
+        """Tokens of every pair for training, in the longer of its languages."""
+        pairs = self.training
+        return torch.maximum(pairs.sources.lengths, pairs.targets.lengths + 1).numpy()
 
 
 def _pad(rows: Sequence[Tensor], fill: int = 0) -> Tensor:

@@ -36,6 +36,10 @@ def train(session: Session) -> None:
     """
     fabric, task, settings = session.fabric, session.task, session.settings
     windows = task.windows(settings.batch_size, settings.window)
+    for part, tokens in {"validation": task.validation, "test": task.test}.items():
+        require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Take more of the text.")
+    if settings.memories:
+        _layers_that_count(session.model)
     model, optimiser = session.set_up(adam_w(session.model, settings))
     # Nothing is carried in an empty tuple.
     rows = settings.batch_size // fabric.world_size
@@ -68,9 +72,7 @@ def finish(session: Session) -> Result:
 @contextmanager
 def remembering(model: nn.Module, steps: int) -> Iterator[None]:
     """Lets layers whose memory is a number of steps remember so many."""
-    layers: list[Any] = [layer for layer in model.modules() if isinstance(getattr(layer, "memory", None), int)]
-    remedy = "Such a layer is transformer-xl."
-    require(bool(layers), "memories", "none where no layer's memory is a number of steps", steps, remedy)
+    layers = _layers_that_count(model)
     own = [layer.memory for layer in layers]
     try:
         for layer in layers:
@@ -79,6 +81,13 @@ def remembering(model: nn.Module, steps: int) -> Iterator[None]:
     finally:
         for layer, before in zip(layers, own, strict=True):
             layer.memory = before
+
+
+def _layers_that_count(model: nn.Module) -> list[Any]:
+    layers = [layer for layer in model.modules() if isinstance(getattr(layer, "memory", None), int)]
+    wanted, remedy = "none where no layer's memory is a number of steps", "Such a layer is transformer-xl."
+    require(bool(layers), "memories", wanted, "some", remedy)
+    return layers
 
 
 def show(session: Session, result: Result, console: Console) -> None:

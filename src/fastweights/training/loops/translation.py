@@ -30,6 +30,7 @@ def train(session: Session) -> None:
     probable tokens) and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
     fabric, task, settings = session.fabric, session.task, session.settings
+    task.require_room(settings.batch_size)
     model, optimiser = session.set_up(adam(session.model, settings))
     session.resume(())
     batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
@@ -81,7 +82,9 @@ def update(
 ) -> float:
     """One step on a batch; returns its loss, in nats a token."""
     # Of all processes together: their gradients are averaged, though one may have more tokens than another.
-    tokens = int(batch.target_lengths.sum()) / min(len(batch.target), fabric.world_size)
+    # Of fewer sentences than processes, each has all.
+    shares = fabric.world_size if len(batch.target) >= fabric.world_size else 1
+    tokens = int(batch.target_lengths.sum()) / shares
     parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), settings.accumulate)
     how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.smoothing, "reduction": "sum"}
 

@@ -17,6 +17,9 @@ LARGEST_SEED = 2**63 - 1
 MOST_DEVICES = 1024
 
 
+PRECISIONS = ("32-true", "bf16-mixed")
+
+
 class Where(NamedTuple):
     """Where, on how much hardware and in which precision a model is trained: None for what a recipe says."""
 

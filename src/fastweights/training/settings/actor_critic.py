@@ -40,7 +40,8 @@ class ActorCritic(Training):
         clip_reward: Largest reward, to either side, that is learnt from; 0 for no limit. Returns are told as they are.
         episodes: How many are played to validate; as many for the test.
         greedy: Whether the likeliest action is taken there, in place of a random one.
-        longest: Steps after which such an episode is cut off.
+        longest: Steps of such an episode, on average over those of an environment: what comes after that many in all of
+            them is cut off.
     """
 
     unroll: int
