@@ -12,6 +12,7 @@ from fastweights import InputError, cli
 from fastweights.experiments.adaptation import adapt
 from fastweights.report.png import png
 from fastweights.tasks._images import read_channels
+from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.testing.tolerance import tolerance
 
 RUN = "runs/irie2022/table-1/smoke/{}/{}/seed-1"
@@ -67,6 +68,23 @@ def test_answers_are_those_of_the_whole_sequence(trained, drawn, model, column):
                 outputs, _ = network.name(images[None], torch.tensor([told]))
             wanted = outputs[0, -1, :3].softmax(-1)
             assert (found.certainties[t, n] - wanted).abs().max() < tolerance(torch.float32).forward
+
+
+def test_a_model_of_two_data_sets_takes_the_normalisation_of_a_picture_s_kind(drawn):
+    """Grey ones that of characters, others that of photographs."""
+    task, asked = SequentialAdaptation(side=28), []
+
+    class Asked:
+        def name(self, images, labels, state, sources):
+            asked.append((images.squeeze(1), sources.squeeze(1)))
+            return torch.zeros(*labels.shape, task.ways), None
+
+    adapt(Asked(), task, drawn)
+    assert {len(images) for images, _ in asked} == {1, 2}
+    for images, sources in asked:
+        grey = (images == images[:, :1]).flatten(1).all(1)
+        assert torch.equal(sources, (~grey).long())
+    assert {int(source) for _, sources in asked for source in sources} == {0, 1}
 
 
 def test_command_writes_a_page_that_needs_no_other(trained, drawn, tmp_path, capsys):

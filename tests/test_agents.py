@@ -75,6 +75,29 @@ def test_truncation_changes_gradients_and_nothing_else(layer):
         assert same == (span in (0, T + 1))
 
 
+def test_acting_and_measuring_change_no_agent():
+    """Whoever acts has no dropout, and learns no moments of what it sees."""
+    model = Agent((1, 16, 16), 3, True, "delta-net", vision="conv-4", **SMALL)
+    model.eye.append(torch.nn.Dropout(0.5))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+
+    class InPictures(Catch):
+        def worlds(self, number, seed, split=0):
+            worlds = super().worlds(number, seed, split)
+            step, begin = worlds.step, worlds.begin
+            seen = torch.randint(0, 256, (number, 1, 16, 16), dtype=torch.uint8)
+            worlds.begin = lambda: begin()._replace(seen=seen)
+            worlds.step = lambda actions: step(actions)._replace(seen=seen)
+            return worlds
+
+    task = InPictures(size=6, seen=2)
+    Stage(task.worlds(B, 0), model.initial_state(B), torch.zeros(B, T, dtype=torch.uint8), 0).act(model, T)
+    found = [measure(model, task, SETTINGS, 1) for _ in range(2)]
+    assert found[0] == found[1]
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
 def test_with_truncation_to_a_step_most_of_an_srwm_learns_nothing():
     """FACTS of the public code: only the part that makes y has a gradient; keys, queries and rates have none."""
     model = agent("srwm")

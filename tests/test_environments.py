@@ -150,6 +150,19 @@ def test_what_gymnasium_does_not_know_is_refused(gymnasium):
         _ = GymnasiumEnvironment("CartPoll-v1").shape
     with pytest.raises(InputError, match="id must be of a package that is installed, got 'nowhere:It-v0'"):
         _ = GymnasiumEnvironment("nowhere:It-v0").shape
+    pytest.importorskip("ale_py", reason="needs the extra rl")
+    with pytest.raises(InputError, match=r"pictures must be as high as wide, got 210 x 160. Put a wrapper around it"):
+        _ = GymnasiumEnvironment("ale_py:ALE/Pong-v5").shape
+
+
+def test_the_first_action_of_a_later_life_is_fire(gymnasium):
+    """Whatever the agent says: in Breakout, one that does nothing plays on, and loses every life."""
+    pytest.importorskip("ale_py", reason="needs the extra rl")
+    worlds = Atari("breakout").worlds(1, 0)
+    worlds.begin()
+    ends = sum(int(worlds.step(torch.tensor([0])).first) for _ in range(400))
+    worlds.close()
+    assert ends >= 5
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
@@ -186,14 +199,19 @@ def test_atari_is_seen_as_published(pong):
 
 
 def test_an_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
-    """Breakout has five lives."""
-    firsts = {}
+    """Breakout has five lives, which an agent comes to though it never serves: after a life the game goes on."""
+    firsts, lives = {}, set()
     for episode in ("life", "game"):
         worlds = Atari("breakout", episode=episode).worlds(1, 0)
         worlds.begin()
-        firsts[episode] = sum(int(worlds.step(torch.tensor([1])).first) for _ in range(400))
+        firsts[episode] = 0
+        for _ in range(400):
+            firsts[episode] += int(worlds.step(torch.tensor([3])).first)
+            if episode == "life":
+                lives.add(int(worlds.info["lives"][0]))
         worlds.close()
-    assert firsts["life"] >= 4 * max(firsts["game"], 1)
+    assert lives == {1, 2, 3, 4, 5}
+    assert firsts["life"] >= 5 > firsts["game"]
 
 
 @pytest.fixture

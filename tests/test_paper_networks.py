@@ -20,6 +20,8 @@ from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import make_stack
 from fastweights.recipes.ba2016 import table_1
 from fastweights.recipes.ba2016._glimpses import SCHEDULES
+from fastweights.recipes.irie2021 import table_1 as irie2021
+from fastweights.recipes.schlag2021 import table_2 as schlag2021
 from fastweights.testing.tolerance import error, tolerance
 
 SYMBOLS, DIGITS = 37, 10
@@ -129,6 +131,15 @@ def test_language_model_of_the_papers():
         h = block.feed_forward_norm(h + block.feed_forward(h))
     assert model.blocks[1].layer.scale == 8**-0.5
     assert error(model(tokens)[0], model.output(h)) < tolerance(torch.float64).forward
+
+
+def test_numbers_that_are_of_2021_are_of_networks_of_2021():
+    """Irie et al. 2021, Table 1: of the Transformer and the Linear Transformer."""
+    for mine, theirs in {"transformer": "transformer", "linear": "linear"}.items():
+        one, other = irie2021.trial(mine, "truncated", "paper"), schlag2021.trial(theirs, "small", "paper")
+        assert one == other
+    for model in set(irie2021.MODELS) - {"transformer", "linear"}:
+        assert irie2021.trial(model, "truncated", "paper").model_options["norm"] == "normed-skip"
 
 
 def test_language_model_of_the_papers_starts_small():

@@ -21,7 +21,7 @@ from fastweights import InputError
 from fastweights.tasks import MissingFile
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import DataFile, data_cache, gunzip
-from fastweights.tasks._images import read_idx, read_image, read_pgm, scale_by_area
+from fastweights.tasks._images import read_channels, read_idx, read_image, read_pgm, scale_by_area
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import evaluate, read_examples
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
@@ -446,6 +446,23 @@ def test_bomb_is_given_up_in_time():
 def test_images_of_absurd_size_are_refused(size):
     with pytest.raises(InputError, match="file must be"):
         read_pgm(b"P5 %d %d 255 " % size + b"x" * min(size[0] * size[1], 10**6), "file")
+
+
+@pytest.mark.parametrize("channels", [0, 1, 3])
+def test_of_sixteen_bits_the_upper_half_is_read(channels):
+    Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
+    file, levels = io.BytesIO(), np.arange(0, 1 << 16, 273, dtype=np.uint16).reshape(-1, 1)
+    Image.fromarray(levels).save(file, "png")
+    read = read_channels(file.getvalue(), "x", channels)
+    assert np.array_equal(read, np.repeat((levels >> 8)[None], channels or 1, axis=0))
+
+
+def test_floating_pixels_are_refused():
+    Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
+    file = io.BytesIO()
+    Image.fromarray(np.ones((2, 2), np.float32)).save(file, "tiff")
+    with pytest.raises(InputError, match="x must be of 8 or 16 bits, got pixels of mode F"):
+        read_channels(file.getvalue(), "x", 1)
 
 
 def test_compressed_image_of_absurd_size_is_refused():

@@ -29,7 +29,8 @@ def run(options: argparse.Namespace) -> int:
     for seen, certainties in zip(found.pictures, found.certainties[-1], strict=True):
         best = int(certainties.argmax())
         print(f"{seen.name}: {found.classes[best]}, {100 * float(certainties[best]):.0f} %")
-    trained = f"{task.ways} classes with {task.shots} examples each and {task.labels} labels"
+    shots = f"{task.shots} example{'' if task.shots == 1 else 's'}"
+    trained = f"{task.ways} classes with {shots} each and {task.labels} labels"
     write_atomically(
         options.page, adaptation_page(found, str(options.folder), trained).encode(errors="backslashreplace")
     )

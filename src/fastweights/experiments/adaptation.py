@@ -1,5 +1,6 @@
 """A trained model that learns a user's own classes while it looks at examples: nothing is trained."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,27 +57,29 @@ def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
 def _certainties(
     model: Any, task: Episodes, classes: int, examples: tuple[tuple[Seen, int], ...], pictures: tuple[Seen, ...]
 ) -> Tensor:
-    asked = torch.stack([_tensor(picture) for picture in pictures])
+    asked = _shown(task, pictures)
     delayed, last, state = task.labels == "delayed", task.no_label, None
     found = [_ask(model, asked, task.no_label, state)]
     for example, label in examples:
-        told = last if delayed else label
-        _, state = model.name(_tensor(example)[None, None], torch.tensor([[told]]), state)
+        told, (image, source) = last if delayed else label, _shown(task, [example])
+        _, state = model.name(image, torch.tensor([[told]]), state, source)
         last = label
         found.append(_ask(model, asked, last if delayed else task.no_label, state))
     # What it might call a class that is not there is left out.
     return torch.stack(found)[..., :classes].softmax(-1)
 
 
-def _ask(model: Any, pictures: Tensor, told: int, state: Any) -> Tensor:
+def _ask(model: Any, asked: tuple[Tensor, Tensor], told: int, state: Any) -> Tensor:
     """Outputs `[pictures, ways]`, each from a copy of the state."""
-    copies = None if state is None else state.members([0] * len(pictures))
-    labels = torch.full((len(pictures), 1), told)
-    return model.name(pictures[:, None], labels, copies)[0][:, 0]
+    images, sources = asked
+    copies = None if state is None else state.members([0] * len(images))
+    return model.name(images, torch.full_like(sources, told), copies, sources)[0][:, 0]
 
 
-def _tensor(seen: Seen) -> Tensor:
-    return torch.from_numpy(seen.image)
+def _shown(task: Episodes, pictures: Sequence[Seen]) -> tuple[Tensor, Tensor]:
+    """Pictures `[N, 1, channels, side, side]`, and where each of them might be from, `[N, 1]`."""
+    images = torch.stack([torch.from_numpy(seen.image) for seen in pictures])
+    return images[:, None], torch.tensor([[task.source(seen.image)] for seen in pictures])
 
 
 def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Seen, int], ...], tuple[Seen, ...]]:

@@ -10,7 +10,8 @@ let chosen = T - 1, rows, scale;
 function attention(t, i) { return rows[t * T + i] / FULL; }
 
 function colour(share) {
-  return `rgba(var(--${share < 0 ? "minus" : "plus"}), ${Math.min(1, Math.abs(share)).toFixed(3)})`;
+  // Never so strong that what is written on it could not be read.
+  return `rgba(var(--${share < 0 ? "minus" : "plus"}), ${(0.6 * Math.min(1, Math.abs(share))).toFixed(3)})`;
 }
 
 function option(select, label, value) { select.add(new Option(label, value)); }

@@ -84,12 +84,16 @@ class FewShotNetwork(nn.Module):
         outputs: Tensor = self.head(h[:, -answers:])
         return outputs
 
-    def name(self, images: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def name(
+        self, images: Tensor, labels: Tensor, state: Any = None, sources: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
         """Outputs for pictures uint8 `[B, T, channels, side, side]` that are told labels `[B, T]`, and the state.
 
-        The state is carried: a sequence may come in as many calls as one likes.
+        The state is carried: a sequence may come in as many calls as one likes. `sources` `[B, T]` are the data sets
+        whose normalisation pictures take; the first if None.
         """
-        h, state = self.memory(self.see(images, labels, torch.zeros_like(labels)), state)
+        sources = torch.zeros_like(labels) if sources is None else sources
+        h, state = self.memory(self.see(images, labels, sources), state)
         outputs: Tensor = self.head(h)
         return outputs, state
 

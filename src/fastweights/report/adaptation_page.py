@@ -27,16 +27,20 @@ polyline { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .1rem .5rem; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child { text-align: left; }
-.wide { overflow-x: auto; } .key::before { content: ""; display: inline-block; width: 1rem; height: 3px;
+.wide { overflow-x: auto; } .key { display: inline-block; }
+.key::before { content: ""; display: inline-block; width: 1rem; height: 3px;
        margin-right: .3rem; vertical-align: middle; background: var(--colour); }
 """
+DASHED = "stroke-dasharray: 5 4"
+DASHED_KEY = "background: repeating-linear-gradient(90deg, var(--colour) 0 4px, transparent 4px 6px) !important"
 UNIT = 100
 """Height of a picture of certainties."""
 
 
 def adaptation_page(found: Adaptation, run: str, trained: str) -> str:
     """The page; `run` and `trained` say which model it is, and what it was trained for."""
-    title = f"{len(found.pictures)} pictures of {len(found.classes)} classes"
+    pictures = "picture" if len(found.pictures) == 1 else "pictures"
+    title = f"{len(found.pictures)} {pictures} of {len(found.classes)} classes"
     shots = len(found.examples) // len(found.classes)
     examples = "example" if shots == 1 else "examples"
     said = (
@@ -104,7 +108,11 @@ def _colours(classes: int) -> str:
             f".c{n} {{ --colour: {series[n % len(series)]}; stroke: var(--colour) }}" for n in range(classes)
         )
 
-    return f"{rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"
+    # There are eight colours; whoever comes after them is dashed.
+    dashes = " ".join(
+        f".c{n} {{ {DASHED} }} .c{n}::before {{ {DASHED_KEY} }}" for n in range(len(LIGHT.series), classes)
+    )
+    return f"{dashes} {rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"
 
 
 def _image(seen: Seen, words: str) -> str:

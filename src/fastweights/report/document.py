@@ -77,6 +77,7 @@ th:first-child { text-align: left; position: sticky; left: 0; background: var(--
 tbody th { font-weight: normal; } ul { padding-left: 1.3rem; }
 .figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; }
+.sheet { grid-column: 1 / -1; overflow-x: auto; } .sheet img { min-width: 60rem; }
 """
 
 
@@ -165,7 +166,9 @@ def _html(block: Block, anchor: str) -> str:
         case Figure(_, caption, content, kind):
             source = f"data:{KINDS[kind]};base64,{base64.b64encode(content).decode()}"
             picture = f'<img src="{source}" alt="{escape(caption)}"><figcaption>{_inline(caption)}</figcaption>'
-            return f'<div class="figures"><figure>{picture}</figure></div>'
+            # What is no drawing has letters of a size of its own: it is scrolled where it is wider than the page.
+            sheet = "" if kind == "svg" else ' class="sheet" role="region" tabindex="0"'
+            return f'<div class="figures"><figure{sheet}>{picture}</figure></div>'
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A map of pairs: a number and a shade for each, the darker the better, as SVG by day and by night."""
+"""A map of pairs: a number and a shade for each, the stronger the better, as SVG by day and by night."""
 
 import io
 import math

@@ -63,7 +63,7 @@ def maps(group: Group) -> list[Figure]:
         if values:
             chart = HeatMap(label, pairs.rows, pairs.columns, values, experiment.metric.best is min)
             measured = experiment.metric.label if name in group.columns else label
-            caption = f"{measured[0].upper()}{measured[1:]}: means over seeds, the darker the better."
+            caption = f"{measured[0].upper()}{measured[1:]}: means over seeds, the stronger the colour the better."
             figures.append(Figure(f"{_slug(group)}-map-{name.replace('_', '-')}", caption, draw_map(chart)))
     return figures
 

@@ -3,6 +3,7 @@
 import io
 import re
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ LONGEST_SIDE = 1 << 14
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "TIFF", "WEBP")
 """Other than PGM. Not all that pillow reads: some formats start programs."""
 
-GREY = ("1", "L", "LA", "La", "I", "I;16", "F")
+GREY = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B")
 """What pillow calls images without colours."""
 
 _GAP = rb"(?:\s|#[^\n]*\n)+"
@@ -94,7 +95,7 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         _require_size(name, *image.size)
         grey = channels == 1 or (not channels and image.mode in GREY)
-        pixels = np.asarray(image.convert("L" if grey else "RGB"))
+        pixels = _in_bytes(image, "L" if grey else "RGB", name)
         return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
         raise
@@ -102,6 +103,15 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         raise InputError(
             f"{name} must be an image, got {len(content):,} bytes: {' '.join(str(error).split())}."
         ) from None
+
+
+def _in_bytes(image: Any, mode: str, name: str) -> Bytes:
+    """In grey or in colours; of 16 bits the upper half, where pillow would make all white that is not nearly black."""
+    require(image.mode not in ("I", "F"), name, "of 8 or 16 bits", f"pixels of mode {image.mode}")
+    if not image.mode.startswith("I;16"):
+        return np.asarray(image.convert(mode))
+    upper = (np.asarray(image) >> 8).astype(np.uint8)
+    return upper if mode == "L" else np.stack(3 * [upper], axis=-1)
 
 
 def _require_size(name: str, width: int, height: int) -> None:

@@ -43,7 +43,7 @@ class VectorWorlds(Worlds):
 
     def step(self, actions: Tensor) -> Observed:
         """A time limit ends an episode as its end does."""
-        seen, reward, ended, cut, _ = self.made.step(actions.numpy() + self.least)
+        seen, reward, ended, cut, self.info = self.made.step(actions.numpy() + self.least)
         return self._observed(seen, reward, ended | cut)
 
     def close(self) -> None:

@@ -5,11 +5,13 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fastweights.errors import require_name
 from fastweights.tasks._vector import VectorWorlds, needed, number_of_actions
 from fastweights.tasks.kinds._random import TRAINING
-from fastweights.tasks.kinds.environment import Environment, Worlds
+from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
 
 Episode = Literal["life", "game"]
 
@@ -20,7 +22,9 @@ class Atari(Environment):
 
     As by the papers' code: 1 to 30 actions that do nothing at the beginning, the larger of the last two frames, FIRE
     where a game waits for it, no sticky actions, the actions that a game knows. Rewards are as the game gives them.
-    There an episode is a life, in training and for the score; by the rules of a game it ends with the last life.
+    There an episode is a life, in training and for the score, and the game goes on with the next; by the rules of a
+    game it ends with the last life. The first action of a life after the first is FIRE, whatever an agent says, if a
+    game knows it: some wait for that, and the likeliest action may never be it.
 
     Args:
         game: As ALE calls it, such as "space_invaders".
@@ -56,14 +60,35 @@ class Atari(Environment):
         return actions
 
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
-        return VectorWorlds(self._made(number, self.episode if split == TRAINING else self.score), seed, split, _same)
+        episode = self.episode if split == TRAINING else self.score
+        kind = Lives if episode == "life" else VectorWorlds
+        return kind(self._made(number, episode), seed, split, _same)
 
     def _made(self, number: int, episode: Episode) -> Any:
         ale = needed("ale_py", "rl")
         require_name("game", self.game, ale.roms.get_all_rom_ids())
         mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
         lives = episode == "life"
-        return ale.AtariVectorEnv(self.game, number, autoreset_mode=mode, episodic_life=lives, reward_clipping=False)
+        # With its `episodic_life`, ALE begins the whole game anew after a life.
+        return ale.AtariVectorEnv(self.game, number, autoreset_mode=mode, life_loss_info=lives, reward_clipping=False)
+
+
+class Lives(VectorWorlds):
+    """Episodes that are lives of a game."""
+
+    def begin(self) -> Observed:
+        """The first lives."""
+        names = [action.name for action in self.made.ale.get_action_set()]
+        self.fire = names.index("FIRE") if "FIRE" in names else None
+        self.lives, self.lost = torch.zeros(self.made.num_envs), torch.zeros(self.made.num_envs, dtype=torch.bool)
+        return super().begin()
+
+    def step(self, actions: Tensor) -> Observed:
+        """With FIRE where a life was lost in the step before."""
+        observed = super().step(actions if self.fire is None else actions.masked_fill(self.lost, self.fire))
+        lives = torch.from_numpy(self.info["lives"])
+        self.lives, self.lost = lives, observed.first & (lives < self.lives)
+        return observed
 
 
 def _same(seen: np.ndarray) -> np.ndarray:

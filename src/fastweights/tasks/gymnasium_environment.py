@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fastweights.errors import require
 from fastweights.tasks._vector import VectorWorlds, found, needed, number_of_actions
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Worlds
@@ -46,7 +47,12 @@ class GymnasiumEnvironment(Environment):
     @property
     def shape(self) -> tuple[int, ...]:
         rows, *rest = self._spaces[0].shape
-        return (rest[1], rows, rest[0]) if self.pictures else (rows,)
+        if not self.pictures:
+            return (rows,)
+        columns, channels = rest
+        remedy = "Put a wrapper around it that resizes them."
+        require(rows == columns, "pictures", "as high as wide", f"{rows} x {columns}", remedy)
+        return channels, rows, columns
 
     @property
     def actions(self) -> int:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.errors import require
@@ -70,6 +71,10 @@ class SequentialAdaptation(Episodes):
     @property
     def normalisations(self) -> tuple[Normalisation, ...]:
         return Omniglot.NORMALISATION, MiniImagenet.NORMALISATION
+
+    def source(self, image: NDArray[np.uint8]) -> int:
+        """Characters are grey, photographs are not."""
+        return int(np.ptp(image, axis=0).max() > 0)
 
     def classes(self, split: int) -> tuple[Classes, ...]:
         return tuple(part.classes(split)[0] for part in self._parts)

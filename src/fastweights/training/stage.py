@@ -1,6 +1,7 @@
 """Agents in their environments: what they see next, what they carry, and how they came there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +43,17 @@ class Returns:
         return self.earned / max(self.ended, 1)
 
 
+@contextmanager
+def evaluating(agent: nn.Module | None) -> Iterator[None]:
+    """Lets an agent act as it will be judged: without dropout, and without learning the moments of what it sees."""
+    training = agent is not None and agent.training
+    if agent is not None:
+        agent.eval()
+    yield
+    if agent is not None:
+        agent.train(training)
+
+
 class Stage:
     """Environments that agents act in, unroll by unroll.
 
@@ -80,11 +92,12 @@ class Stage:
     def act(self, agent: nn.Module, steps: int) -> Unroll:
         """Acts for so many steps, as the policy says."""
         start, seen, logs = self.state, [self._told()], []
-        for _ in range(steps):
-            logits, _, self.state = agent(*(part.unsqueeze(1) for part in seen[-1]), self.state)
-            logs.append(logits[:, 0].log_softmax(-1))
-            self.step(logs[-1].exp().multinomial(1)[:, 0].cpu())
-            seen.append(self._told())
+        with evaluating(agent):
+            for _ in range(steps):
+                logits, _, self.state = agent(*(part.unsqueeze(1) for part in seen[-1]), self.state)
+                logs.append(logits[:, 0].log_softmax(-1))
+                self.step(logs[-1].exp().multinomial(1)[:, 0].cpu())
+                seen.append(self._told())
         told = (torch.stack(parts, dim=1) for parts in zip(*seen, strict=True))
         observation, reward, action, first = told
         log_probability = torch.stack(logs, dim=1).gather(-1, action[:, 1:, None])[..., 0]

@@ -9,7 +9,7 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
-    "linear": {"layer": "sum", "options": {"feature_map": "elu", "normaliser": "sum"}},
+    "linear": {"layer": "sum", "options": {"feature_map": "elu", "normaliser": "sum-5"}},
     "recurrent-delta-net": {"layer": "recurrent-delta-net"},
     "recurrent-delta-net-large": {"layer": "recurrent-delta-net", "depth": 4, "d_model": 256, "heads": 8},
 }

@@ -16,17 +16,22 @@ MODELS = {
     "recurrent-delta-net": "RDN",
 }
 COLUMNS = {"truncated": "256 words", "full": "full context"}
+FROM_2021 = ("transformer", "linear")
+"""Whose numbers are those of Schlag et al. 2021, Table 2, to the last digit: so is how they are built."""
+
 FULL = ("delta-net", "delta-rnn", "recurrent-delta-net")
 UNSCALED = ("delta-mlp", "delta-delta-net")
 """Their code divides nothing by sqrt(d)."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """LayerNorm in front of every layer, which the skip connections see, too; none of that with the full context."""
+    """LayerNorm in front of every layer, which the skip connections see, too; none of that with the full context, nor
+    in models of Schlag et al. 2021."""
     carry = column == "full"
-    how: dict[str, Any] = {"carry": carry, "positions": not carry, "norm": "post" if carry else "normed-skip"}
+    norm = "post" if carry or model in FROM_2021 else "normed-skip"
+    how: dict[str, Any] = {"carry": carry, "positions": not carry, "norm": norm}
     if model == "transformer":
-        return words.trial(preset, "softmax-attention", words.attention(preset), **{**how, "norm": "pre"})
+        return words.trial(preset, "softmax-attention", words.attention(preset), **how)
     layer = "linear-attention" if model == "linear" else model
     options = {} if model in UNSCALED else words.scaled(preset)
     blocks = words.trial(preset, layer, options, **how)
@@ -83,6 +88,8 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         *words.NOTES,
+        "The numbers of the Transformer and of the Linear Transformer are those of Schlag et al. 2021, Table 2, and "
+        "these two are built as there: LayerNorm behind every layer, where the others of 256 words have it in front.",
         "The Delta MLP has half as many blocks of twice the depth, which is how its 44.3 M parameters come about; the "
         "paper does not say.",
     ),

@@ -31,6 +31,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "cpu": {"sizes": (100_000, 500, 1_000)},
     "paper": {"sizes": (9_999, 999, 999)},
 }
+WHOLE = {"list-ops": {"sizes": (10_000, 1_000, 1_000)}}
+"""Preset paper's lists: only programs lack the last of each."""
+
 REDUCED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "code-execution": ({"statements": 10}, {"batch_size": 16}),
     "list-ops": ({}, {"batch_size": 8}),
@@ -88,7 +91,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """Four blocks, or one layer of an LSTM."""
     task, options = TASKS[column]
     reduced = REDUCED[task] if preset == "cpu" else ({}, {})
-    options = {**options, **SIZES[preset], **reduced[0]}
+    whole = WHOLE.get(task, {}) if preset == "paper" else {}
+    options = {**options, **SIZES[preset], **whole, **reduced[0]}
     rate = {"learning_rate": RATES[task][model]} if preset == "cpu" else {}
     training = Supervised(betas=(0.9, 0.995), epsilon=1e-9, **{**TRAINING[preset], **reduced[1], **rate})
     if model == "lstm":

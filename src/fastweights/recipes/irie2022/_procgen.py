@@ -21,7 +21,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "feed-forward": {"layer": None},
     "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
     "fake-srwm": {"layer": "fake-srwm", "heads": 8, "norm": "plain"},
-    "delta-net": {"layer": "delta-net"},
+    "delta-net": {"layer": "delta-net", "options": {"normaliser": "sum-5"}},
     "srwm": {"layer": "srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
     "reset-srwm": {"layer": "no-carry-srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
     "sr-delta-net": {"layer": "sr-delta-net", "heads": 8, "norm": "plain"},
@@ -61,6 +61,8 @@ NOTES = (
     "over seeds. Those on levels for training are the validation_score in metrics.jsonl.",
     "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
     "numbers of parameters count it, ours do not.",
+    "The SRWM that is reset begins anew every 50 steps, as the paper has it; the code behind its number does so at "
+    "every step.",
 )
 
 

@@ -104,7 +104,8 @@ EXPERIMENT = Experiment(
         "detail below it.",
         "Mini-ImageNet lies here with the first 100 pictures of a class of 600.",
         "Preset cpu has squares of 16 pixels, 10 pictures of a class in each part, a code of its own for no label, and "
-        "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their mean.",
+        "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their mean. "
+        "There each half has an order of data sets and cuts of its own, here both have the same.",
     ),
     details=DETAILS,
     published_details=_published(),

@@ -193,6 +193,10 @@ class Episodes(Labelled):
         """Of always saying the same label: 1 of N."""
         return {"loss": self._uniform_loss, "accuracy": 1 / self.ways}
 
+    def source(self, image: NDArray[np.uint8]) -> int:
+        """The data set whose normalisation a picture `[channels, side, side]` of a user's own takes."""
+        return 0
+
     def facts(self) -> dict[str, Any]:
         return {"pictures": [part.pictures.digest for part in self.classes(TRAINING)]}
 

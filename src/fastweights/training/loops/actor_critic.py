@@ -14,6 +14,7 @@ from fastweights.training.learning import rms_prop
 from fastweights.training.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import MOST_ACTIONS, ActorCritic
+from fastweights.training.stage import evaluating
 
 MEASURED_WITH = 32
 """Environments side by side, where agents are measured."""
@@ -71,7 +72,8 @@ def measure(model: nn.Module | None, task: Environment, settings: ActorCritic, s
     """
     number = max(min(settings.episodes, MEASURED_WITH) // task.together, 1) * task.together
     worlds = task.worlds(number, 0, split)
-    returns = play(model, task.actions, worlds, number, settings)
+    with evaluating(model):
+        returns = play(model, task.actions, worlds, number, settings)
     worlds.close()
     mean = float(returns.mean())
     deviation = float(returns.std()) if returns.numel() > 1 else 0.0
