@@ -8,16 +8,23 @@ shapes are tiny: they prove what the code means, not what a chip makes of it. A 
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
+import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from torch import Tensor
+from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
 from fastweights.backends import _chunks
 from fastweights.compiler import target
-from fastweights.compiler.triton import kernel, source
+from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.triton import functions, kernel, source
 from fastweights.compiler.triton import target as triton
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, in_role, sample_state
@@ -35,11 +42,53 @@ def interpret() -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
+    for name in (*functions.OF_LIBRARY, *functions.OF_LIBRARY_TWO, "nearbyint"):
+        setattr(libdevice, name, as_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
     target.TARGETS["cpu"] = "triton"
     triton.chunk = kernel.chunk = lambda size, T: min(T, 2)
     # What is not written holds NaN.
     torch.use_deterministic_algorithms(True)
     assert torch.empty(9).isnan().all()
+
+
+def as_by_torch(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """What an assembler links and the interpreter has not."""
+
+    def run(*tiles: Any) -> Any:
+        found = function(*(torch.from_numpy(np.atleast_1d(tile.handle.data)) for tile in tiles)).numpy()
+        return tl.core.tensor(interpreter.TensorHandle(found, tiles[0].handle.dtype), tiles[0].type)
+
+    return run
+
+
+EDGES = (0.0, -0.0, 0.1, -0.1, 0.3, 1.0, -1.0, 2.5, -3.0, 7.0, 85.0, -88.5, 1e-10, 1e10, float("inf"), -float("inf"))
+KERNEL = """
+@triton.jit
+def kernel(a, b, c, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x, y, z = tl.load(a + at), tl.load(b + at), tl.load(c + at)
+    tl.store(out + at, {result})
+"""
+
+
+def function_equals_torch(name: str) -> None:
+    """At the edges of its range, and of every pair of them."""
+    function, arguments = FUNCTIONS[name], ["x", "y", "z"]
+    arguments[: function.masks] = [f"({argument} > 0.5)" for argument in arguments[: function.masks]]
+    code = functions.CODE[name].format(*arguments)
+    text = KERNEL.format(result=f"tl.where({code}, 1.0, 0.0)" if function.is_mask else code)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / f"of_{name}.py").write_text(source.HEAD + text)
+        sys.path.insert(0, folder)
+        kernel_of = import_module(f"of_{name}").kernel
+        for dtype in (torch.float32, torch.float64):
+            edges = torch.tensor(EDGES, dtype=dtype)
+            given = edges.repeat_interleave(16), edges.repeat(16), edges.roll(5).repeat(16)
+            out = torch.zeros(256, dtype=dtype)
+            kernel_of[(1,)](*given, out, N=256)
+            numbers = [x > 0.5 if n < function.masks else x for n, x in enumerate(given)]
+            want = function.meaning(*numbers[: function.arity]).to(dtype)
+            torch.testing.assert_close(out, want, equal_nan=True)
 
 
 def given(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None) -> scan_checks.Arguments:
@@ -141,11 +190,13 @@ CHECKS: dict[str, Callable[[Cell], None]] = {
 def main(check: str, names: list[str]) -> None:
     """Prints a line a cell."""
     interpret()
-    run = CHECKS.get(check) or getattr(scan_checks, check)
+    run: Any = CHECKS.get(check) or getattr(scan_checks, check, None)
     for name in names:
-        cell = Cell.of(name)
         try:
-            run(cell) if check in CHECKS else run(cell, "compiled")
+            if check == function_equals_torch.__name__:
+                function_equals_torch(name)
+            else:
+                run(Cell.of(name)) if check in CHECKS else run(Cell.of(name), "compiled")
             print(name, "ok", flush=True)
         except Exception as error:
             print(name, " ".join(f"{type(error).__name__}: {error}".split()), flush=True)

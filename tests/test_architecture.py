@@ -30,7 +30,7 @@ KNOWS = {
     "report": BASE | {"training", "experiments", "catalogue"},
     "inspect": BASE | {"dispatch", "problem", "report", "tasks"},
     "recipes": BASE | {"experiments", "training", "layers"},
-    "adapters": BASE | {"functional", "layers", "models", "cell"},
+    "adapters": BASE | {"address", "cell", "dispatch", "functional", "layers", "models"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
     "commands": {path.stem for path in ROOT.iterdir()} - {"cli"},
 }
@@ -135,3 +135,10 @@ def test_every_public_part_has_a_docstring():
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 record = isinstance(node, ast.ClassDef) and any(ast.unparse(b) == "NamedTuple" for b in node.bases)
                 assert ast.get_docstring(node) or record, f"{path}: {node.name}"
+
+
+@pytest.mark.parametrize("name", ["fla", "onnx", "torchrl", "transformers"])
+def test_an_adapter_can_be_the_first_thing_that_is_imported(name):
+    for package in {"onnx": ["onnx"], "torchrl": ["torchrl"], "transformers": ["transformers"]}.get(name, []):
+        pytest.importorskip(package)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", f"import fastweights.adapters.{name}"], check=True)

@@ -51,6 +51,22 @@ def test_linear_attention_is_weighted_by_its_sum(x, begun):
     assert fla.chunk_linear_attn(q, k, v)[1] is None
 
 
+def test_sums_over_all_keys_fit_into_half_precision():
+    q, k, v = torch.randn(3, 1, 6_000, 1, 32).abs().add(1).unbind()
+    o, _ = fla.chunk_linear_attn(q.half(), k.half(), v.half())
+    want, _ = fla.chunk_linear_attn(*(x.half().double() for x in (q, k, v)))
+    assert o.dtype == torch.float16
+    assert error(o, want) < tolerance(torch.float16).forward
+
+
+def test_gates_are_made_in_double_precision_where_all_is(x):
+    q, k, v, beta = (x[name] for name in ("q", "k", "v", "beta"))
+    gate, A = x["gk"], torch.randn(v.shape[2], dtype=torch.float64)
+    o, _ = fla.chunk_kda(q, k, v, gate, beta, use_gate_in_kernel=True, A_log=A)
+    g = -A.exp()[:, None] * torch.nn.functional.softplus(gate)
+    assert error(o, fla.chunk_kda(q, k, v, g, beta)[0]) < EXACT
+
+
 def test_reverse_reads_from_the_end(x):
     q, k, v = x["q"][:1], x["k"][:1], x["v"][:1, :, :H]
     o, _ = fla.fused_recurrent_linear_attn(q, k, v, scale=1.0, reverse=True)
@@ -126,6 +142,11 @@ def test_what_cannot_be_is_refused(x):
         fla.chunk_kda(q, k, v, q, x["beta"], return_intermediate_states=True)
     with pytest.raises(InputError, match="A_log must be given with use_gate_in_kernel, or lower_bound"):
         fla.chunk_kda(q, k, v, q, x["beta"], use_gate_in_kernel=True)
+    with pytest.raises(InputError, match="v must be of a multiple of the 2 heads of q, got 3 heads"):
+        fla.chunk_gated_delta_rule(q, k, torch.cat([v, v], 2)[:, :, :3], x["g"], x["beta"])
+    states = {"initial_state": x["S"][:1], "cu_seqlens": torch.tensor([0, T])}
+    with pytest.raises(InputError, match=r"reverse must be without states .*, got states"):
+        fla.fused_recurrent_linear_attn(q[:1], k[:1], v[:1], reverse=True, **states)
     with pytest.raises(InputError, match="allow_neg_eigval must be with use_beta_sigmoid_in_kernel"):
         fla.chunk_gated_delta_rule(q, k, v, x["g"], x["beta"], allow_neg_eigval=True)
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from fastweights import functional
+from fastweights import functional, packing
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import InputError
@@ -113,9 +113,11 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("most_padding", [1, 4])
 @pytest.mark.parametrize(("function", "names"), CASES)
-def test_packed_sequences_are_computed_apart(x, function, names):
-    """With states and without, in what is read and in its gradients."""
+def test_packed_sequences_are_computed_apart(x, function, names, most_padding, monkeypatch):
+    """With states and without, in what is read and in its gradients; all together, or by their lengths."""
+    monkeypatch.setattr(packing, "MOST_PADDING", most_padding)
     arguments, ends = [x[name][:1].clone().requires_grad_() for name in names.split()], [0, 7, 7, 8, T]
     S = torch.randn(len(ends) - 1, H, K, V, dtype=torch.float64)
     cu_seqlens = torch.tensor(ends)
@@ -145,11 +147,34 @@ def test_packed_sequences_are_computed_apart(x, function, names):
         (torch.tensor([0, 9, 3, T]), "cu_seqlens must be growing"),
         (torch.tensor([0.0, T]), "cu_seqlens must be int64 or int32"),
         (torch.tensor(T), r"cu_seqlens must be \[N \+ 1\]"),
+        ([0, T], r"cu_seqlens must be a tensor, got list\. Try torch.tensor"),
     ],
 )
 def test_ends_that_cannot_be_are_refused(x, cu_seqlens, message):
     with pytest.raises(InputError, match=message):
         functional.delta_rule(*(x[name][:1] for name in ("q", "k", "v", "beta")), cu_seqlens=cu_seqlens)
+
+
+def test_many_short_sequences_beside_a_long_one_are_not_padded_to_it(monkeypatch):
+    lengths, read = [1000] + 99 * [1], []
+    scan = functional.scan
+
+    def counted(cell, inputs, *rest, **how):
+        read.append(inputs[0].shape[:2].numel())
+        return scan(cell, inputs, *rest, **how)
+
+    monkeypatch.setattr(functional, "scan", counted)
+    cu_seqlens = torch.tensor([0, *itertools.accumulate(lengths)])
+    q, k, v = torch.randn(3, 1, sum(lengths), 1, 4).unbind()
+    functional.delta_rule(q, k, v, torch.rand(1, sum(lengths), 1), output_final_state=True, cu_seqlens=cu_seqlens)
+    assert sum(read) <= 2 * sum(lengths)
+
+
+@pytest.mark.parametrize("name", ["initial_state", "state_out"])
+def test_a_state_of_another_shape_is_refused_by_its_name(x, name):
+    given = [x[n] for n in ("q", "k", "v", "beta")]
+    with pytest.raises(InputError, match=rf"{name} must be \[N, H, K, V\] = .*, got \[1, 2, 3, 4\]"):
+        functional.delta_rule(*given, **{name: torch.zeros(1, 2, 3, 4)})
 
 
 def test_half_precision_is_rounded_once(x):

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from fastweights import LanguageModel, make_layer
+from fastweights import Cell, LanguageModel, make_layer
 from fastweights.adapters import onnx as adapter
 from fastweights.errors import InputError
-from fastweights.layers import ResetEvery
+from fastweights.layers import Bidirectional, ResetEvery
 from fastweights.testing.tolerance import error, tolerance
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -126,12 +126,26 @@ def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
     assert "\n" not in str(said.value)
 
 
+@pytest.mark.parametrize("initial", ["learned", "constant"])
+def test_a_state_that_is_not_zero_begins_a_program(initial, tmp_path, caplog):
+    """And nothing is said of what went well."""
+    state = Cell.named("delta").State(torch.eye(D // H))
+    layer = make_layer("delta-net", D, H, initial=state if initial == "constant" else initial).eval()
+    adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
+    check(layer, tmp_path / "layer.onnx", features)
+    assert "Failed to convert" not in caplog.text
+
+
 def test_what_cannot_be_written_is_refused(tmp_path):
     layer = make_layer("delta-net", D, H)
     with pytest.raises(InputError, match=r"Call module.eval\(\) first"):
         adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     with pytest.raises(InputError, match=r"x must be an example .*, got \[1, 3, 8\]"):
         adapter.export(layer.eval(), features(1, 3), tmp_path / "layer.onnx")
-    with pytest.raises(InputError, match="opset must be at least 18, got 9"):
-        adapter.export(layer, features(2, 3), tmp_path / "layer.onnx", opset=9)
+    for opset in (9, 99):
+        with pytest.raises(InputError, match=rf"opset must be from 18 to \d+, which this onnx knows, got {opset}"):
+            adapter.export(layer, features(2, 3), tmp_path / "layer.onnx", opset=opset)
+    for module in (torch.nn.Identity().eval(), Bidirectional(layer, make_layer("delta-net", D, H)).eval()):
+        with pytest.raises(InputError, match="module must be one that gives and takes a state of tensors"):
+            adapter.export(module, features(2, 3), tmp_path / "layer.onnx")
     assert not (tmp_path / "layer.onnx").exists()

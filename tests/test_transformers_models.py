@@ -1,10 +1,12 @@
 """Layers as models of transformers: saved, loaded, continued, trained."""
 
+import json
 from importlib.util import find_spec
 
 import pytest
 import torch
 
+from fastweights.errors import InputError
 from fastweights.layers import layer_names
 from fastweights.testing.tolerance import error, tolerance
 
@@ -71,6 +73,29 @@ def test_generation_with_a_state_is_that_without(beams):
     carried, again = (model.generate(prompt, use_cache=keep, **how) for keep in (True, False))
     assert torch.equal(carried, again)
     assert carried.shape == (2, 12)
+
+
+def test_generation_goes_on_from_a_state():
+    model, prompt = make(), torch.randint(20, (2, 5))
+    how = {"do_sample": False, "pad_token_id": 0}
+    first = model.generate(prompt, max_new_tokens=4, return_dict_in_generate=True, **how)
+    again = model.generate(first.sequences, past_key_values=first.past_key_values, max_new_tokens=4, **how)
+    assert torch.equal(again, model.generate(prompt, max_new_tokens=8, **how))
+
+
+@pytest.mark.parametrize("where", ["layer", "layer_options"])
+def test_a_config_runs_no_code_that_it_names(where, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    make().save_pretrained(tmp_path)
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    address = f"{tmp_path / 'evil.py'}:rule"
+    config = json.loads((tmp_path / "config.json").read_text())
+    config[where] = address if where == "layer" else {"feature_map": address}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="Load it first"):
+        AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_padding_in_front_changes_nothing(tokenizer):

@@ -65,6 +65,10 @@ def test_every_function_has_its_code():
     assert CODE.keys() == FUNCTIONS.keys()
 
 
+def test_every_function_is_torch_s_at_the_edges_of_its_range():
+    assert interpreted("function_equals_torch", *FUNCTIONS) == dict.fromkeys(FUNCTIONS, "ok")
+
+
 def given(cell: Cell, shape: Shape) -> list[torch.Tensor]:
     parts = (sample_inputs(cell, shape), sample_state(cell, shape), sample_params(cell, shape) or ())
     return [x for part in parts for x in part]

@@ -22,7 +22,7 @@ from fastweights.dispatch import scan
 from fastweights.errors import require
 from fastweights.families import family
 from fastweights.normalisers.l2 import l2
-from fastweights.packing import check_packed, lengths_of, pack, starts, unpack
+from fastweights.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
 Result = tuple[Tensor, Tensor | None]
@@ -183,17 +183,43 @@ def _run(
     cu_seqlens: Tensor | None,
     state_out: Tensor | None,
 ) -> Result:
-    lengths = None
+    cell = _cell(*memory, scale is not None)
+    wanted = output_final_state or state_out is not None
     if cu_seqlens is not None:
         check_packed(cu_seqlens, given[0])
         require(reset is None, "reset", "None where cu_seqlens is given", "both", "They say the same.")
-        if initial_state is None and state_out is None and not output_final_state:
-            reset = starts(cu_seqlens, given[0].shape[1])
-        else:
-            given, lengths = tuple(unpack(x, cu_seqlens) for x in given), lengths_of(cu_seqlens)
-    o, last = _scan(_cell(*memory, scale is not None), given, scale, initial_state, reset, lengths, state_out)
-    o = o if lengths is None or cu_seqlens is None else pack(o, cu_seqlens)
-    return o, last if output_final_state or state_out is not None else None
+        if initial_state is not None or wanted:
+            o, last = _scan_packed(cell, given, scale, initial_state, cu_seqlens, state_out)
+            return o, last if wanted else None
+        reset = starts(cu_seqlens, given[0].shape[1])
+    o, last = _scan(cell, given, scale, initial_state, reset, None, state_out)
+    return o, last if wanted else None
+
+
+def _scan_packed(
+    cell: Cell,
+    given: tuple[Tensor, ...],
+    scale: float | None,
+    initial_state: Tensor | None,
+    cu_seqlens: Tensor,
+    state_out: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Sequences with a state each, side by side."""
+    everybody = [torch.arange(len(cu_seqlens) - 1, device=cu_seqlens.device)]
+    # States are written over all at once.
+    groups = [Group.of(cu_seqlens, one) for one in (alike(cu_seqlens) if state_out is None else everybody)]
+    if len(groups) == 1:
+        (group,) = groups
+        inputs = tuple(map(group.unpack, given))
+        o, last = _scan(cell, inputs, scale, initial_state, None, group.lengths, state_out)
+        return pack(groups, [o]), last
+    _require_state("initial_state", initial_state, given, len(everybody[0]))
+    found = []
+    for group in groups:
+        start = None if initial_state is None else initial_state[group.chosen]
+        found.append(_scan(cell, tuple(map(group.unpack, given)), scale, start, None, group.lengths, None))
+    outputs, states = zip(*found, strict=True)
+    return pack(groups, outputs), in_order(groups, states)
 
 
 def _scan(
@@ -211,10 +237,21 @@ def _scan(
         dtype = torch.promote_types(q.dtype, torch.float32)
         given = (*given, torch.full((1, 1, 1), scale, dtype=dtype, device=q.device).expand(q.shape[:3]))
     inputs: Callable[..., Any] = cell.Inputs
+    _require_state("initial_state", initial_state, given, len(given[0]))
+    _require_state("state_out", state_out, given, len(given[0]))
     state = None if initial_state is None else _State(initial_state)
     out = None if state_out is None else state if state_out is initial_state else _State(state_out)
     o, last = scan(cell, inputs(*given), state, reset=reset, lengths=lengths, state_out=out)
     return o if o.dtype == q.dtype else o.to(q.dtype), last.S
+
+
+def _require_state(name: str, state: Tensor | None, given: tuple[Tensor, ...], sequences: int) -> None:
+    """`InputError` under the name that a caller knows, where `scan` would say S."""
+    q, _, v = given[:3]
+    if state is not None and q.ndim == v.ndim == 4:
+        require(isinstance(state, Tensor), name, "a tensor", type(state).__name__)
+        shape = [sequences, q.shape[2], q.shape[-1], v.shape[-1]]
+        require(list(state.shape) == shape, name, f"[N, H, K, V] = {shape}", list(state.shape))
 
 
 @cache

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from fastweights.experiments.opened import load_run
-from fastweights.training.run import Run
+from fastweights.errors import InputError
 
 
 class Trained(NamedTuple):
@@ -35,4 +34,9 @@ def load(run: str | Path, layer: Any = None) -> Trained:
     Raises:
         InputError: the folder is no run or is damaged, or its layer must be given.
     """
+    try:
+        from fastweights.experiments.opened import load_run
+        from fastweights.training.run import Run
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None
     return Trained(*load_run(Run.open(Path(run)), layer))

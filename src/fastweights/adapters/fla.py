@@ -43,8 +43,9 @@ def chunk_linear_attn(
     if S is not None:
         start = torch.zeros_like(S[..., :1]) if z is None else z[:, 0, ..., None]
         S = torch.cat([S, start], -1)
-    o, last = functional.linear_attention(q, k, v, scale, S, output_final_state, None, cu_seqlens)
-    o = o[..., :-1] / (o[..., -1:] + EPS)
+    # Half precision has no room for sums over all keys.
+    o, last = functional.linear_attention(_wide(q), _wide(k), _wide(v), scale, S, output_final_state, None, cu_seqlens)
+    o = (o[..., :-1] / (o[..., -1:] + EPS)).to(q.dtype)
     return o, None if last is None else (last[..., :-1], last[..., -1][:, None])
 
 
@@ -136,7 +137,7 @@ def chunk_gated_delta_rule(
     if use_gate_in_kernel:
         require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel", A_log)
         bias = 0 if dt_bias is None else dt_bias
-        g = -A_log.float().exp() * softplus(g.float() + bias)  # type: ignore[union-attr]
+        g = -_wide(A_log).exp() * softplus(_wide(g) + bias)  # type: ignore[arg-type]
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return _gated(
@@ -386,19 +387,24 @@ def _reversed(
 ) -> Any:
     """From the last step to the first; of `rest`, the second and third are the states."""
     ends = None if cu_seqlens is None else cu_seqlens[-1] - cu_seqlens.flip(0)
-    states = rest[1:3]
-    require(ends is None or states == (None, False), "reverse", "without states where sequences are packed", states)
+    alone = rest[1] is None and not rest[2]
+    require(ends is None or alone, "reverse", "without states where sequences are packed", "states")
     o, last = function(*(x.flip(1) for x in given), *rest, cu_seqlens=ends)
     return o.flip(1), last
 
 
 def _kda_decay(g: Tensor, A_log: Tensor | None, dt_bias: Tensor | None, lower_bound: float | None) -> Tensor:
     """Logarithms of decays `[B, T, HV, K]` from what a network says."""
-    g = g.float() if dt_bias is None else g.float() + dt_bias.reshape(g.shape[-2:])
+    g = _wide(g) if dt_bias is None else _wide(g) + dt_bias.reshape(g.shape[-2:])
     if lower_bound is not None:
-        return lower_bound * (g if A_log is None else A_log.float().exp()[:, None] * g).sigmoid()
+        return lower_bound * (g if A_log is None else _wide(A_log).exp()[:, None] * g).sigmoid()
     require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel, or lower_bound", A_log)
-    return -A_log.float().exp()[:, None] * softplus(g)  # type: ignore[union-attr]
+    return -_wide(A_log).exp()[:, None] * softplus(g)  # type: ignore[arg-type]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In float32, or float64 where it is that."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
@@ -408,7 +414,9 @@ def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
 
 def _for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and queries, each for several heads of values."""
-    served = v.shape[2] // q.shape[2]
+    heads, values = q.shape[2], v.shape[2]
+    require(values % heads == 0, "v", f"of a multiple of the {heads} heads of q", f"{values} heads")
+    served = values // heads
     return (q, k) if served == 1 else (q.repeat_interleave(served, dim=2), k.repeat_interleave(served, dim=2))
 
 

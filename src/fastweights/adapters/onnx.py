@@ -15,9 +15,10 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import pad
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten_with_path, tree_map
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
 from fastweights.cell import Cell
+from fastweights.dispatch import scan  # noqa: F401 (registers the operation)
 from fastweights.errors import InputError, require
 
 OPSET = 27
@@ -47,16 +48,20 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
     for package in ("onnx", "onnxscript"):
         require(find_spec(package) is not None, package, "installed", "no such module", EXTRA)
     require(not module.training, "module", "in evaluation mode", "one in training", "Call module.eval() first.")
-    require(opset >= OLDEST, "opset", f"at least {OLDEST}", opset)
+    _require_opset(opset)
+    whole = "one that gives and takes a state of tensors, and has initial_state"
+    require(hasattr(module, "initial_state"), "module", whole, type(module).__name__)
     require(
         x.ndim > 1 and min(x.shape[:2]) > 1, "x", "an example [B, T, ...] with B and T of at least 2", list(x.shape)
     )
     with torch.no_grad():
         state = module.initial_state(len(x))  # type: ignore[operator]
+        require(all(isinstance(leaf, Tensor) for leaf in tree_leaves(state)), "module", whole, type(module).__name__)
         program = _without_scans(_program(module, x, state), opset)
         names = [f"state_{name}" for name in _names(state)]
         given, made = ["x", *names], ["y", *(f"new_{name}" for name in names)]
-        options: dict[str, Any] = {"opset_version": opset, "input_names": given, "output_names": made}
+        # torch's converter knows no version behind 25: what is written for an old one, `_declare` calls by the new one.
+        options: dict[str, Any] = {"opset_version": OLDEST, "input_names": given, "output_names": made}
         try:
             written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
         except torch.onnx.OnnxExporterError as error:
@@ -83,6 +88,13 @@ def open_session(file: str | Path) -> Any:
         raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None
 
 
+def _require_opset(opset: int) -> None:
+    from onnx.defs import onnx_opset_version
+
+    newest = onnx_opset_version()
+    require(OLDEST <= opset <= newest, "opset", f"from {OLDEST} to {newest}, which this onnx knows", opset)
+
+
 def _cause(error: BaseException) -> str:
     """Where a chain of errors began, in one line."""
     while error.__cause__ is not None:
@@ -91,7 +103,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _declare(model: Any, opset: int) -> None:
-    """Says which version of the operators a program is in: torch's converter knows none behind 25.
+    """Says which version of the operators a program is in.
 
     What operators a program has from before mean the same in all that came since.
     """

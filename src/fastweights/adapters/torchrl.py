@@ -3,17 +3,22 @@
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._pytree import tree_flatten, tree_unflatten
-from torchrl.data import Unbounded
-from torchrl.envs.transforms import TensorDictPrimer
-from torchrl.modules import recurrent_mode
 
 from fastweights.errors import InputError
 from fastweights.state import named
+
+try:
+    from tensordict import TensorDictBase
+    from tensordict.nn import TensorDictModuleBase
+    from torchrl.data import Unbounded
+    from torchrl.envs.transforms import TensorDictPrimer
+    from torchrl.modules import recurrent_mode
+except ModuleNotFoundError as error:
+    remedy = "Try pip install 'fastweights[torchrl]'."
+    raise InputError(f"{error.name} must be installed, got no such module. {remedy}") from None
 
 
 class MemoryModule(TensorDictModuleBase):

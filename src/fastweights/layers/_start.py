@@ -65,7 +65,8 @@ class Start(nn.Module):
         if start is None:
             zeros = (torch.zeros(size, *shape, dtype=dtype, device=like.device) for shape in self.shapes.values())
             return self.kind(*zeros)
-        return self.kind(*(leaf.to(dtype).expand(size, *leaf.shape) for leaf in start))
+        # Contiguous, as every state is that a layer returns: a program that is exported with one takes the other.
+        return self.kind(*(leaf.to(dtype).expand(size, *leaf.shape).contiguous() for leaf in start))
 
 
 def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:

@@ -5,12 +5,13 @@ from token to token is the state of the model, of one size however long the text
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.adapters.transformers.version import check_version
+from fastweights.address import find_imported, is_address
 from fastweights.models import LanguageModel
 
 check_version()
@@ -29,7 +30,8 @@ class FastWeightConfig(PretrainedConfig):
     """The sizes of a model under the names that transformers has for them, and the rest as `LanguageModel` takes it.
 
     Args:
-        layer: What `make_layer` takes by name, or several names that take turns; `layer_options` go to them.
+        layer: What `make_layer` takes by name, or several names that take turns; `layer_options` go to them. Code of
+            your own, `MODULE:NAME`, must be imported.
         vocab_size: N.
         hidden_size: D.
         num_hidden_layers: Number of blocks.
@@ -67,12 +69,13 @@ class FastWeightConfig(PretrainedConfig):
         super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
 
 
-@dataclass(frozen=True)
+@dataclass
 class StateCache:
-    """The state of a model after `seen` tokens: what transformers calls `past_key_values`."""
+    """The state of a model after `seen` tokens: what transformers calls `past_key_values`, and writes its marks on."""
 
     state: Any
     seen: int
+    is_compileable: ClassVar[bool] = False
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """How many tokens have been read."""
@@ -90,7 +93,8 @@ class FastWeightForCausalLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: FastWeightConfig) -> None:
         super().__init__(config)
-        layers = tuple(config.layer) if isinstance(config.layer, list) else config.layer
+        layers = tuple(map(_known, config.layer)) if isinstance(config.layer, list) else _known(config.layer)
+        options = {name: _known(value) for name, value in config.layer_options.items()}
         self.network = LanguageModel(
             config.vocab_size,
             layers,
@@ -101,7 +105,7 @@ class FastWeightForCausalLM(PreTrainedModel, GenerationMixin):
             config.dropout,
             config.norm,
             config.convolution,
-            config.layer_options,
+            options,
             tied=config.tie_word_embeddings,
         )
         self.post_init()
@@ -167,6 +171,11 @@ class FastWeightForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _reorder_cache(self, past_key_values: StateCache, beam_idx: Tensor) -> StateCache:
         return StateCache(past_key_values.state.members(beam_idx), past_key_values.seen)
+
+
+def _known(value: Any) -> Any:
+    """What a config says. It may be a stranger's: code that it names is run only if this process has imported it."""
+    return find_imported(value) if isinstance(value, str) and is_address(value) else value
 
 
 def _beginnings(attention_mask: Tensor | None, T: int) -> Tensor | None:

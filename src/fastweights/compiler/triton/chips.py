@@ -7,9 +7,9 @@ registers, since warps that wait for each other at every sum cost more than they
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,24 @@ def target_of(chip: str) -> Any:
     return GPUTarget("hip", chip, 64)
 
 
+def chip_here() -> Any:
+    """The one that is current."""
+    from triton.runtime import driver
+
+    return driver.active.get_current_target()
+
+
 @lru_cache(1000)
 def choose(source: Source, way: str, target: Any) -> Assembled:
     """The fewest warps that spill the least."""
-    tried = list[Assembled]()
-    while not tried or (tried[-1].spills and tried[-1].warps < MOST):
-        tried.append(assemble(source, way, target, 2 * tried[-1].warps if tried else _fewest(source, target)))
+    return fewest(partial(assemble, source, way, target), _fewest(source, target))
+
+
+def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
+    """With the fewest warps that spill the least, from so many on."""
+    tried = [assemble(warps)]
+    while tried[-1].spills and tried[-1].warps < MOST:
+        tried.append(assemble(2 * tried[-1].warps))
     return min(tried, key=lambda a: (a.spills, a.warps))
 
 

@@ -3,6 +3,7 @@
 # mypy: allow-untyped-defs
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -57,14 +58,14 @@ def log1p(x):
     """log(1 + x), with what 1 + x loses put back."""
     u = 1.0 + x
     exact = tl.log(u) - ((u - 1.0) - x) / u
-    return tl.where((u == 1.0) | (u == float("inf")), x, exact)
+    return tl.where((u == 1.0) | (u == float("inf")), x, tl.where(u == 0.0, tl.log(u), exact))
 
 
 @triton.jit
 def expm1(x):
     """exp(x) - 1, corrected by the logarithm of what exp gave (Kahan)."""
     u = tl.exp(x)
-    corrected = (u - 1.0) * x / tl.log(u)
+    corrected = (u - 1.0) * (x / tl.log(u))
     edge = (u - 1.0 == -1.0) | (u == float("inf"))
     return tl.where(u == 1.0, x, tl.where(edge, u - 1.0, corrected))
 
@@ -77,11 +78,17 @@ def log10(x):
 
 @triton.jit
 def floor_divide(x, y):
-    """The quotient rounded down."""
-    return tl.floor(x / y)
+    """The quotient rounded down: without what is left over, which x / y might round up."""
+    left = libdevice.fmod(x, y)
+    quotient = (x - left) / y
+    quotient = tl.where((left != 0.0) & ((left < 0.0) != (y < 0.0)), quotient - 1.0, quotient)
+    below = tl.floor(quotient)
+    nearest = tl.where(quotient - below > 0.5, below + 1.0, below)
+    return tl.where(y == 0.0, x / y, tl.where(quotient == 0.0, x / y * 0.0, nearest))
 
 
 @triton.jit
 def remainder(x, y):
     """What is left of x, with the sign of y."""
-    return x - y * tl.floor(x / y)
+    left = libdevice.fmod(x, y)
+    return tl.where((left != 0.0) & ((left < 0.0) != (y < 0.0)), left + y, left)

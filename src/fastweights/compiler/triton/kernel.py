@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.compiler.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.step import Step
-from fastweights.compiler.triton.chips import choose
+from fastweights.compiler.triton.chips import chip_here, choose
 from fastweights.compiler.triton.module import loaded
 from fastweights.compiler.triton.source import FULL, Source, sourced
 from fastweights.compiler.triton.target import chunk
@@ -30,7 +30,7 @@ class Kernel:
     def build(self, ways: Collection[str]) -> None:
         """Compiles some ways for the current chip, as it is done for many heads."""
         for way in ways if torch.cuda.is_available() else ():
-            choose(self._source(FULL), way, _chip())
+            choose(self._source(FULL), way, chip_here())
 
     def forward(
         self,
@@ -142,7 +142,7 @@ class Kernel:
         numbers = [*(n for x in inputs for n in x.stride()[:3]), T, H, chunk(self.size, T)]
         flags = [keep, *(named[name][0] is not None for name in ("reset", "lengths"))]
         with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
-            warps = choose(source, way, _chip()).warps if like.is_cuda else 1
+            warps = choose(source, way, chip_here()).warps if like.is_cuda else 1
             launch = getattr(loaded(source.text), way)[(programs,)]
             launch(*pointers, *numbers, *flags, num_warps=warps, num_stages=1)
 
@@ -151,13 +151,6 @@ class Kernel:
         if like.device not in self.tables:
             self.tables[like.device] = torch.tensor(source.numbers or [0.0], dtype=like.dtype, device=like.device)
         return self.tables[like.device]
-
-
-def _chip() -> Any:
-    """The one that is current."""
-    from triton.runtime import driver
-
-    return driver.active.get_current_target()
 
 
 def _scratch(size: int, like: Tensor) -> Tensor:

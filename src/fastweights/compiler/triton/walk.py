@@ -6,6 +6,7 @@ some rows of S, which never meet, through all of them, a few vectors of a chunk 
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fastweights.compiler.triton.chips import POINTERS, Assembled, assemble_function, target_of
+from fastweights.compiler.triton.chips import MOST, POINTERS, Assembled, assemble_function, chip_here, fewest, target_of
 
 TILE = 16
 """Rows of S in a program, and vectors that it takes at a time: the fewest that a product of tiles takes."""
@@ -167,23 +168,34 @@ def _launch(
     numbers = [N, M, R, K, *(0 if x is None else x.shape[-2] for x in counted), width, int(width > 1)]
     # A pointer that nothing reads points anywhere.
     pointers = [made[-1] if x is None else x.contiguous() for x in (*given, *made)]
-    shape, warps = constants(K)
-    named = {"FADES": kept is not None, **flags, **shape}
+    named = {"FADES": kept is not None, **flags, **tiles(K)}
+    like, way = made[-1], "forward" if kernel is forward else "backward"
+    warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
     with torch.cuda.device(made[-1].device) if made[-1].is_cuda else nullcontext():
         kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, num_stages=1)
 
 
-def constants(K: int) -> tuple[dict[str, int], int]:
-    """The sizes of tiles, in powers of two, and the warps of a program: a thread holds 16 numbers of S."""
-    columns = max(TILE, triton.next_power_of_2(K))
-    return {"ROWS": TILE, "COLUMNS": columns, "STEPS": TILE}, min(16, max(1, columns // 32))
+def tiles(K: int) -> dict[str, int]:
+    """Their sizes, in powers of two."""
+    return {"ROWS": TILE, "COLUMNS": max(TILE, triton.next_power_of_2(K)), "STEPS": TILE}
 
 
 def assembled(way: str, K: int, dtype: torch.dtype, chip: str) -> Assembled:
-    """What an assembler makes of a kernel, where all that there may be is there."""
+    """What an assembler makes of a kernel for a chip."""
+    return choose(way, K, dtype, target_of(chip))
+
+
+@lru_cache(1000)
+def choose(way: str, K: int, dtype: torch.dtype, target: Any) -> Assembled:
+    """The fewest warps that spill the least, from where a thread holds 16 numbers of S, with all that there may be."""
     function = forward if way == "forward" else backward
-    shape, warps = constants(K)
+    shape = tiles(K)
     flags = {name: True for name in ("FADES", "STARTS") if name in function.arg_names} | shape
     kinds = dict.fromkeys(LONG, "i64") | dict.fromkeys(SHORT, "i32")
     types = {name: kinds.get(name, POINTERS[dtype]) for name in function.arg_names if name not in flags}
-    return assemble_function(function, types, flags, target_of(chip), warps, f"the walk with K={K}")
+    title = f"the walk with K={K}"
+
+    def assemble(warps: int) -> Assembled:
+        return assemble_function(function, types, flags, target, warps, title)
+
+    return fewest(assemble, min(MOST, max(1, shape["COLUMNS"] // 32)))
