@@ -113,6 +113,13 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(("function", "names"), CASES)
+def test_torch_compile_makes_one_graph(x, function, names):
+    given = [x[name] for name in names.split()]
+    found, _ = torch.compile(function, fullgraph=True, backend="eager")(*given)
+    assert error(found, function(*given)[0]) < EXACT
+
+
 @pytest.mark.parametrize("most_padding", [1, 4])
 @pytest.mark.parametrize(("function", "names"), CASES)
 def test_packed_sequences_are_computed_apart(x, function, names, most_padding, monkeypatch):

@@ -254,9 +254,28 @@ def _require_state(name: str, state: Tensor | None, given: tuple[Tensor, ...], s
         require(list(state.shape) == shape, name, f"[N, H, K, V] = {shape}", list(state.shape))
 
 
-@cache
+CELLS = types.SimpleNamespace()
+"""Cells by name. `torch.compile` keeps no such object as the answer of a function, but finds it here."""
+
+
 def _cell(name: str, unit: bool, scaled: bool) -> Cell:
-    return Cell.of(_laid_out(name, unit, scaled))
+    found: Cell = getattr(CELLS, _name_of_cell(name, unit, scaled))
+    return found
+
+
+def _name_of_cell(name: str, unit: bool, scaled: bool) -> str:
+    return _named(name, unit, scaled)
+
+
+# As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.
+_name_of_cell._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@cache
+def _named(name: str, unit: bool, scaled: bool) -> str:
+    under = f"{name}, {unit}, {scaled}".replace(".", "/")
+    setattr(CELLS, under, Cell.of(_laid_out(name, unit, scaled)))
+    return under
 
 
 @family
