@@ -1,13 +1,13 @@
 """Agents in their environments: what they see next, what they carry, and how they came there."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.tasks.kinds.environment import Worlds
+from fastweights.training.evaluating import evaluating
 
 
 class Unroll(NamedTuple):
@@ -41,17 +41,6 @@ class Returns:
     def mean(self) -> float:
         """0 where none has ended."""
         return self.earned / max(self.ended, 1)
-
-
-@contextmanager
-def evaluating(agent: nn.Module | None) -> Iterator[None]:
-    """Lets an agent act as it will be judged: without dropout, and without learning the moments of what it sees."""
-    training = agent is not None and agent.training
-    if agent is not None:
-        agent.eval()
-    yield
-    if agent is not None:
-        agent.train(training)
 
 
 class Stage:

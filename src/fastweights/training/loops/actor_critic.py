@@ -10,11 +10,11 @@ from fastweights.errors import require
 from fastweights.tasks.kinds._random import TEST, VALIDATION
 from fastweights.tasks.kinds.environment import Environment, Worlds
 from fastweights.training.acting import WAYS, Acting
+from fastweights.training.evaluating import evaluating
 from fastweights.training.learning import rms_prop
 from fastweights.training.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import MOST_ACTIONS, ActorCritic
-from fastweights.training.stage import evaluating
 
 MEASURED_WITH = 32
 """Environments side by side, where agents are measured."""

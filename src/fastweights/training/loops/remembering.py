@@ -16,6 +16,7 @@ from fastweights.errors import require
 from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
 from fastweights.training.descent import descend
+from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import part_of
 from fastweights.training.result import Result
 from fastweights.training.session import Session
@@ -114,19 +115,17 @@ def measure(model: nn.Module, symbols: Tensor, settings: Remembering) -> dict[st
 
     "loss" and "bits" are those of the snippets, from when all of the delay is read; "online_bits" those of the text.
     """
-    training = model.training
-    model.eval()
     device = next(model.parameters()).device
     book, start = Book(symbols, settings, 1), model.initial_state(1)  # type: ignore[operator]
     state, ahead, back = start, [], []
-    for segment in range((len(symbols) - 1) // settings.segment):
-        inputs, targets, past_inputs, past_targets = (part.to(device) for part in book.moment(segment, VALIDATION))
-        losses, state = model(inputs, state, targets=targets)
-        ahead.append(losses.mean())
-        losses, replayed = model(past_inputs, mixed(state, start, settings.bodies), targets=past_targets)
-        back.append(losses.mean())
-        state = mixed(replayed, state, settings.bodies) if settings.keep_replay else state
-    model.train(training)
+    with evaluating(model):
+        for segment in range((len(symbols) - 1) // settings.segment):
+            inputs, targets, past_inputs, past_targets = (part.to(device) for part in book.moment(segment, VALIDATION))
+            losses, state = model(inputs, state, targets=targets)
+            ahead.append(losses.mean())
+            losses, replayed = model(past_inputs, mixed(state, start, settings.bodies), targets=past_targets)
+            back.append(losses.mean())
+            state = mixed(replayed, state, settings.bodies) if settings.keep_replay else state
     whole = -(-(settings.reach + 1) // settings.segment)
     loss, online = (torch.stack(found[whole - 1 :]).double().mean().item() for found in (back, ahead))
     return {"bits": loss * BITS, "loss": loss, "online_bits": online * BITS}

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map
 from fastweights.errors import require
 from fastweights.state import detach, members
 from fastweights.training.descent import descend, micro_batches
+from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import part_of
 from fastweights.training.result import Result
 from fastweights.training.session import Session
@@ -111,12 +112,10 @@ def show(session: Session, result: Result, console: Console) -> None:
 @torch.no_grad()
 def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -> dict[str, float]:
     """Mean loss, bits and perplexity a token over all but the first: with carried state, or by sliding windows."""
-    training = model.training
-    model.eval()
     device = next(model.parameters()).device
     read = _carried if settings.carry else _anew
-    total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
-    model.train(training)
+    with evaluating(model):
+        total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
     loss = total / (len(tokens) - 1)
     return {"bits": loss * BITS, "loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
 from fastweights.training.descent import descend, micro_batches
+from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import mean_over, part_of
 from fastweights.training.result import Result
 from fastweights.training.session import Session
@@ -69,13 +70,11 @@ def measure(
     metrics: Callable[[Tensor, Tensor], Metrics] | None = None,
 ) -> dict[str, float]:
     """Metrics over batches, by name: the task's unless others are given."""
-    training, metrics = model.training, metrics or task.metrics
-    model.eval()
-    parts = []
-    for batch in batches:
-        inputs, targets = (fabric.to_device(part) for part in batch)
-        parts.append(metrics(model(inputs, targets.shape[1]), targets))
-    model.train(training)
+    metrics, parts = metrics or task.metrics, []
+    with evaluating(model):
+        for batch in batches:
+            inputs, targets = (fabric.to_device(part) for part in batch)
+            parts.append(metrics(model(inputs, targets.shape[1]), targets))
     return task.summary(combine(parts))
 
 

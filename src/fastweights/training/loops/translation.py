@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
 from fastweights.training.descent import descend, micro_batches
+from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import part_of
 from fastweights.training.result import Result
 from fastweights.training.session import Session
@@ -107,17 +108,15 @@ def measure(
     """Mean loss in nats a token, and BLEU of translations."""
     import sacrebleu
 
-    training = model.training
-    model.eval()
     total, tokens = 0.0, 0
-    for chosen in torch.arange(len(pairs.sources)).split(AT_ONCE):
-        batch = PairBatch(*(fabric.to_device(part) for part in task.batch(chosen.tolist(), pairs)))
-        total += cross_entropy(
-            _logits(model, batch), batch.wanted.flatten(), ignore_index=IGNORE, reduction="sum"
-        ).item()
-        tokens += int(batch.target_lengths.sum())
-    said = translate(fabric, model, task, pairs.sources, beam, penalty)
-    model.train(training)
+    with evaluating(model):
+        for chosen in torch.arange(len(pairs.sources)).split(AT_ONCE):
+            batch = PairBatch(*(fabric.to_device(part) for part in task.batch(chosen.tolist(), pairs)))
+            total += cross_entropy(
+                _logits(model, batch), batch.wanted.flatten(), ignore_index=IGNORE, reduction="sum"
+            ).item()
+            tokens += int(batch.target_lengths.sum())
+        said = translate(fabric, model, task, pairs.sources, beam, penalty)
     return {"loss": total / tokens, "bleu": sacrebleu.corpus_bleu(said, [list(pairs.references)]).score}
 
 
