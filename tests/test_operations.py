@@ -14,7 +14,7 @@ from fastweights.compiler.lower import lower
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.tape import write_down
 from fastweights.compiler.trace import trace
-from fastweights.signature import Key, Matrix, Slot, Value
+from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
@@ -104,7 +104,7 @@ class Two(NamedTuple):
 
 
 class Kept(NamedTuple):
-    h: Value
+    h: Output
 
 
 def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:

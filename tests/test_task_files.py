@@ -82,7 +82,6 @@ def test_file_is_found_in_every_layout(tmp_path, place):
 
 def test_a_file_that_may_be_anybodys_is_found_under_its_path_alone(tmp_path):
     """WikiText-2 and WikiText-103 have files of the same names."""
-    (tmp_path / "data").mkdir()
     (tmp_path / "data" / "wiki.train.tokens").write_text("of another text")
     with pytest.raises(MissingFile, match="wikitext-103"):
         Wikitext103().read("train")
