@@ -87,20 +87,22 @@ def name_of_plan(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtyp
 # As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.
 name_of_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
-_PLANS: dict[AffineForm, Plan] = {}
+_PLANS: dict[AffineForm, Plan | str] = {}
 
 
 def _planned(form: AffineForm | str) -> Plan | str:
     if isinstance(form, str):
         return form
-    idle = [
-        part.state for stage in form.stages if isinstance(stage, Linear) and not stage.writes for part in stage.parts
-    ]
-    if idle:
-        return f"nothing is written to {' and '.join(idle)}"
     if form not in _PLANS:
-        _PLANS[form] = Planner(form).plan()
+        _PLANS[form] = _idle(form) or Planner(form).plan()
     return _PLANS[form]
+
+
+def _idle(form: AffineForm) -> str:
+    """Why there is nothing to walk through in chunks; empty if there is."""
+    linear = [stage for stage in form.stages if isinstance(stage, Linear)]
+    idle = [part.state for stage in linear if not stage.writes for part in stage.parts]
+    return f"nothing is written to {' and '.join(idle)}" if idle else ""
 
 
 class Planner:

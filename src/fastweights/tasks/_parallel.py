@@ -79,8 +79,12 @@ class Parallel(Pairs):
         return self.tokenizer.decode(tokens[tokens < len(self.tokenizer)])
 
     def facts(self) -> dict[str, Any]:
-        parts = {part: self._lines(part) for part in ("train", "validation", "test")}
-        return {"tokens": self.tokenizer.facts(), "sha256": {part: _digest(sides) for part, sides in parts.items()}}
+        return {"tokens": self.tokenizer.facts(), "sha256": self.sha256}
+
+    @cached_property
+    def sha256(self) -> dict[str, str]:
+        """Of the lines of every part."""
+        return {part: _digest(self._lines(part)) for part in ("train", "validation", "test")}
 
     def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
         known = replace(self)

@@ -77,7 +77,7 @@ class OneStep(_Called):
         """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
         key = (tensors[0].shape, *[x.stride() for x in tensors])
         alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
-        if any(tensors[n].is_neg() for n in alike.doubtful):
+        if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
             return self([x.resolve_neg() for x in tensors], initial, reset, out)
         if not alike.are_read:
             tensors = [x for record in self._given(tensors)[0] for x in record]

@@ -170,8 +170,8 @@ def _launch(
     pointers = [made[-1] if x is None else x.contiguous() for x in (*given, *made)]
     named = {"FADES": kept is not None, **flags, **tiles(K)}
     like, way = made[-1], "forward" if kernel is forward else "backward"
-    warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
-    with torch.cuda.device(made[-1].device) if made[-1].is_cuda else nullcontext():
+    with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
+        warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
         kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, num_stages=1)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from fastweights.errors import require
 
@@ -17,7 +17,8 @@ LARGEST_SEED = 2**63 - 1
 MOST_DEVICES = 1024
 
 
-PRECISIONS = ("32-true", "bf16-mixed")
+Precision = Literal["32-true", "bf16-mixed"]
+PRECISIONS = get_args(Precision)
 
 
 class Where(NamedTuple):
@@ -84,7 +85,7 @@ class Training:
     recompute: bool = False
     sharded: bool = False
     compiled: bool = False
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
         require_numbers(self, ("steps", "batch_size", "evaluate_every"), 1)
