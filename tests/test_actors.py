@@ -13,8 +13,8 @@ import torch
 
 from fastweights import InputError
 from fastweights.errors import Died
+from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.trial import carry_out
 from fastweights.training import acting
 from fastweights.training.crew import Crew
 from fastweights.training.run import Run

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fastweights import InputError
+from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.trial import carry_out
 from fastweights.models.agent import Agent
 from fastweights.state import to
 from fastweights.tasks.catch import Catch

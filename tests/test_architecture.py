@@ -1,6 +1,7 @@
 """What may know what, and how light the library is."""
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,14 @@ def test_command_line_loads_no_torch_before_it_needs_it():
         "from fastweights import cli; from fastweights.catalogue import COMMANDS; cli._parser(COMMANDS.names())"
     )
     assert "torch" not in loaded("from fastweights.experiments.flags import parse; parse('oz', ['--steps', '3'])")
+
+
+def test_a_report_needs_no_torch_and_a_trained_model_no_trainer(tmp_path):
+    agents = Path(__file__).parents[1] / "docs" / "results" / "irie2022" / "table-4"
+    shutil.copytree(agents, tmp_path / "runs", ignore=shutil.ignore_patterns("figures", "report.*"))
+    assert "torch" not in loaded(f"from fastweights.cli import main; main(['report', {str(tmp_path)!r}])")
+    assert (tmp_path / "report.md").exists()
+    assert "lightning_fabric" not in loaded("import fastweights.experiments.opened, fastweights.played")
 
 
 def test_every_public_part_has_a_docstring():

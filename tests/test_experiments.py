@@ -20,8 +20,9 @@ from torch import nn
 
 from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
-from fastweights.experiments import job as job_module
+from fastweights.experiments import carried_out
 from fastweights.experiments.experiment import Published, Summary, Trial
+from fastweights.experiments.job import Job
 from fastweights.experiments.plan import make_plan
 from fastweights.experiments.status import status, table_of
 from fastweights.experiments.trial import loop_of, make_task
@@ -137,9 +138,9 @@ def test_what_another_table_has_trained_is_not_trained_again(damaged, searched, 
     twin = folder / "ba2016" / "rates" / "smoke" / "lstm" / "0.001" / "seed-1"
     if damaged:
         (twin / "metrics.jsonl").write_text("")
-    train = job_module.carry_out_trial
+    train = carried_out.carry_out
     monkeypatch.setattr(
-        job_module, "carry_out_trial", lambda run, *rest, **how: trained.append(run) or train(run, *rest, **how)
+        carried_out, "carry_out", lambda run, *rest, **how: trained.append(run) or train(run, *rest, **how)
     )
     flags = ["--models", "lstm", "irnn", "--columns", "20"]
     assert reproduce("ba2016/table-1", folder, *flags, "--seeds", "2") == 0
@@ -156,7 +157,7 @@ def test_what_another_table_has_trained_is_not_trained_again(damaged, searched, 
 
 def test_every_seed_holds_out_the_next_part_of_the_data():
     experiment = EXPERIMENTS.load("ba2016/table-3")
-    jobs = [job_module.Job("ba2016/table-3", "cpu", "lstm", "pose", seed) for seed in (1, 2, 3)]
+    jobs = [Job("ba2016/table-3", "cpu", "lstm", "pose", seed) for seed in (1, 2, 3)]
     trials = [job.trial(experiment) for job in jobs]
     assert [(trial.training.seed, trial.task_options["fold"]) for trial in trials] == [(1, 0), (2, 1), (3, 2)]
 

@@ -9,10 +9,9 @@ from fastweights.experiments.opened import trial_of
 from fastweights.files import write_atomically
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
-from fastweights.report.episodes import EPISODE, shown
-from fastweights.report.runs import Collection
+from fastweights.report.episodes import EPISODE
 from fastweights.trained import load
-from fastweights.training.run import BEST, Run
+from fastweights.training.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 STEPS = 100
@@ -31,10 +30,7 @@ def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300) -> Epi
     return watch_episode(*load(folder, layer), seed, most, settings.greedy)
 
 
-def draw_episodes(collection: Collection) -> None:
-    """Draws what a report shows of its agents, where it is not drawn yet and their weights are there."""
-    for record in (record for group in collection.groups for record in shown(group)):
-        picture = record.path / EPISODE
-        if (record.path / BEST).exists() and not picture.exists():
-            with suppress(InputError):  # of another kind, or its environment is not installed: a report does without
-                write_atomically(picture, sheet(play(record.path, most=STEPS), ""))
+def draw_episode(folder: Path) -> None:
+    """Draws what a report shows of a run, if its environment is installed."""
+    with suppress(InputError):
+        write_atomically(folder / EPISODE, sheet(play(folder, most=STEPS), ""))

@@ -13,7 +13,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures and shows them."""
-    from fastweights.experiments.opened import measure_run
+    from fastweights.experiments.carried_out import measure_run
     from fastweights.training.run import Run
 
     run = Run.open(options.folder)

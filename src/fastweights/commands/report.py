@@ -19,10 +19,13 @@ def run(options: argparse.Namespace) -> int:
 
 def print_report(path: Path) -> None:
     """Writes the page of a folder, and says where it is."""
-    from fastweights.played import draw_episodes
+    from fastweights.report.episodes import undrawn
     from fastweights.report.page import write_report
     from fastweights.report.runs import collect
 
     collection = collect(path)
-    draw_episodes(collection)
+    for run in (run for group in collection.groups for run in undrawn(group)):
+        from fastweights.played import draw_episode  # PyTorch, which a page of numbers does without
+
+        draw_episode(run)
     print(f"The report is {write_report(collection)}.")

@@ -7,11 +7,10 @@ from typing import Any
 
 from fastweights.errors import require
 from fastweights.experiments.experiment import Experiment, Trial
-from fastweights.experiments.trial import carry_out as carry_out_trial
-from fastweights.experiments.twins import anywhere, twin_of
+from fastweights.experiments.twins import anywhere
 from fastweights.metric import Metric
 from fastweights.training.result import Result
-from fastweights.training.run import FAILURE, Run
+from fastweights.training.run import Run
 from fastweights.training.settings._training import Where
 
 ANYWHERE = Where()
@@ -54,26 +53,6 @@ def outcome(run: Run, metric: Metric) -> Result | None:
         return result if result and metric.name in result.test else None
     except (ValueError, OSError):
         return None
-
-
-def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> None:
-    """Trains and measures, unless that is done, here or in another table; goes on with what is there.
-
-    Raises:
-        Busy: Another process is at it.
-        InputError: The folder holds a run with other settings, or a damaged one.
-    """
-    run, trial = job.run(folder), job.trial(experiment, where)
-    with run.lock():
-        if outcome(run, experiment.metric) is not None:
-            return
-        (run.path / FAILURE).unlink(missing_ok=True)
-        if run.exists():
-            require_same(run, job, trial)
-        elif (twin := twin_of(trial, folder)) is not None:
-            run.take_over(twin, job.experiment, job.facts(trial))
-            return
-        carry_out_trial(run, trial, job.experiment, job.facts(trial), resume=run.exists())
 
 
 def require_same(run: Run, job: Job, trial: Trial) -> None:

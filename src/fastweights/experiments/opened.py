@@ -10,12 +10,10 @@ from fastweights.errors import require, require_name
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.flags import flags_of
 from fastweights.experiments.job import Job, require_same
-from fastweights.experiments.trial import build, make_task, measure, require_same_data
+from fastweights.experiments.trial import build, make_task
 from fastweights.tasks import Task
 from fastweights.training.kept import best_model
-from fastweights.training.result import Result
 from fastweights.training.run import Run
-from fastweights.training.session import Session
 from fastweights.training.settings._training import PRECISIONS, Where
 
 
@@ -24,14 +22,6 @@ def load_run(run: Run, layer: Any) -> tuple[nn.Module, Task]:
     trial = trial_of(run, layer)
     task = make_task(trial.task, trial.task_options).known_by(run.config()["task"])
     return best_model(run, lambda: build(trial, task)), task
-
-
-def measure_run(run: Run, layer: Any) -> tuple[Trial, Session, Result]:
-    """What a run came to, measured again."""
-    trial = trial_of(run, layer)
-    task = make_task(trial.task, trial.task_options)
-    require_same_data(run, trial, task)
-    return trial, *measure(run, trial, task)
 
 
 def trial_of(run: Run, layer: Any) -> Trial:

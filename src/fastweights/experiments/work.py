@@ -5,18 +5,23 @@ shared out by themselves, none is done twice, and what a killed process left is 
 """
 
 import time
+from pathlib import Path
 
 import torch
 from rich.console import Console
 
 from fastweights.errors import InputError, require
-from fastweights.experiments.job import Job, carry_out
+from fastweights.experiments import carried_out
+from fastweights.experiments.experiment import Experiment
+from fastweights.experiments.job import Job, outcome, require_same
 from fastweights.experiments.plan import Plan
 from fastweights.experiments.status import shown, status
+from fastweights.experiments.twins import twin_of
 from fastweights.experiments.workers import Worker, start
 from fastweights.training.hardware import make_fabric
 from fastweights.training.progress import Interrupted, stop_on_signal
 from fastweights.training.run import FAILURE, Busy
+from fastweights.training.settings._training import Where
 
 PATIENCE = 1.0
 """Seconds until one looks again whether another process has let go of a run."""
@@ -68,6 +73,26 @@ def _attempt(job: Job, plan: Plan) -> bool:
         path.mkdir(parents=True, exist_ok=True)
         (path / FAILURE).write_text(" ".join(str(error).split()), encoding="utf-8", errors="replace")
     return True
+
+
+def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> None:
+    """Trains and measures, unless that is done, here or in another table; goes on with what is there.
+
+    Raises:
+        Busy: Another process is at it.
+        InputError: The folder holds a run with other settings, or a damaged one.
+    """
+    run, trial = job.run(folder), job.trial(experiment, where)
+    with run.lock():
+        if outcome(run, experiment.metric) is not None:
+            return
+        (run.path / FAILURE).unlink(missing_ok=True)
+        if run.exists():
+            require_same(run, job, trial)
+        elif (twin := twin_of(trial, folder)) is not None:
+            run.take_over(twin, job.experiment, job.facts(trial))
+            return
+        carried_out.carry_out(run, trial, job.experiment, job.facts(trial), resume=run.exists())
 
 
 def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) -> None:

@@ -1,10 +1,13 @@
 """Episodes of agents: a picture a model, from the folder of its run."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from fastweights.files import read_file
 from fastweights.report.document import Block, Figure, Heading
 from fastweights.report.runs import Group, Record
+from fastweights.training.run import BEST
+from fastweights.training.settings.actor_critic import ActorCritic
 
 EPISODE = "episode.png"
 LIMIT = 1 << 24
@@ -16,6 +19,15 @@ def shown(group: Group) -> list[Record]:
     best = group.experiment.metric.best
     columns = {model: next(c for c in group.columns if group.of(model, c)) for model in group.models}
     return [best(group.of(model, column), key=lambda record: record.value) for model, column in columns.items()]
+
+
+def undrawn(group: Group) -> Iterator[Path]:
+    """The runs of agents whose episode is to be shown and is not drawn yet, where their weights are there."""
+    for record in shown(group):
+        _, preset, model, column, _ = record.key
+        plays = isinstance(group.experiment.trial(model, column, preset).training, ActorCritic)
+        if plays and (record.path / BEST).exists() and not (record.path / EPISODE).exists():
+            yield record.path
 
 
 def episodes(group: Group) -> Iterator[Block]:
