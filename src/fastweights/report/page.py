@@ -150,10 +150,10 @@ def _cut_off(group: Group) -> Iterator[Block]:
         if n < len(group.of(m, c))
     ]
     if counts:
-        but = f", but for {'; '.join(some)}" if some else ""
+        but = f", except {'; '.join(some)}" if some else ""
         yield Paragraph(
             f"{MARK} Cut off while improving: the best validation value came in the last fifth of the updates that the "
-            f"settings allow, all of which were used. So it was in every seed{but}."
+            f"settings allow, all of which were used. So it was in every seed of what is marked{but}."
         )
 
 

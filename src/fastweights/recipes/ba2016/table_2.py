@@ -25,7 +25,7 @@ MODELS = {
     "no-fast-weights": "Fast weights, eta = 0",
 }
 FEATURES = ("50", "100", "200")
-RATES = {"irnn": 1e-3, "lstm": 3e-3, "glimpse-network": 3e-3, "multi-level-fast-weight-rnn": 1e-3}
+RATES = {"irnn": 1e-3, "lstm": 1e-3, "glimpse-network": 3e-3, "multi-level-fast-weight-rnn": 1e-3}
 """Adam's learning rates, the best on validation data in `ba2016/glimpse-rates`."""
 
 TRAINING: dict[str, dict[str, Any]] = {
