@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from fastweights.catalogue import MODELS
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.snail_network import SNAILNetwork
+from fastweights.recipes.ba2016 import table_2
 
 WORDS, CUTOFFS = 267_735, (20_000, 40_000, 200_000)
 
@@ -56,6 +58,15 @@ def on_wikitext(layer, d_model, depth, options=None):
         return LanguageModel(
             WORDS, layer, d_model, depth, heads=8, d_ff=2048, norm="post", cutoffs=CUTOFFS, options=options
         )
+
+
+def test_an_lstm_that_is_called_as_large_as_fast_weights_is():
+    """Ba et al. 2016, Table 2, with a row of ours."""
+    sizes = []
+    for model in ("lstm-as-large", "multi-level-fast-weight-rnn"):
+        trial = table_2.trial(model, "50", "cpu")
+        sizes.append(count(MODELS.load(trial.model)("features", 49, 10, **trial.model_options)))
+    assert math.isclose(*sizes, rel_tol=0.01)
 
 
 @pytest.mark.parametrize(("d_model", "more"), [(128, 16_384), (256, 32_768)])

@@ -10,7 +10,7 @@ from fastweights.recipes.ba2016._glimpses import trial as glimpses
 
 FAST = "multi-level-fast-weight-rnn"
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "lstm-as-large": ("lstm", {"units": 32}),
+    "lstm-as-large": ("lstm", {"units": 25}),
     "by-quadrant": (FAST, {"signals": SCHEDULES["quadrant"]}),
     "two-inner-steps": (FAST, {"options": {"inner_steps": 2}}),
     "no-fast-weights": (FAST, {"options": {"rate": 0.0}}),
