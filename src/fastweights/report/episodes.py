@@ -23,11 +23,15 @@ def shown(group: Group) -> list[Record]:
 
 def undrawn(group: Group) -> Iterator[Path]:
     """The runs of agents whose episode is to be shown and is not drawn yet, where their weights are there."""
-    for record in shown(group):
-        _, preset, model, column, _ = record.key
-        plays = isinstance(group.experiment.trial(model, column, preset).training, ActorCritic)
-        if plays and (record.path / BEST).exists() and not (record.path / EPISODE).exists():
-            yield record.path
+    there = [record.path for record in shown(group) if (record.path / BEST).exists()] if _plays(group) else []
+    yield from (path for path in there if not (path / EPISODE).exists())
+
+
+def _plays(group: Group) -> bool:
+    """Whether it is agents that an experiment trains, with settings of whichever preset."""
+    name, preset = next(iter(group.experiment.presets.items()))
+    trial = group.experiment.trial(preset.models[0], preset.columns[0], name)
+    return isinstance(trial.training, ActorCritic)
 
 
 def episodes(group: Group) -> Iterator[Block]:
