@@ -23,8 +23,8 @@ def shown(group: Group) -> list[Record]:
 
 def undrawn(group: Group) -> Iterator[Path]:
     """The runs of agents whose episode is to be shown and is not drawn yet, where their weights are there."""
-    there = [record.path for record in shown(group) if (record.path / BEST).exists()] if _plays(group) else []
-    yield from (path for path in there if not (path / EPISODE).exists())
+    paths = [record.path for record in shown(group)] if _plays(group) else []
+    yield from (path for path in paths if (path / BEST).exists() and not (path / EPISODE).exists())
 
 
 def _plays(group: Group) -> bool:
