@@ -64,6 +64,7 @@ BAD = {
     "unknown cell": ["explain", "detla"],
     "size of zero": ["explain", "delta", "--heads", "0"],
     "unknown device": ["explain", "delta", "--device", "cdua"],
+    "unknown device to check on": ["check", "delta", "--device", "cdua"],
     "unknown module": ["check", "no_such_module:cell"],
     "not a function": ["check", "math:pi"],
     "unknown recipe": ["train", "ozz"],

@@ -56,7 +56,8 @@ def scan(
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
         reset: bool `[B, T]`: the state goes back to the initial one before step t.
         lengths: int `[B]`, from 0 to T: how many steps a member has. What follows is padding: its inputs are not
-            looked at, its y is 0, and the last state is that after the member's own last step.
+            looked at, its y is 0, and the last state is that after the member's own last step. On a GPU, where to look
+            at their numbers would be to wait for it, larger ones are taken as T.
         initial: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
         backend: "auto", or a name from `explain`; a named backend runs or raises.
         state_out: `cell.State` of contiguous tensors `[B, H, ...]` that the state after the last step is written to,

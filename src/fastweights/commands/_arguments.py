@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import require
+from fastweights.errors import InputError, require
 
 CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own"
 
@@ -28,6 +28,17 @@ def cell_of(name: str) -> Any:
     from fastweights.cell import Cell
 
     return Cell.of(name)
+
+
+def device_of(name: str) -> str:
+    """A device that is here, as torch names it."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device must be one that is here, got {name!r}: {error}") from None
+    return name
 
 
 def sizes_of(given: Sequence[str], axes: Collection[str]) -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 import argparse
 
-from fastweights.commands._arguments import CELL, cell_of
+from fastweights.commands._arguments import CELL, cell_of, device_of
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """A cell."""
     command.add_argument("cell", metavar="CELL", help=CELL)
+    command.add_argument("--device", default="cpu", help="where, as torch names it: cuda, or cpu, the default")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -15,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.testing import run_checks
 
     failures = 0
-    for name, problem in run_checks(cell_of(options.cell)):
+    for name, problem in run_checks(cell_of(options.cell), device_of(options.device)):
         print(f"{'FAILED' if problem else 'ok':<7} {name}{f': {problem}' if problem else ''}", flush=True)
         failures += bool(problem)
     print(f"{failures} checks failed" if failures else "all checks passed")

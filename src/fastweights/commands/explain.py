@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from fastweights.commands._arguments import CELL, cell_of, sizes_of
+from fastweights.commands._arguments import CELL, cell_of, device_of, sizes_of
 from fastweights.errors import InputError, require, require_name
 
 MOST = 1 << 28
@@ -43,11 +43,8 @@ def run(options: argparse.Namespace) -> int:
     require(min(shape) >= 1, "sizes", "at least 1", min(shape))
     numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
     require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Take smaller ones.")
-    try:
-        device = torch.device(options.device)
-        inputs = sample_inputs(cell, shape, getattr(torch, options.dtype), device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device must be one that is here, got {options.device!r}: {error}") from None
+    with torch.device(device_of(options.device)):
+        inputs = sample_inputs(cell, shape, getattr(torch, options.dtype))
     if options.ir or options.source:
         print(_compiled(cell, shape, inputs[0], options.ir))
     else:

@@ -4,9 +4,12 @@
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+import torch
 
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
@@ -35,21 +38,27 @@ def backends_of(cell: Cell) -> list[str]:
     return [name for name in BACKENDS.names() if not refusals[name].startswith("cannot")]
 
 
-def run_checks(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Runs every check on every backend; yields its name and what is wrong, empty if nothing is.
+def run_checks(cell: Cell, device: str = "cpu") -> Iterator[tuple[str, str]]:
+    """Runs every check on every backend of a device; yields its name and what is wrong, empty if nothing is.
 
     A cell that does not do what its signature says fails that one check: no other would say anything else.
     """
-    broken = _problem(backends_of, cell)
+    broken = _problem(device, backends_of, cell)
     yield "keeps its signature", broken
-    for backend in [] if broken else backends_of(cell):
+    for backend in [] if broken else _on(device, backends_of, cell):
         for name, check in checks_in(scan_checks).items():
-            yield f"{backend}: {name}", _problem(check, cell, backend)
+            yield f"{backend}: {name}", _problem(device, check, cell, backend)
 
 
-def _problem(check: Callable[..., object], *args: Any) -> str:
+def _on(device: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What a function gives where new tensors lie on a device."""
+    with torch.device(device) if device != "cpu" else nullcontext():
+        return function(*args)
+
+
+def _problem(device: str, check: Callable[..., object], *args: Any) -> str:
     try:
-        check(*args)
+        _on(device, check, *args)
     except InputError as error:
         return str(error)
     except Exception as error:  # a check may fail in any way the cell does

@@ -118,7 +118,7 @@ def check_packed_gradients_equal_separate(make: Make) -> None:
 
 
 def _gradients(y: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
-    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype, device="cpu").to(y)
     return torch.autograd.grad((y * weight).sum(), leaves, materialize_grads=True)
 
 
@@ -230,7 +230,7 @@ def check_state_keeps_its_dtype(make: Make) -> None:
         x = torch.randn(B, T, D, dtype=dtype)
         wanted = [leaf.dtype for leaf in tree_leaves(layer.initial_state(B))]  # type: ignore[operator]
         for enabled in (False, True):
-            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=enabled):
                 _, state = layer(x)
                 _, again = layer(x, state)
             got = [[leaf.dtype for leaf in tree_leaves(s)] for s in (state, again)]

@@ -1,4 +1,4 @@
-"""Random inputs for any cell, drawn from its signature."""
+"""Random inputs for any cell, drawn from its signature: the same numbers on every device."""
 
 from collections.abc import Callable
 from string import ascii_uppercase
@@ -22,14 +22,12 @@ class Shape(NamedTuple):
     V: int
 
 
-def sample_inputs(
-    cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu", seed: int = 0
-) -> Any:
+def sample_inputs(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 0) -> Any:
     """Inputs as a slow net emits them: positive keys of length 1, rates and decays in (0, 1), values Gaussian."""
     generator = torch.Generator().manual_seed(seed)
     return cell.Inputs(
         *(
-            _draw(slot, (shape.B, shape.T, shape.H), shape, generator).to(device, dtype)
+            _draw(slot, (shape.B, shape.T, shape.H), shape, generator).to(dtype)
             for slot in cell.slots["Inputs"].values()
         )
     )
@@ -52,14 +50,15 @@ def sample_params(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, 
 
 def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
     """Resets at about every fifth step, but not at the first, where there would be no gradient to the state."""
-    reset = torch.rand(shape.B, shape.T, generator=torch.Generator().manual_seed(seed)) < 0.2
+    reset = torch.rand(shape.B, shape.T, generator=torch.Generator().manual_seed(seed), device="cpu") < 0.2
     reset[:, 0] = False
-    return reset
+    return reset.to(torch.get_default_device())
 
 
 def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
     size = (*leading, *slot.shape({**OWN, "K": shape.K, "V": shape.V, "R": max(3, shape.V)}))
-    return in_role(slot, torch.randn(size, generator=generator, dtype=torch.float64))
+    drawn = in_role(slot, torch.randn(size, generator=generator, dtype=torch.float64, device="cpu"))
+    return drawn.to(torch.get_default_device())
 
 
 def in_role(slot: Slot, x: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def show(session: Session, result: Result, console: Console) -> None:
     beaten = [baseline for baseline, value in result.baselines.items() if mine < value]
     console.print(f"{name} is better than {beaten[-1] if beaten else 'none of the baselines'}.", highlight=False)
     if session.settings.sample and session.settings.carry:
-        prompt = task.before_test[-200:]
+        prompt = task.before_test[-200:].to(next(session.model.parameters()).device)
         tokens = session.model.generate(prompt[None], session.settings.sample, temperature=0.8, seed=1)  # type: ignore[operator]
         said = f"\nA sample, after {task.decode(prompt)[-60:]!r}:\n\n{task.decode(tokens[0])}"
         console.print(said, markup=False, highlight=False)

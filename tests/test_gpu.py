@@ -1,0 +1,58 @@
+"""What was measured on a GPU stands on its page, and what is checked there lies there."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from fastweights import Cell, testing
+from fastweights.lengths import can_be_read
+from fastweights.testing import run_checks, scan_checks
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """benchmarks/gpu.py."""
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import gpu
+
+    return gpu
+
+
+def test_the_page_is_what_was_measured(gpu):
+    from page import found
+
+    kept = json.loads(gpu.KEPT.read_text(encoding="utf-8"))
+    assert found(ROOT / "docs" / "gpu.md", "gpu") == gpu.page(kept), "run benchmarks/gpu.py --into docs/gpu.md"
+    assert set(kept["checks"]) <= set(Cell.names()), "cells that are gone"
+
+
+def test_what_fails_is_told(gpu):
+    kept = json.loads(gpu.KEPT.read_text(encoding="utf-8"))
+    kept["checks"]["delta"] = {"failed": "more than 4 minutes"}
+    kept["checks"]["sum"]["wrong"] = {"compiled: is_causal": "off by 1"}
+    page = gpu.page(kept)
+    assert f"{len(kept['checks']) - 2} of {len(kept['checks'])} cells pass" in page
+    assert "delta: more than 4 minutes" in page
+    assert "sum: {'compiled: is_causal': 'off by 1'}" in page
+
+
+@pytest.mark.parametrize("name", ["delta", "srwm"])
+def test_samples_lie_on_the_default_device(name):
+    with torch.device("meta"):
+        a = scan_checks.arguments(Cell.named(name), scan_checks.BRIEF)
+    assert all(leaf.is_meta for leaf in tree_leaves(tuple(a)) if leaf is not None)
+    assert not can_be_read(a.reset)
+
+
+def test_checks_run_on_a_device(monkeypatch):
+    seen = []
+    checks = {"lies somewhere": lambda cell, backend: seen.append(torch.empty(0).device.type)}
+    monkeypatch.setattr(testing, "checks_in", lambda module: checks)
+    assert dict(run_checks(Cell.named("sum"), "meta"))["compiled: lies somewhere"] == ""
+    assert set(seen) == {"meta"}
