@@ -16,7 +16,7 @@ from fastweights.report.page import _numbers, _ours, write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
-from fastweights.report.settings import settings
+from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.result import Result
 from fastweights.training.run import Run
 
@@ -122,6 +122,17 @@ def test_settings_are_all_there_named_and_explained(name, preset):
         assert option == "seed" or found[option.replace("_", " ")][""] == meaning
     if preset == "paper":
         assert all(set(row) <= {"preset paper", ""} for row in found.values()), "it is not told from itself"
+
+
+def test_a_preset_with_the_papers_settings_and_fewer_columns_is_not_called_reduced():
+    assert are_the_papers(group("schlag2021/figure-5"))
+    assert not are_the_papers(group("ba2016/table-1"))
+    assert not are_the_papers(group("schlag2021/figure-5", "paper"))
+    old, other = (group("schlag2021/figure-5") for _ in range(2))
+    del old.records[0].config["trial"]["training"]["compiled"]
+    assert are_the_papers(old), "a run is older than a setting that makes no other model"
+    other.records[0].config["trial"]["training"]["steps"] = 5
+    assert not are_the_papers(other)
 
 
 def test_settings_say_which_models_have_which():

@@ -14,7 +14,7 @@ from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, P
 from fastweights.report.episodes import episodes
 from fastweights.report.plots import courses, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
-from fastweights.report.settings import settings
+from fastweights.report.settings import are_the_papers, settings
 
 FIGURES = "figures"
 CAUTION = {
@@ -24,6 +24,7 @@ CAUTION = {
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
     FREE: "These runs have settings of their own: a row says which.",
 }
+WHOLE = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
 HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
 """What is said of a machine."""
 SMALL = 1e-4
@@ -58,8 +59,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     experiment = group.experiment
     yield Heading(2, f"{group.name}: {experiment.title}")
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
-    if group.preset in CAUTION:
-        yield Paragraph(CAUTION[group.preset])
+    yield from _caution(group)
     beside = ": ours beside the paper's" if experiment.published else ""
     yield Heading(3, f"{experiment.metric.label}{beside}")
     yield _numbers(group)
@@ -86,6 +86,13 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Heading(3, "Time and hardware")
     yield _times(group)
     yield from _hardware(group)
+
+
+def _caution(group: Group) -> Iterator[Block]:
+    """How far the settings are from the paper's."""
+    said = WHOLE if are_the_papers(group) else CAUTION.get(group.preset)
+    if said:
+        yield Paragraph(said)
 
 
 def _numbers(group: Group) -> Grid:

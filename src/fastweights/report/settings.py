@@ -38,11 +38,30 @@ def settings(group: Group) -> Iterator[Block]:
     yield from tables
 
 
+def are_the_papers(group: Group) -> bool:
+    """Whether a reduced preset has the paper's settings, and is reduced in models, columns or seeds alone."""
+    if not _is_beside_paper(group):
+        return False
+    task, model, training = _parts(group)
+    # Of training, a run may be older than a setting.
+    named_alike = all(part.ours.keys() == part.theirs.keys() for part in (task, model))
+    return named_alike and all(_is_same(part, name) for part in (task, model, training) for name in part.ours)
+
+
+def _is_same(part: Part, name: str) -> bool:
+    theirs = part.theirs.get(name, {})
+    return all(theirs.get(place) == value for place, value in part.ours[name].items())
+
+
+def _is_beside_paper(group: Group) -> bool:
+    return group.preset not in (PAPER, FREE) and PAPER in group.experiment.presets
+
+
 def _parts(group: Group) -> Iterator[Part]:
     experiment = group.experiment
     ours: Trials = [(record.key[2:4], record.config["trial"]) for record in group.records]
-    told_beside = group.preset not in (PAPER, FREE) and PAPER in experiment.presets
-    theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if told_beside else ours
+    beside = _is_beside_paper(group)
+    theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
         docstrings = [folder.docstring(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
         meaning = {title: " ".join(describe(text).formula for text in docstrings)}
@@ -82,7 +101,7 @@ def _table(part: Part, group: Group) -> Grid:
 def _values(part: Part, name: str, group: Group) -> tuple[str, str]:
     """Ours, and the paper's where it is another."""
     ours, theirs = part.ours[name], part.theirs.get(name, {})
-    if all(theirs.get(place) == value for place, value in ours.items()):
+    if _is_same(part, name):
         return _told(ours, group), ""
     return _told(ours, group), _told(theirs, group) if theirs else "the default"
 
