@@ -18,23 +18,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights import Cell, scan
 from fastweights.files import write_atomically
-from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.irie2021 import table_1
-from fastweights.testing import backends_of, checks_in, scan_checks
+from fastweights.testing import backends_of, checks_in, problem, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
-from language_model import PUBLISHED, WORDS, zipf
+from language_model import PUBLISHED, make_update, paper
 from page import put
 
 KEPT = Path(__file__).with_suffix(".json")
@@ -59,6 +56,8 @@ OF_FLA = ("sum", "delta", "gated-delta")
 FOR_FLA = ("language model, small", "one long sequence")
 """Shapes at which flash-linear-attention is measured: it tries out its kernels anew for every size of a head, for up to
 a minute."""
+BATCH = 96
+"""Windows of an update of a model, as published."""
 MINUTES = 4
 """That the checks of a cell may take."""
 OF_OTHER_KERNELS = ("float64_equals_reference", "float32_equals_reference", "bfloat16_equals_reference")
@@ -147,18 +146,11 @@ def checked(name: str) -> dict[str, Any]:
     every = {"equals_reference": equals_reference, "cuts_lengths": cuts_lengths, **checks_in(scan_checks)}
     with torch.device("cuda"):
         backends = [backend for backend in backends_of(cell) if backend != "reference"]
-        for backend, check in product(backends, [c for c in every if c not in (*OF_OTHER_KERNELS, *TRACED)]):
-            number += 1
-            found = tried(partial(run_check, every[check], cell, backend))
-            if found:
-                wrong[f"{backend}: {check}"] = found["failed"]
+    for backend, check in product(backends, [c for c in every if c not in (*OF_OTHER_KERNELS, *TRACED)]):
+        number += 1
+        if found := problem("cuda", every[check], cell, backend):
+            wrong[f"{backend}: {check}"] = found
     return {"backends": backends, "checks": number, "wrong": wrong}
-
-
-def run_check(check: Callable[..., object], cell: Cell, backend: str) -> dict[str, Any]:
-    """Nothing is found where it does not raise."""
-    check(cell, backend)
-    return {}
 
 
 def equals_reference(cell: Cell, backend: str) -> None:
@@ -319,31 +311,13 @@ def median(call: Callable[[], Any], most: float = 0.3) -> float:
 
 
 def models(wanted: Wanted) -> Rows:
-    """An update of the papers' small word models, in float32 and under bfloat16 autocast."""
+    """An update of the papers' small word models, in float32 and under bfloat16 autocast, by random words."""
     for precision, name in product(("bf16", "float32"), table_1.MODELS):
         title = f"{precision}; {name}"
         if wanted(title):
-            yield title, tried(lambda n=name, p=precision: measured(update(n, p == "bf16"), graph=False))
+            model, half = paper(name, batch=BATCH), precision == "bf16"
+            yield title, tried(lambda m=model, h=half: measured(make_update(m, "cuda", h), graph=False))
             torch.cuda.empty_cache()
-
-
-def update(name: str, half: bool) -> Callable[[], Any]:
-    """One of 96 windows of 256 random words."""
-    trial = table_1.trial(name, "truncated", "paper")
-    torch.manual_seed(1)
-    model = LanguageModel(WORDS, **trial.model_options).cuda()
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    tokens = zipf(WORDS, (trial.training.batch_size, trial.training.window + 1)).cuda()
-
-    def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16) if half else nullcontext():
-            losses, _ = model(tokens[:, :-1], targets=tokens[:, 1:])
-        optimiser.zero_grad()
-        losses.mean().backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.25)
-        optimiser.step()
-
-    return step
 
 
 PARTS = {"checks": checks, "memories": memories, "models": models}
@@ -371,8 +345,8 @@ def of_shape(where: str, rows: dict[str, Any]) -> str:
     """A table of memories; nothing where none was measured."""
     sizes = ", ".join(f"{name} = {size}" for name, size in SHAPES[where]._asdict().items())
     lines = [
-        f"| {where}: {sizes} | as a graph, ms | launches in, ms | MB | first call, s |",
-        "|---|---:|---:|---:|---:|",
+        f"| {where}: {sizes} | as a graph, ms | launches in, ms | MB |",
+        "|---|---:|---:|---:|",
     ]
     for title, row in rows.items():
         place, _, name = title.partition("; ")
@@ -384,7 +358,7 @@ def of_shape(where: str, rows: dict[str, Any]) -> str:
 def cells(row: dict[str, Any]) -> str:
     """The columns of a row behind its name."""
     if "failed" in row:
-        return f"{row['failed'].partition('. ')[0]} | | "
+        return f"{row['failed'].partition('. ')[0]} | |"
     return f"{row.get('graph, ms', '')} | {row['ms']} | {row['peak MB']:,.0f}"
 
 
@@ -398,7 +372,7 @@ def of_models(rows: dict[str, Any]) -> str:
             lines.append(f"| {precision}, {name} | {row['failed']} | | | | |")
             continue
         ratio = f"{rows[f'{precision}; transformer']['ms'] / row['ms']:.2f}"
-        numbers = f"{96 * 256 * 1000 / row['ms']:,.0f} | {ratio} | {PUBLISHED.get(name, '')} | {row['peak MB']:,.0f}"
+        numbers = f"{BATCH * 256 * 1000 / row['ms']:,.0f} | {ratio} | {PUBLISHED.get(name, '')} | {row['peak MB']:,.0f}"
         lines.append(f"| {precision}, {name}{BUSY * row.get('busy', False)} | {row['ms']} | {numbers} |")
     return "\n".join(lines)
 

@@ -61,20 +61,21 @@ def blocks(layer: str, window: int = 256, batch: int = 4, **more: Any) -> Candid
     return Candidate(VOCABULARY, {"layer": layer, **BLOCKS, "options": more}, batch, window)
 
 
-def paper(model: str) -> Candidate:
+def paper(model: str, batch: int = 4) -> Candidate:
     """The small model of the papers, 44 million parameters, with 4 of the 96 windows of an update."""
-    return Candidate(WORDS, table_1.trial(model, "truncated", "paper").model_options, 4, 256)
+    return Candidate(WORDS, table_1.trial(model, "truncated", "paper").model_options, batch, 256)
 
 
-def make_update(candidate: Candidate) -> Callable[[], None]:
-    """What trains a freshly initialised model by one step."""
+def make_update(candidate: Candidate, device: str = "cpu", half: bool = False) -> Callable[[], None]:
+    """What trains a freshly initialised model by one step, `half` of it in bfloat16 by autocast."""
     torch.manual_seed(1)
-    model = LanguageModel(candidate.vocabulary, **candidate.options)
+    model = LanguageModel(candidate.vocabulary, **candidate.options).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    tokens = zipf(candidate.vocabulary, (candidate.batch, candidate.window + 1))
+    tokens = zipf(candidate.vocabulary, (candidate.batch, candidate.window + 1)).to(device)
 
     def update() -> None:
-        losses, _ = model(tokens[:, :-1], targets=tokens[:, 1:])
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            losses, _ = model(tokens[:, :-1], targets=tokens[:, 1:])
         optimiser.zero_grad()
         losses.mean().backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.25)

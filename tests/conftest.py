@@ -2,7 +2,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -16,6 +18,13 @@ os.environ.setdefault("FASTWEIGHTS_CACHE", str(Path(__file__).parents[1] / ".pyt
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def benchmark_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a script of benchmarks/ by name."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return import_module
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """What was measured on a GPU stands on its page, and what is checked there lies there."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def gpu(monkeypatch):
-    """benchmarks/gpu.py."""
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import gpu
-
-    return gpu
+def gpu(benchmark_script):
+    return benchmark_script("gpu")
 
 
 def test_the_page_is_what_was_measured(gpu):
@@ -30,6 +25,11 @@ def test_the_page_is_what_was_measured(gpu):
     kept = json.loads(gpu.KEPT.read_text(encoding="utf-8"))
     assert found(ROOT / "docs" / "gpu.md", "gpu") == gpu.page(kept), "run benchmarks/gpu.py --into docs/gpu.md"
     assert set(kept["checks"]) <= set(Cell.names()), "cells that are gone"
+
+
+def test_rows_are_as_wide_as_their_head(gpu):
+    for block in gpu.page(json.loads(gpu.KEPT.read_text(encoding="utf-8"))).split("\n\n"):
+        assert len({line.count("|") for line in block.splitlines()}) == 1, block
 
 
 def test_what_fails_is_told(gpu):

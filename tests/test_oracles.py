@@ -1,7 +1,5 @@
 """Each family of memories against mathematics that shares no line with it."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
@@ -137,9 +135,6 @@ def gregor(params, observed, hidden):
     return (h, w, p), np.array(said)
 
 
-def test_loops_that_one_would_write_by_hand_equal_the_cells(monkeypatch):
+def test_loops_that_one_would_write_by_hand_equal_the_cells(benchmark_script):
     """Those that benchmarks measure: batched by hand, with no word from a cell."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    import eager
-
-    eager.check()
+    benchmark_script("eager").check()

@@ -1,6 +1,5 @@
 """The page on scale is what its script says, and the script counts what is there."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def scale(monkeypatch):
-    """benchmarks/scale.py."""
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    import scale
-
-    return scale
+def scale(benchmark_script):
+    return benchmark_script("scale")
 
 
 def test_the_page_is_what_the_script_says(scale):

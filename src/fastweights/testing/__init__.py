@@ -18,7 +18,7 @@ from fastweights.errors import InputError
 from fastweights.tasks import Task
 from fastweights.testing import layer_checks, scan_checks
 
-__all__ = ["backends_of", "checks_in", "layer_checks", "run_checks", "task_checks"]
+__all__ = ["backends_of", "checks_in", "layer_checks", "problem", "run_checks", "task_checks"]
 
 
 def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
@@ -43,20 +43,22 @@ def run_checks(cell: Cell, device: str = "cpu") -> Iterator[tuple[str, str]]:
 
     A cell that does not do what its signature says fails that one check: no other would say anything else.
     """
-    broken = _problem(device, backends_of, cell)
+    broken = problem(device, backends_of, cell)
     yield "keeps its signature", broken
     for backend in [] if broken else _on(device, backends_of, cell):
         for name, check in checks_in(scan_checks).items():
-            yield f"{backend}: {name}", _problem(device, check, cell, backend)
+            yield f"{backend}: {name}", problem(device, check, cell, backend)
 
 
 def _on(device: str, function: Callable[..., Any], *args: Any) -> Any:
     """What a function gives where new tensors lie on a device."""
+    # Such a region looks at every call of torch, which takes time.
     with torch.device(device) if device != "cpu" else nullcontext():
         return function(*args)
 
 
-def _problem(device: str, check: Callable[..., object], *args: Any) -> str:
+def problem(device: str, check: Callable[..., object], *args: Any) -> str:
+    """What is wrong by a check on a device, in a line; empty if nothing is."""
     try:
         _on(device, check, *args)
     except InputError as error:

@@ -96,8 +96,8 @@ def gradients(outputs: dict[str, Tensor], a: Arguments) -> dict[str, Tensor]:
     """The gradients of a random projection of the outputs, by the name of the tensor."""
     generator = torch.Generator().manual_seed(4)
     # Numbers that every dtype has: the gradient that comes in must not differ by its own rounding.
-    drawn = [torch.randn(out.shape, generator=generator, device="cpu").bfloat16().double() for out in outputs.values()]
-    weights = [weight.to(out.device) for weight, out in zip(drawn, outputs.values(), strict=True)]
+    drawn = {n: torch.randn(out.shape, generator=generator, device="cpu") for n, out in outputs.items()}
+    weights = [drawn[n].bfloat16().double().to(out.device) for n, out in outputs.items()]
     total = torch.stack([(out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True)])
     named = leaves(a)
     found = torch.autograd.grad(total.sum(), list(named.values()), materialize_grads=True)
