@@ -17,7 +17,7 @@ def found(page: Path, benchmark: str) -> str:
 
 
 def _parts(page: Path, benchmark: str) -> tuple[str, str, str]:
-    before, begin, rest = page.read_text().partition(_begin(benchmark))
+    before, begin, rest = (page.read_text() if page.is_file() else "").partition(_begin(benchmark))
     if not begin or END not in rest:
         raise SystemExit(f"{page} must have a line {_begin(benchmark).strip()}, and later {END.strip()}, got none.")
     inside, _, after = rest.partition(END)
