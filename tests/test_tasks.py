@@ -48,6 +48,10 @@ VARIANTS = {
 ALL = {name: (name, SMALL.get(name, {})) for name in TASKS.names()} | VARIANTS
 
 GOLDEN = {
+    "sequential-adaptation": "e66fec7bbdba3ebc91f0229efb3c25a7af697dbbdcb7114d7ff6e8ad5568a5cc",
+    "mini-imagenet": "d3fdb21cdd1d286b19082b48d50faf055575d4e8546d443ee3013c0e46eec4cb",
+    "gymnasium-environment": "7d71b459e73c25e74fdf41b8d349ecd72b078ed6145546894bd84e792f13aa6c",
+    "atari": "62c51200895a65d7b744d96f31713de8b043bb0c9e77075888f74a4e2083c1a3",
     "catch": "ac057464ce9e4ebba41af4a849426f5141c692e50891254c7aa05be4c5129340",
     "t-maze": "62161d14d79979ddebef3ea39c5b153b6299665496fcf8225e3000b8765f463e",
     "delayed characters": "ba4d23c2ed435cf5cb35c199fcefb59bc65b11933e3fcc4a3b3e06f6927bf96f",
