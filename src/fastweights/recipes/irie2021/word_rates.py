@@ -10,6 +10,6 @@ EXPERIMENT = rate_search(
     PERPLEXITY.told("plain", "validation perplexity", "validation"),
     MODELS,
     lambda model, preset: trial(model, "truncated", preset),
-    rates=("0.001", "0.002", "0.004"),
+    rates=("0.001", "0.002", "0.004", "0.008"),
     seeds=2,
 )
