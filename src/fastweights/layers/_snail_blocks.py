@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
+from fastweights.layers._attention import attention
 from fastweights.layers._past import Padded, last, number_segments, still_valid, visible
 from fastweights.layers.softmax_attention import AttentionCache
 
@@ -54,7 +54,7 @@ class AttentionBlock(nn.Module):
         seen = visible(segments, x.shape[1], self.window)
         # With an axis for the one head: ONNX has no attention without.
         one = q[:, None], k[:, None], v[:, None]
-        read = scaled_dot_product_attention(one[0], one[1], one[2], attn_mask=seen[:, None])[:, 0]
+        read = attention(one[0], one[1], one[2], mask=seen[:, None])[:, 0]
         ends = None if lengths is None else past.k.shape[1] + lengths
         k, v = (last(part, self.window, ends) for part in (k, v))
         cache = AttentionCache(k, v, still_valid(segments, self.window, ends))

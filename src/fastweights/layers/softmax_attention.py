@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
+from fastweights.layers._attention import attention
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import require_heads
@@ -74,7 +74,7 @@ class SoftmaxAttention(Layer):
         segments = number_segments(past.filled, reset, x.shape[1])
         q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*self._turn(q, k), v))
         mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
-        read = scaled_dot_product_attention(q_heads, k_heads, v_heads, attn_mask=mask)
+        read = attention(q_heads, k_heads, v_heads, mask=mask)
         ends = None if lengths is None else past.k.shape[1] + lengths
         k, v = (last(part, self.window, ends) for part in (k, v))
         cache = AttentionCache(k, v, still_valid(segments, self.window, ends))

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import pad
 
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
+from fastweights.layers._attention import attention
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import require_heads
@@ -88,9 +89,7 @@ class TransformerXL(Layer):
         # Distances that no step has cost time only; a program that is exported may not ask how long the past is.
         reach = self.memory if torch.compiler.is_exporting() else min(self.memory, past.shape[1] - 1)
         scores = _shift(self._position_scores(q, reach))[..., -past.shape[1] :] * q.shape[-1] ** -0.5
-        return scaled_dot_product_attention(
-            q + self.content_bias.unsqueeze(1), k, v, attn_mask=scores.masked_fill(~mask, -torch.inf)
-        )
+        return attention(q + self.content_bias.unsqueeze(1), k, v, mask=scores.masked_fill(~mask, -torch.inf))
 
     def _position_scores(self, q: Tensor, reach: int) -> Tensor:
         """(q + v).r for the distances `reach` down to 0, `[B, H, T, reach + 1]`."""

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.cells.linear_attention import EPS
 from fastweights.errors import require
+from fastweights.layers._attention import attention
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._programmed import require_heads
 from fastweights.layers._slow_net import Keys
@@ -83,7 +83,7 @@ class SoftmaxCrossAttention(CrossAttention):
     def read(self, q: Tensor, memory: KeysAndValues) -> Tensor:
         """Attention over what is no padding."""
         mask = memory.inside[:, None, None]
-        return scaled_dot_product_attention(q, memory.k, memory.v, attn_mask=mask)
+        return attention(q, memory.k, memory.v, mask=mask)
 
 
 class LinearCrossAttention(CrossAttention):

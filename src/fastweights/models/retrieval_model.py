@@ -4,11 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot, scaled_dot_product_attention
+from torch.nn.functional import one_hot
 
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import require
+from fastweights.layers._attention import attention
 from fastweights.layers._slow_net import Keys
 from fastweights.layers._slow_net import normaliser as make_normaliser
 
@@ -75,7 +76,7 @@ class RetrievalModel(nn.Module):
         k, q = self.keys(torch.cat([k, q], dim=1)).split([k.shape[1], answers], dim=1)
         k, q = self.normalise_key(k), self.normalise_query(q)
         if self.cell is None:
-            return scaled_dot_product_attention(q, k, v)
+            return attention(q, k, v)
         return self._read(q, {"key": k, "value": v, "rate": self.rate(written).sigmoid().squeeze(-1)})
 
     def _read(self, q: Tensor, written: dict[str, Tensor]) -> Tensor:
