@@ -41,6 +41,12 @@ class Block(Layer):
         self.feed_forward_norm = NORMS.load(feed_forward_norm or norm)(d_model)
         self.dropout = Dropout(dropout)
 
+    @property
+    def like(self) -> Tensor:
+        """The first map of the feed-forward network: the layer may be a module of the user's."""
+        weight: Tensor = self.feed_forward[0].weight  # type: ignore[assignment]
+        return weight
+
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:

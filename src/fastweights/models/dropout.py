@@ -26,8 +26,10 @@ class Dropout(nn.Dropout):
         super().__init__(p)
 
     def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
         dropped = min(round(self.p * LEVELS), LEVELS - 1)
-        if not (self.training and dropped and self.p < 1 and can_be_read(x)):
+        if not (dropped and self.p < 1 and can_be_read(x)):
             return super().forward(x)
         return x * _kept(x, dropped)
 
