@@ -63,7 +63,7 @@ def blocks(layer: str, window: int = 256, batch: int = 4, **more: Any) -> Candid
 
 
 def paper(model: str, batch: int = 4) -> Candidate:
-    """The small model of the papers, 44 million parameters, with 4 of the 96 windows of an update."""
+    """The small model of the papers, 44 million parameters, with `batch` of the 96 windows of an update."""
     return Candidate(WORDS, table_1.trial(model, "truncated", "paper").model_options, batch, 256)
 
 

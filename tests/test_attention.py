@@ -21,8 +21,8 @@ def problem(dtype, steps, keys):
 
 def formula(q, k, v, mask):
     scores = q @ k.mT * q.shape[-1] ** -0.5
-    bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else mask
-    return (scores + bias).softmax(-1) @ v
+    scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1) @ v
 
 
 @pytest.mark.parametrize(("steps", "keys"), LENGTHS)

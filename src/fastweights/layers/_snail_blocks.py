@@ -54,7 +54,7 @@ class AttentionBlock(nn.Module):
         seen = visible(segments, x.shape[1], self.window)
         # With an axis for the one head: ONNX has no attention without.
         one = q[:, None], k[:, None], v[:, None]
-        read = attention(one[0], one[1], one[2], mask=seen[:, None])[:, 0]
+        read = attention(*one, seen[:, None])[:, 0]
         ends = None if lengths is None else past.k.shape[1] + lengths
         k, v = (last(part, self.window, ends) for part in (k, v))
         cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
