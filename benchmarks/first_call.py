@@ -1,12 +1,13 @@
 """How long the first call of a new kernel takes: from a cell that was never compiled to its first result.
 
     python benchmarks/first_call.py                                 # every cell
-    python benchmarks/first_call.py delta srwm --size 64
+    python benchmarks/first_call.py delta srwm
     python benchmarks/first_call.py --into docs/performance.md
 
-Every cell is built in an empty cache, after another one, so that PyTorch has loaded what it traces with: once to be
-run, and once to be trained, for which the way back is built beside the way forward. Seconds are those of the processor,
-for this process and the C++ compiler: what a machine with one core and nothing else to do would take.
+Every cell is built in an empty cache, after another one, so that what is loaded once in a process is there: once to be
+run, and once to be trained, for which the way back is built beside the way forward. Then the same of `torch.compile`,
+for the loop over time that one would write by hand (benchmarks/eager.py has some), a few steps long. Seconds are those
+of the processor, for this process and the C++ compiler: what a machine with one core and nothing else to do would take.
 """
 
 import argparse
@@ -14,16 +15,26 @@ import os
 import platform
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch._inductor import config as inductor
 
+import eager
 from fastweights import Cell, scan
 from fastweights.compiler.cpp import build
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from page import put
+
+SIZES = (16, 64)
+"""K and V."""
+STEPS = 16
+"""Of the loop that `torch.compile` unrolls: the time grows with them. A kernel of ours is for any number."""
+
+Run = Callable[[Cell, Any, Any], Tensor]
 
 
 class Cost(NamedTuple):
@@ -32,51 +43,88 @@ class Cost(NamedTuple):
     all: float
     compiler: float
 
+    def __str__(self) -> str:
+        return f"{self.all:.2f} ({self.compiler:.2f})"
 
-def first_call(name: str, size: int, trains: bool) -> Cost:
-    """Two steps of a cell whose kernel is not there: one alone would build a smaller one."""
-    cell, shape = Cell.named(name), Shape(1, 2, 1, size, size)
+
+def compiled(cell: Cell, inputs: Any, params: Any) -> Tensor:
+    """By the library."""
+    return scan(cell, inputs, params=params, backend="compiled")[0]
+
+
+def by_torch(cell: Cell, inputs: Any, params: Any) -> Tensor:
+    """By a new `torch.compile` of the loop, which compiles in this process and takes nothing from a cache."""
+    torch.compiler.reset()
+    loop = torch.compile(lambda *x: eager.loop(cell, type(inputs)(*x), params, eager.unbound, eager.STEPS[cell.name]))
+    with inductor.patch(compile_threads=1, force_disable_caches=True):
+        return loop(*inputs)
+
+
+def first_call(run: Run, name: str, size: int, trains: bool, steps: int = 2) -> Cost:
+    """What a cell costs whose kernel is not there, by default in two steps: one alone would build a smaller one."""
+    cell, shape = Cell.named(name), Shape(1, steps, 1, size, size)
     inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
     inputs = type(inputs)(*(x.requires_grad_(trains) for x in inputs))
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["FASTWEIGHTS_CACHE"] = cache
-        return measured(lambda: scan(cell, inputs, params=params, backend="compiled"))
+        os.environ.update(FASTWEIGHTS_CACHE=cache, TORCHINDUCTOR_CACHE_DIR=cache)
+        before = os.times()
+        y = run(cell, inputs, params)
+        if trains:
+            y.sum().backward()
+        return _between(before, os.times())
 
 
-def measured(call: Callable[[], object]) -> Cost:
-    """What a call costs."""
-    before = os.times()
-    call()
-    after = os.times()
+def _between(before: os.times_result, after: os.times_result) -> Cost:
     own, children = ((after[n] - before[n]) + (after[n + 1] - before[n + 1]) for n in (0, 2))
     return Cost(own + children, children)
 
 
-def table(names: list[str], size: int) -> str:
-    """A row a cell, slowest first, and the medians."""
-    first_call("outer-product", 2, True)
-    costs = {name: [*first_call(name, size, False), *first_call(name, size, True)] for name in names}
-    rows = [_row(name, seconds) for name, seconds in sorted(costs.items(), key=lambda item: -item[1][-2])]
-    rows.append(_row("**median**", [statistics.median(seconds) for seconds in zip(*costs.values(), strict=True)]))
-    head = ["| cell | to run | of this C++ compiler | to train | of this C++ compiler |", "|---|---:|---:|---:|---:|"]
-    machine, command = platform.processor() or platform.machine(), " ".join(build.compiler())
-    about = f"K = V = {size}, float32, {machine}, {command}, torch {torch.__version__}."
-    return "\n".join([about, "", *head, *rows])
+def tables(names: list[str]) -> Iterator[str]:
+    """A row a cell, slowest first, and the medians; then a row a cell that there is a loop of."""
+    ways = [(size, trains) for size in SIZES for trains in (False, True)]
+    first_call(compiled, "outer-product", 2, True)
+    costs = {name: [first_call(compiled, name, *way) for way in ways] for name in names}
+    slowest = sorted(costs.items(), key=lambda item: -item[1][-1].all)
+    yield from _head("cell", *(f"K = V = {size}, to {'train' if trains else 'run'}" for size, trains in ways))
+    yield from (_row(name, found) for name, found in slowest)
+    yield _row("**median**", [_median(found) for found in zip(*costs.values(), strict=True)])
+    yield ""
+    yield from beside_torch({name: found for name, found in slowest if name in eager.STEPS})
 
 
-def _row(name: str, seconds: Sequence[float]) -> str:
-    return f"| {name} | {' | '.join(f'{n:.2f}' for n in seconds)} |"
+def beside_torch(costs: dict[str, list[Cost]]) -> Iterator[str]:
+    """A row a cell, at the smallest size."""
+    first_call(by_torch, "delta", 2, True)
+    torchs = f"torch.compile, {STEPS} steps"
+    yield from _head(f"cell, K = V = {SIZES[0]}", "to run", torchs, "to train", torchs)
+    for name, (runs, trains, *_) in costs.items():
+        by_it = [first_call(by_torch, name, SIZES[0], way, STEPS) for way in (False, True)]
+        yield _row(name, [runs, by_it[0], trains, by_it[1]])
+
+
+def _head(*titles: str) -> list[str]:
+    return [f"| {' | '.join(titles)} |", "|---|" + "---:|" * (len(titles) - 1)]
+
+
+def _median(costs: tuple[Cost, ...]) -> Cost:
+    return Cost(*(statistics.median(part) for part in zip(*costs, strict=True)))
+
+
+def _row(name: str, costs: list[Cost]) -> str:
+    return f"| {name} | {' | '.join(map(str, costs))} |"
 
 
 def main() -> None:
-    """Prints the table, or puts it on a page."""
+    """Prints the tables, or puts them on a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
-    parser.add_argument("--size", type=int, default=16, help="K and V, default: %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables there")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    text = table(options.cells or Cell.names(), options.size)
+    names = options.cells or Cell.names()
+    machine, command = platform.processor() or platform.machine(), " ".join(build.compiler())
+    about = f"float32, {machine}, {command}, torch {torch.__version__}; in brackets the part of the C++ compiler."
+    text = "\n".join([about, "", *tables(names)])
     put(options.into, "first_call", text) if options.into else print(text)
 
 

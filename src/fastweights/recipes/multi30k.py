@@ -40,18 +40,18 @@ class Multi30k(Translation):
     sentences: int = 0
     held_out: int = 0
     d_model: int = 128
-    depth: int = 3
+    depth: int = 2
     heads: int = 2
     d_ff: int = 512
     dropout: float = 0.2
     norm: Literal["pre", "post"] = "post"
 
-    steps: int = 8000
-    batch_size: int = 2048
+    steps: int = 6000
+    batch_size: int = 1024
     learning_rate: float = 2e-3
     warmup: int = 1000
     evaluate_every: int = 500
-    patience: int = 5
+    patience: int = 4
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
@@ -69,7 +69,9 @@ class Multi30k(Translation):
         """What is trained."""
         names = ("layer", "encoder", "cross", "d_model", "depth", "heads", "d_ff", "dropout", "norm")
         model = {name: getattr(self, name) for name in names}
-        options = {} if self.feature_map is None else {"feature_map": self.feature_map}
+        options: dict[str, Any] = {} if self.feature_map is None else {"feature_map": self.feature_map}
+        if self.layer == "softmax-attention":
+            options["rotates"] = False  # positions are added to what it reads, as in the encoder
         training = Translation(**{field.name: getattr(self, field.name) for field in fields(Translation)})
         task = {name: getattr(self, name) for name in ("pieces", "sentences", "held_out")}
         return Trial("multi30k", task, "translator", {**model, "options": options}, training)
@@ -80,6 +82,7 @@ MODELS = {
     "linear-attention": "Linear attention",
     "delta-net": "DeltaNet",
 }
+COLUMN = "flickr-2016"
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -92,18 +95,18 @@ EXPERIMENT = Experiment(
     source="A check of our own, on task 1 of Multi30k (Elliott, Frank, Sima'an and Specia 2016)",
     metric=BLEU.told("plain", "test BLEU"),
     models=MODELS,
-    columns={"flickr-2016": "Flickr 2016"},
+    columns={COLUMN: "Flickr 2016"},
     published={},
     presets={
-        "smoke": Preset(("flickr-2016",), tuple(MODELS)),
-        "cpu": Preset(("flickr-2016",), tuple(MODELS), seeds=3),
+        "smoke": Preset((COLUMN,), tuple(MODELS)),
+        "cpu": Preset((COLUMN,), tuple(MODELS), seeds=3),
     },
     trial=trial,
     claims=(
-        Claim("Softmax attention gets to 25 BLEU.", lambda mean: mean("softmax-attention", "flickr-2016") >= 25),
+        Claim("Softmax attention gets to 25 BLEU.", lambda mean: mean("softmax-attention", COLUMN) >= 25),
         Claim(
             "A decoder with the delta rule is better than one with the sum rule.",
-            lambda mean: mean("delta-net", "flickr-2016") > mean("linear-attention", "flickr-2016"),
+            lambda mean: mean("delta-net", COLUMN) > mean("linear-attention", COLUMN),
         ),
     ),
 )

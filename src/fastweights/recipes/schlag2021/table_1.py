@@ -4,6 +4,7 @@ from typing import Any
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
 from fastweights.metric import BLEU
+from fastweights.recipes.multi30k import Multi30k
 from fastweights.training.settings.translation import Translation
 
 MODELS = {"softmax": "Transformer", "linear": "Linear Transformer", "performer": "Performer", "dpfp": "DPFP"}
@@ -11,30 +12,8 @@ HEAD = 64
 COLUMNS = {"64": "keys of 64", "256": "keys of 256", "512": "keys of 512"}
 """By the size of a key behind the feature map."""
 
-TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "paper": ("wmt14", {}),
-    "cpu": ("multi30k", {"pieces": 4000}),
-    "smoke": ("multi30k", {"pieces": 1000, "sentences": 200, "held_out": 8}),
-}
-SIZES: dict[str, dict[str, Any]] = {
-    "paper": {"d_model": 1024, "depth": 6, "heads": 16, "d_ff": 4096, "dropout": 0.3},
-    "cpu": {"d_model": 128, "depth": 2, "heads": 2, "d_ff": 512, "dropout": 0.2},
-    "smoke": {"d_model": 128, "depth": 1, "heads": 2, "d_ff": 64, "dropout": 0.1},
-}
-TRAINING: dict[str, dict[str, Any]] = {
-    "paper": {
-        **{"steps": 35_000, "batch_size": 3 * 16 * 3584, "learning_rate": 5e-4},
-        **{"warmup": 4000, "evaluate_every": 780},
-    },
-    "cpu": {
-        **{"steps": 6000, "batch_size": 1024, "learning_rate": 2e-3},
-        **{"warmup": 1000, "evaluate_every": 500, "patience": 4},
-    },
-    "smoke": {
-        **{"steps": 4, "batch_size": 512, "learning_rate": 1e-3},
-        **{"warmup": 2, "evaluate_every": 2, "beam": 2},
-    },
-}
+SIZES: dict[str, Any] = {"d_model": 1024, "depth": 6, "heads": 16, "d_ff": 4096, "dropout": 0.3}
+TRAINING = Translation(steps=35_000, batch_size=3 * 16 * 3584, learning_rate=5e-4, warmup=4000, evaluate_every=780)
 
 
 def feature_map(model: str, size: str) -> str:
@@ -44,16 +23,15 @@ def feature_map(model: str, size: str) -> str:
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """A translator whose attentions are all softmax, or all linear with the same feature map."""
-    task, options = TEXTS[preset]
-    training = Translation(**TRAINING[preset])
-    if model == "softmax":
-        # Positions are added to what it reads, as in the encoder.
-        attention = {"layer": "softmax-attention", "options": {"rotates": False}}
-        return Trial(task, options, "translator", {**attention, **SIZES[preset]}, training)
-    phi = feature_map(model, column)
-    layer = {"layer": "linear-attention", "options": {"feature_map": phi}, "encoder": phi, "cross": phi}
-    return Trial(task, options, "translator", {**layer, **SIZES[preset]}, training)
+    """A translator whose attentions are all softmax, or all linear with the same feature map: in the reduced presets
+    with the settings of `fastweights train multi30k`."""
+    phi = None if model == "softmax" else feature_map(model, column)
+    layer = "linear-attention" if phi else "softmax-attention"
+    how: dict[str, Any] = {"layer": layer, "feature_map": phi, "encoder": phi, "cross": phi}
+    if preset != "paper":
+        return Multi30k(**{**Multi30k.PRESETS[preset], **how}).trial()
+    captions = Multi30k(**how, **SIZES).trial()
+    return captions._replace(task="wmt14", task_options={}, training=TRAINING)
 
 
 ONLY = {"softmax": ("64",), "linear": ("64",), "dpfp": ("256", "512")}
