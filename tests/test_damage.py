@@ -23,13 +23,14 @@ from fastweights.training.result import Result
 from fastweights.training.run import Run
 
 LINES = 4
-FILES = ("config.json", "metrics.jsonl", "last.safetensors", "best.safetensors", "result.json")
+WORDS = [f"w{n}" for n in range(1000)]
+FILES = ("config.json", "task.json", "metrics.jsonl", "last.safetensors", "best.safetensors", "result.json")
 
 
 def begin(folder):
     """A run with settings, checkpoints and metrics, but without a result."""
     run = Run(folder)
-    run.begin("oz", {"text": None, "rate": 0.5}, {"vocabulary": "ab\n\xe9"})
+    run.begin("oz", {"text": None, "rate": 0.5}, {"vocabulary": "ab\n\xe9", "words": WORDS})
     tensors = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor(7), "random.cpu": torch.zeros(3).byte()}
     for step in range(LINES):
         run.log(step=step, bits=2.0 / (step + 1), validation=float("nan"))
@@ -60,7 +61,7 @@ def look(run):
     """All that a run folder decides."""
     last, best = last_checkpoint(run), read_checkpoint(run.path / "best.safetensors")
     metrics = repr(run.metrics_at(last.facts["evaluations"])) if last else []
-    return repr((run.config(), run.result(), metrics, last and told(last), told(best)))
+    return repr((run.config(), run.task(), run.result(), metrics, last and told(last), told(best)))
 
 
 def harmless_or_named(run, name, content, whole):

@@ -20,7 +20,7 @@ from fastweights.training.settings._training import PRECISIONS, Where
 def load_run(run: Run, layer: Any) -> tuple[nn.Module, Task]:
     """The model with the weights that validated best, in evaluation mode, and its task; its files need not be there."""
     trial = trial_of(run, layer)
-    task = make_task(trial.task, trial.task_options).known_by(run.config()["task"])
+    task = make_task(trial.task, trial.task_options).known_by(run.task())
     return best_model(run, lambda: build(trial, task)), task
 
 

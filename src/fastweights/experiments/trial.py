@@ -14,6 +14,7 @@ from fastweights.errors import require
 from fastweights.experiments.experiment import Trial
 from fastweights.tasks import Task
 from fastweights.training.run import Run
+from fastweights.training.task_facts import shortened
 
 
 def build(trial: Trial, task: Task) -> nn.Module:
@@ -44,7 +45,7 @@ def name_of(trial: Trial) -> str:
 def require_same_data(run: Run, trial: Trial, task: Task) -> None:
     """`InputError` unless the files of a task are those that the run was begun with."""
     stored = run.config()["task"]
-    same = all(stored.get(name) == fact for name, fact in task.facts().items())
+    same = all(stored.get(name) == fact for name, fact in shortened(task.facts()).items())
     require(same, trial.task, f"the one that {run.path} was begun with", "another", "Restore the file.")
 
 

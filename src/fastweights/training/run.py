@@ -28,6 +28,7 @@ from fastweights.training.sealed import (
     write_sealed,
     write_sealed_lines,
 )
+from fastweights.training.task_facts import read_whole, shortened, write_long
 
 CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"
 RESULT, PROGRESS, FAILURE, LOCK = "result.json", "progress.json", "failure.txt", ".lock"
@@ -39,7 +40,10 @@ class Busy(InputError):
 
 @dataclass(frozen=True)
 class Run:
-    """A folder with `config.json`, `metrics.jsonl`, `last.safetensors` (to resume) and `best.safetensors` (to use)."""
+    """A folder with `config.json`, `metrics.jsonl`, `last.safetensors` (to resume) and `best.safetensors` (to use).
+
+    And `task.json`, where a task knows much, such as all words of a text.
+    """
 
     path: Path
 
@@ -64,7 +68,8 @@ class Run:
         require(not self.exists(), "run", "a new folder", f"{self.path}, which holds a run", remedy)
         others = [name for name in (METRICS, LAST, BEST, RESULT) if (self.path / name).exists()]
         require(not others, CONFIG, f"there beside {', '.join(others)}", f"no {self.path / CONFIG}", REMEDY)
-        content = {"recipe": recipe, "config": config, "task": task, "environment": environment()}
+        write_long(self.path, task)
+        content = {"recipe": recipe, "config": config, "task": shortened(task), "environment": environment()}
         write_sealed(self.path / CONFIG, content)
 
     def take_over(self, other: "Run", recipe: str, config: dict[str, Any]) -> None:
@@ -93,6 +98,10 @@ class Run:
         whole &= all(isinstance(content.get(part), dict) for part in ("config", "task", "environment"))
         require(whole, CONFIG, "of a recipe, its config, its task and its environment", self.path / CONFIG)
         return content
+
+    def task(self) -> dict[str, Any]:
+        """The facts of its task, whole; `InputError` if one is lost or damaged."""
+        return read_whole(self.path, self.config()["task"])
 
     @contextmanager
     def lock(self) -> Iterator[None]:

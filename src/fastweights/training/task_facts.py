@@ -1,0 +1,44 @@
+"""What a run keeps of its task: short facts in `config.json`, long ones, such as all words of a text, beside it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fastweights.errors import require
+from fastweights.training.sealed import REMEDY, read_sealed, write_sealed
+
+TASK = "task.json"
+LONG = 1 << 12
+"""Characters that a fact has at most to be short, as JSON."""
+MARK = f"in {TASK}, SHA-256 "
+
+
+def shortened(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts with digests in the place of long ones."""
+    return {name: _digest(fact) if _is_long(fact) else fact for name, fact in facts.items()}
+
+
+def write_long(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Writes the long ones, if there are any."""
+    (folder / TASK).unlink(missing_ok=True)
+    if long := {name: fact for name, fact in facts.items() if _is_long(fact)}:
+        write_sealed(folder / TASK, {"facts": long})
+
+
+def read_whole(folder: Path, short: dict[str, Any]) -> dict[str, Any]:
+    """The facts that were `shortened`; `InputError` if a long one is lost, or another's."""
+    long: Any = read_sealed(folder / TASK).get("facts") if (folder / TASK).exists() else {}
+    wanted = {name: fact for name, fact in short.items() if str(fact).startswith(MARK)}
+    same = isinstance(long, dict) and shortened(long) == wanted
+    require(same, TASK, f"there with {', '.join(wanted)} of the run", folder / TASK, REMEDY)
+    return {**short, **long}
+
+
+def _is_long(fact: Any) -> bool:
+    return len(json.dumps(fact)) > LONG
+
+
+def _digest(fact: Any) -> str:
+    return f"{MARK}{hashlib.sha256(json.dumps(fact).encode()).hexdigest()}"
