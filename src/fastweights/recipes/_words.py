@@ -28,7 +28,8 @@ class Size:
 ADAM: dict[str, Any] = {"betas": (0.9, 0.999), "floor": 0.0, "clip": 0.25}
 PUBLISHED = {**ADAM, "learning_rate": 2.5e-4, "warmup": 2000, "evaluate_every": 4000}
 REDUCED = {**ADAM, "learning_rate": 2e-3, "warmup": 100, "evaluate_every": 300, "batch_size": 16}
-"""Not tuned: one run of DeltaNet still improved at the end, when its rate was nearly 0."""
+RATES = {"delta-mlp": 4e-3, "delta-delta-net": 4e-3, "delta-rnn": 4e-3}
+"""Of those layers that irie2021/word-rates found another rate for than the common one of `REDUCED`."""
 WIKITEXT_103: dict[str, Any] = {
     "task": "wikitext-103",
     "task_options": {},
@@ -104,9 +105,9 @@ def trial(
         **{"positions": "descending" if positions else None, "scaled": True, "output_dropout": 0.1},
         "small_start": True,
     }
-    return Trial(
-        chosen.task, dict(chosen.task_options), "language-model", model, Streamed(carry=carry, **chosen.training)
-    )
+    rate = {"learning_rate": RATES[layer]} if preset == "cpu" and layer in RATES else {}
+    training = Streamed(**{**chosen.training, "carry": carry, **rate})
+    return Trial(chosen.task, dict(chosen.task_options), "language-model", model, training)
 
 
 def presets(models: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, Preset]:

@@ -1,4 +1,4 @@
-"""The learning rate of every word model of Table 1 with 256 words of context, chosen on validation data."""
+"""The learning rate of every word model of Table 1 with truncated context, chosen on validation data."""
 
 from fastweights.metric import PERPLEXITY
 from fastweights.recipes._rates import rate_search
