@@ -74,6 +74,7 @@ a part of WikiText-2, whose rates were searched."""
 NOTES = (
     "The papers train on WikiText-103, with 267,735 words; preset cpu on the first 6,000 lines of WikiText-2, and all "
     "other words are one there, so that its numbers are for comparing models with each other.",
+    "Preset cpu has one size of models, in columns of small and of medium ones.",
     "The baseline of n-grams is fitted on the same words.",
     "The cosine of the learning rate begins behind the warm-up; in the authors' code it is counted from the first "
     "update: a difference of less than a hundredth in preset paper.",
