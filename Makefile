@@ -34,7 +34,7 @@ site: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
 	$(BIN)/python benchmarks/tasks.py --json benchmarks/tasks.json
-	$(BIN)/python benchmarks/episodes.py --json benchmarks/episodes.json
+	$(BIN)/python benchmarks/episodes.py
 
 # The wheel as a user gets it, in an environment of its own: make wheel PYTHON=python3.13 TORCH=torch==2.11.0
 TORCH ?= torch

@@ -1,6 +1,6 @@
 """Times episodes of pictures: how many a second are drawn, and where the time of a training step goes.
 
-    python benchmarks/episodes.py --json episodes.json
+    python benchmarks/episodes.py --into docs/tasks.md
 
 The first table is the data alone. The second splits a step of the few-shot networks of preset cpu, 5 ways and 1 shot of
 Omniglot: drawing the batch, the vision net (forward and backward on the same pictures), and the rest, which is the
@@ -10,7 +10,6 @@ beside the step.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -26,6 +25,7 @@ from fastweights.tasks import MissingFile
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import adam, update
 from fastweights.training.run import environment
+from page import put
 
 DATA: dict[str, tuple[str, dict[str, Any], int]] = {
     "omniglot, 1 shot": ("omniglot", {}, 32),
@@ -51,21 +51,20 @@ def pictures_a_second(task: Any, batch_size: int, budget: float = 2.0) -> float:
     return n / passed
 
 
-def print_data() -> list[dict[str, Any]]:
+def data_table() -> str:
     """The first table."""
-    print(
-        "| data | batch | pictures/s, drawn where they are used | by one thread | by two |\n|---|---:|---:|---:|---:|"
-    )
-    rows = []
+    lines = [
+        "| pictures a second | batch | drawn where they are used | by one thread | by two |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for name, (kind, options, batch_size) in DATA.items():
         try:
             rates = [pictures_a_second(TASKS.load(kind)(**options, workers=n), batch_size) for n in range(3)]
         except MissingFile as missing:
-            print(f"| {name}: {missing} |")
+            lines.append(f"| {name}: {missing} |")
             continue
-        rows.append({"data": name, "batch": batch_size, "pictures_a_second": rates})
-        print(f"| {name} | {batch_size} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |", flush=True)
-    return rows
+        lines.append(f"| {name} | {batch_size} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |")
+    return "\n".join(lines)
 
 
 class Lap:
@@ -107,7 +106,7 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def print_training(rounds: int) -> list[dict[str, Any]]:
+def training_table(rounds: int) -> str:
     """The second table."""
     laps = {model: Lap(model) for model in MODELS}
     for _ in range(rounds):
@@ -116,25 +115,24 @@ def print_training(rounds: int) -> list[dict[str, Any]]:
     rows = [lap.row(model) for model, lap in laps.items()]
     base = rows[0]["pictures_a_second"]
     header = ["model", "a step, ms", "data, %", "vision net, %", "memory, %", "pictures/s", f"beside {BASELINE}"]
-    print(f"\n| {' | '.join(header)} |\n|---|{'---:|' * (len(header) - 1)}")
+    lines = [f"| {' | '.join(header)} |", f"|---|{'---:|' * (len(header) - 1)}"]
     for row in rows:
         whole = row["data"] + row["vision"] + row["memory"]
         shares = " | ".join(f"{100 * row[part] / whole:.1f}" for part in ("data", "vision", "memory"))
         rate = row["pictures_a_second"]
-        print(f"| {row['model']} | {whole:.1f} | {shares} | {rate:,.0f} | {rate / base:.2f} |")
-    return rows
+        lines.append(f"| {row['model']} | {whole:.1f} | {shares} | {rate:,.0f} | {rate / base:.2f} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into this page, between its marks")
     parser.add_argument("--rounds", type=int, default=30, help="steps of every model, default: %(default)s")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    data, training = print_data(), print_training(options.rounds)
-    if options.json:
-        content = {"environment": environment(), "data": data, "training": training}
-        options.json.write_text(json.dumps(content, indent=2))
+    machine = f"1 thread of {environment()['processor']}, torch {torch.__version__}."
+    text = "\n\n".join([machine, data_table(), training_table(options.rounds)])
+    put(options.into, "episodes", text) if options.into else print(text)
 
 
 if __name__ == "__main__":

@@ -266,7 +266,7 @@ def learn(kind, path, options):
     task, run = kind(**options), Run(path)
     sizes = {"d_model": 8, "heads": 2, "d_ff": 8, "depth": 1, "vision_options": {"width": 4, "dropout": 0.1}}
     model = FewShotNetwork(*task.arguments, **{**sizes, "dropout": 0.1})
-    settings = Supervised(steps=8, batch_size=4, evaluate_every=3, learning_rate=1e-3, device="cpu")
+    settings = Supervised(steps=8, batch_size=4, evaluate_every=3, learning_rate=1e-3, decay=6, device="cpu")
     begin = (lambda: None) if run.exists() else lambda: run.begin("x", {}, {})
     train(Session(make_fabric(settings), model, task, settings, run, begin=begin))
     return (path / "last.safetensors").read_bytes()

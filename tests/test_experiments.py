@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -37,7 +38,7 @@ from fastweights.tasks.kinds.environment import Environment
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.hardware import make_fabric
-from fastweights.training.loops.supervised import finish, train
+from fastweights.training.loops.supervised import finish, set_learning_rate, train
 from fastweights.training.place import Place
 from fastweights.training.run import Run
 from fastweights.training.sealed import read_sealed, write_sealed, write_sealed_lines
@@ -683,6 +684,18 @@ def test_training_stops_when_patience_is_at_its_end(tmp_path):
     lines = Run(tmp_path).metrics()
     assert len(lines) < 1000
     assert min(line["validation_loss"] for line in lines[-3:]) >= min(line["validation_loss"] for line in lines[:-3])
+
+
+def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next():
+    settings = Supervised(steps=10, batch_size=4, learning_rate=0.5, decay=5, evaluate_every=1)
+    optimiser = torch.optim.Adam([torch.zeros(1)])
+    rates = []
+    for step in range(10):
+        set_learning_rate(optimiser, settings, step)
+        rates.append(optimiser.param_groups[0]["lr"])
+    assert rates == pytest.approx([0.5] * 5 + [0.5, 0.4, 0.3, 0.2, 0.1])
+    with pytest.raises(InputError, match="decay must be at most steps=10, got 11"):
+        replace(settings, decay=11)
 
 
 def test_validation_chooses_by_the_main_metric_then_by_the_loss():

@@ -12,5 +12,5 @@ EXPERIMENT = rate_search(
     {model: MODELS[model] for model in CONV_4},
     lambda model, preset: trial(model, "omniglot-1", preset),
     rates=("0.0003", "0.001", "0.003"),
-    seeds=2,
+    seeds=1,
 )

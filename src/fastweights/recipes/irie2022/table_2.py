@@ -40,7 +40,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 BLOCKS: dict[str, dict[str, Any]] = {
     "smoke": {"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32},
-    "cpu": {"d_model": 128, "depth": 2, "heads": 8, "d_ff": 256},
+    "cpu": {"d_model": 128, "depth": 2, "heads": 32, "d_ff": 256},
     "paper": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 256},
 }
 TRAINING: dict[str, dict[str, Any]] = {

@@ -31,6 +31,7 @@ def train(session: Session) -> None:
     batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
     with session.running():
         while not session.place.stopped:
+            set_learning_rate(optimiser, settings, session.place.step)
             session.count(update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate))
             if session.due:
                 measured = measure(fabric, model, task, task.validation(settings.batch_size))
@@ -59,6 +60,13 @@ def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
     """The optimiser of a run."""
     # Fused: the steps of small tensors one by one are a tenth of an update of a small model.
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon, fused=True)
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, settings: Supervised, step: int) -> None:
+    """Constant, then a line down to 0."""
+    left = min((settings.steps - step) / settings.decay, 1.0) if settings.decay else 1.0
+    for group in optimiser.param_groups:
+        group["lr"] = settings.learning_rate * left
 
 
 @torch.no_grad()

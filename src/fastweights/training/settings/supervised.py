@@ -8,10 +8,11 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 @dataclass(frozen=True, kw_only=True)
 class Supervised(Training):
-    """How a model learns a task, by Adam without a schedule.
+    """How a model learns a task, by Adam.
 
     Args:
         learning_rate: Adam's.
+        decay: Updates at the end of `steps` over which the rate falls linearly to 0; 0 for a constant rate.
         betas: Adam's.
         epsilon: Adam's.
         clip: Largest norm of the gradient; 0 for no limit.
@@ -19,6 +20,7 @@ class Supervised(Training):
     """
 
     learning_rate: float
+    decay: int = 0
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     clip: float = 0.0
@@ -26,6 +28,7 @@ class Supervised(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, ("clip", "goal"), 0)
+        require_numbers(self, ("clip", "decay", "goal"), 0)
+        require(self.decay <= self.steps, "decay", f"at most steps={self.steps}", self.decay)
         require_positive(self, ("learning_rate", "epsilon"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
