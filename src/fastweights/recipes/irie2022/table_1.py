@@ -168,6 +168,6 @@ EXPERIMENT = Experiment(
         "The column with delayed labels is ours: five pictures of each class, all to be named, each told a step later.",
         "Mini-ImageNet lies here with the first 100 pictures of a class of 600.",
         "Preset cpu has squares of 16 pixels for characters and of 32 for photographs, a code of its own for no label, "
-        "Conv-4 with 32 channels, of which delayed labels have 16, and smaller memories.",
+        "Conv-4 with 32 channels, of which delayed labels have 16, and smaller memories with heads of 4.",
     ),
 )
