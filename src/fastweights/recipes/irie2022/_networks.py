@@ -22,6 +22,12 @@ WIRING: dict[str, dict[str, Any]] = {
 }
 """Blocks as in the authors' code: LayerNorm in front of DeltaNet, and beside the SRWM, on what goes round it."""
 
+REDUCED_BLOCKS: dict[str, dict[str, Any]] = {
+    "smoke": {"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32},
+    "cpu": {"d_model": 128, "depth": 2, "heads": 32, "d_ff": 256},
+}
+"""In preset cpu heads of 4: with 16, as in the paper, the SRWM had not begun to learn after 600,000 episodes."""
+
 
 def network(
     model: str, length: int, blocks: dict[str, Any], lstm: dict[str, Any], width: int, vision_dropout: float = 0.0

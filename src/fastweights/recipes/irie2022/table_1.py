@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
 from fastweights.metric import ACCURACY
-from fastweights.recipes.irie2022._networks import MODELS, RES_12, network
+from fastweights.recipes.irie2022._networks import MODELS, REDUCED_BLOCKS, RES_12, network
 from fastweights.training.settings.supervised import Supervised
 
 COLUMNS = {
@@ -29,9 +29,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "cpu": {"validation_size": 1000, "test_size": 10_000},
     "paper": {"validation_size": 1600, "test_size": 80_000},
 }
-SMOKE = {"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32}
-CPU = {"d_model": 128, "depth": 2, "heads": 32, "d_ff": 256}
-"""Heads of 4: with 16 numbers, as in the paper, the SRWM had not begun to learn after 600,000 episodes."""
 PAPER: dict[str, dict[str, Any]] = {
     "omniglot": {"d_model": 256, "depth": 2, "heads": 16, "d_ff": 1024},
     "others": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 1024},
@@ -82,12 +79,14 @@ def _reduced(task: str) -> dict[str, Any]:
 
 
 def _smoke(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:
-    return network(model, length, SMOKE, LSTM["smoke"], 8), Supervised(**ADAM, **SHORT)
+    return network(model, length, REDUCED_BLOCKS["smoke"], LSTM["smoke"], 8), Supervised(**ADAM, **SHORT)
 
 
 def _cpu(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:
     width = 16 if column == "omniglot-delayed" else 32
-    return network(model, length, CPU, LSTM["cpu"], width), Supervised(**ADAM, **REDUCED.get(column, PHOTOGRAPHS))
+    return network(model, length, REDUCED_BLOCKS["cpu"], LSTM["cpu"], width), Supervised(
+        **ADAM, **REDUCED.get(column, PHOTOGRAPHS)
+    )
 
 
 def _paper(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:

@@ -5,7 +5,7 @@ from typing import Any
 from fastweights.experiments.experiment import Claim, Course, Experiment, Preset, Published, Trial
 from fastweights.metric import ACCURACY
 from fastweights.recipes.irie2022._networks import MODELS as ALL
-from fastweights.recipes.irie2022._networks import network
+from fastweights.recipes.irie2022._networks import REDUCED_BLOCKS, network
 from fastweights.training.settings.supervised import Supervised
 
 MODELS = {model: ALL[model] for model in ("delta-net", "srwm", "fake-srwm")}
@@ -39,8 +39,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {"validation_size": 800, "test_size": 1600},
 }
 BLOCKS: dict[str, dict[str, Any]] = {
-    "smoke": {"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32},
-    "cpu": {"d_model": 128, "depth": 2, "heads": 32, "d_ff": 256},
+    **REDUCED_BLOCKS,
     "paper": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 256},
 }
 TRAINING: dict[str, dict[str, Any]] = {
