@@ -127,11 +127,11 @@ def test_snail_sees_through_its_convolutions_and_its_window():
 @torch.no_grad()
 def test_performer_with_many_directions_is_softmax_attention():
     """Keys of about unit length: the spread of the features grows exponentially with it."""
-    layer = make_layer("performer", D, heads=1, feature_map="favor-20000").double().eval()
-    x = torch.randn(B, T, D, dtype=torch.float64) / 2
+    layer = make_layer("performer", D, heads=1, feature_map="scaled-favor-20000").double().eval()
+    x = torch.randn(B, T, D, dtype=torch.float64)
     q, k, v = layer.slow_net.projection(x).split(D, dim=-1)
     later = torch.ones(T, T).triu(1).bool()
-    scores = (q @ k.transpose(1, 2)).masked_fill(later, -torch.inf)
+    scores = (q @ k.transpose(1, 2) / D**0.5).masked_fill(later, -torch.inf)
     means = torch.zeros(T, T, dtype=x.dtype).masked_fill(later, -torch.inf)
     want, plain = (layer.output(s.softmax(-1) @ v) for s in (scores, means))
     off = error(layer(x)[0], want)

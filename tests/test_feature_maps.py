@@ -13,7 +13,8 @@ from fastweights.layers._slow_net import Keys, feature_map, normaliser
 from fastweights.testing.tolerance import error
 
 SIZE = 6
-NAMES = [*FEATURE_MAPS.names(), "dpfp-3", "favor-5", "favor-20", "row-favor-5", "row-favor-20"]
+RANDOM = [name for name in FEATURE_MAPS.names() if name.endswith("favor")]
+NAMES = [*FEATURE_MAPS.names(), "dpfp-3", *(f"{name}-{directions}" for name in RANDOM for directions in (5, 20))]
 POSITIVE = [name for name in NAMES if name not in ("identity", "tanh")]
 
 
@@ -61,12 +62,13 @@ def test_elu_does_not_vanish_in_half_precision():
     assert (feature_map("elu", SIZE)(torch.full((SIZE,), -8.0, dtype=torch.bfloat16)) > 0).all()
 
 
-def test_favor_approximates_the_softmax_kernel():
-    q, k = 0.3 * torch.randn(2, 50, SIZE, dtype=torch.float64)
+@pytest.mark.parametrize(("name", "scale"), [("favor", 1), ("scaled-favor", SIZE**-0.5)])
+def test_favor_approximates_the_softmax_kernel(name, scale):
+    q, k = 0.3 * torch.randn(2, 50, SIZE, dtype=torch.float64) / scale**0.5
     errors = []
     for directions in (60, 60_000):
-        phi = feature_map(f"favor-{directions}", SIZE).double().eval()
-        errors.append(error((phi(q) * phi(k)).sum(-1), (q * k).sum(-1).exp()))
+        phi = feature_map(f"{name}-{directions}", SIZE).double().eval()
+        errors.append(error((phi(q) * phi(k)).sum(-1), (scale * q * k).sum(-1).exp()))
     assert errors[1] < 0.02 < errors[0]
 
 

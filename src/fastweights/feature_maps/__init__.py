@@ -6,6 +6,7 @@ from fastweights.feature_maps.favor import Favor
 from fastweights.feature_maps.identity import Identity
 from fastweights.feature_maps.relu import ReLU
 from fastweights.feature_maps.row_favor import RowFavor
+from fastweights.feature_maps.scaled_favor import ScaledFavor
 from fastweights.feature_maps.softmax import Softmax
 from fastweights.feature_maps.tanh import Tanh
 
@@ -16,6 +17,7 @@ __all__ = [
     "Identity",
     "ReLU",
     "RowFavor",
+    "ScaledFavor",
     "Softmax",
     "Tanh",
 ]

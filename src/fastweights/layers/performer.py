@@ -8,8 +8,8 @@ from fastweights.layers.linear_attention import LinearAttention
 class Performer(LinearAttention):
     """y = sum_j v_j phi(k_j).phi(q) / sum_j phi(k_j).phi(q), phi FAVOR+: softmax attention with random features.
 
-    The linear attention of this library with another feature map: "favor-M" for M directions, "favor" for as many as a
-    key has entries.
+    The linear attention of this library with another feature map: "scaled-favor-M" for M directions, "scaled-favor" for
+    as many as a key has entries.
 
     Source: Choromanski et al. 2021, Eqs. 4-6 and Lemma 1.
     """
@@ -18,7 +18,7 @@ class Performer(LinearAttention):
         self,
         d_model: int,
         heads: int = 8,
-        feature_map: str = "favor",
+        feature_map: str = "scaled-favor",
         normaliser: str | None = None,
         key_size: int | None = None,
         value_size: int | None = None,
