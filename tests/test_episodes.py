@@ -11,7 +11,7 @@ from PIL import Image
 
 from fastweights import InputError
 from fastweights.catalogue import TASKS
-from fastweights.models.few_shot_network import FewShotNetwork
+from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
 from fastweights.tasks._cifar_100 import ARCHIVE
 from fastweights.tasks._pictures import remembered
@@ -247,6 +247,18 @@ def test_the_plain_view_is_a_data_set_for_torch(folders):
     assert labels.max() < len(plain.names)
 
 
+def test_the_loss_of_a_vision_net_counts_by_its_weight_and_needs_delayed_labels(folders):
+    options = {**OPTIONS, "folder": str(folders["folders"])}
+    outputs, targets = torch.randn(2, 6, 3), torch.tensor([[0, 1, 2, 0, 1, 2]] * 2)
+    task, features = PictureFolder(**options, labels="delayed"), torch.randn(2, 6, 4)
+    losses = [float(task.loss(Studied(outputs, features, weight), targets)) for weight in (0.0, 1.0, 2.0)]
+    assert losses[0] == float(task.loss(outputs, targets))
+    assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
+    assert losses[1] > losses[0]
+    with pytest.raises(InputError, match="vision_loss must be 0, got"):
+        PictureFolder(**options).loss(Studied(outputs[:, :1], features[:, :1], 1.0), targets[:, :1])
+
+
 class Killed(BaseException):
     """Nothing is cleaned up."""
 
@@ -265,7 +277,7 @@ def learn(kind, path, options):
     torch.manual_seed(0)
     task, run = kind(**options), Run(path)
     sizes = {"d_model": 8, "heads": 2, "d_ff": 8, "depth": 1, "vision_options": {"width": 4, "dropout": 0.1}}
-    model = FewShotNetwork(*task.arguments, **{**sizes, "dropout": 0.1})
+    model = FewShotNetwork(*task.arguments, **sizes, dropout=0.1, vision_loss=0.5)
     settings = Supervised(steps=8, batch_size=4, evaluate_every=3, learning_rate=1e-3, decay=6, device="cpu")
     begin = (lambda: None) if run.exists() else lambda: run.begin("x", {}, {})
     train(Session(make_fabric(settings), model, task, settings, run, begin=begin))
@@ -274,7 +286,7 @@ def learn(kind, path, options):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_killed_run_goes_on_to_the_same_bits_however_many_threads_draw(workers, tmp_path, folders):
-    options = {**OPTIONS, "side": 16, "folder": str(folders["folders"])}
+    options = {**OPTIONS, "side": 16, "folder": str(folders["folders"]), "labels": "delayed"}
     whole = learn(PictureFolder, tmp_path / "whole", options)
     with pytest.raises(Killed):
         learn(UntilKilled, tmp_path / "killed", {**options, "workers": workers})

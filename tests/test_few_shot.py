@@ -7,11 +7,12 @@ import torch
 
 from fastweights import InputError
 from fastweights.catalogue import VISION_NETS
-from fastweights.models.few_shot_network import FewShotNetwork
+from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.models.vision.conv_4 import Conv4
 from fastweights.models.vision.res_12 import Res12
+from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.tasks.kinds.episodes import Shown
-from fastweights.testing.tolerance import tolerance
+from fastweights.testing.tolerance import error, tolerance
 
 ONE, COLOURS = [[[0.0], [1.0]]], [[[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], [[0.922] * 3, [0.084] * 3]]
 MEMORIES = {
@@ -115,6 +116,44 @@ def test_pixels_are_normalised_by_the_data_set_they_are_from():
     seen = net._normalised(images, torch.tensor([[0, 1]]))[0, :, :, 0, 0]
     wanted = torch.tensor([[(1 - m) / d for m, d in zip(*moments, strict=True)] for moments in COLOURS])
     assert (seen - wanted).abs().max() < 1e-5
+
+
+def one_by_one(features, classes):
+    """The loss of prototypes, written out: each picture is compared with the means of the others, class by class."""
+    losses = []
+    for f, labels in zip(features, classes.tolist(), strict=True):
+        for t, own in enumerate(labels):
+            others = {c: [f[s] for s, label in enumerate(labels) if label == c and s != t] for c in set(labels)}
+            if others[own]:
+                apart = {c: -(f[t] - torch.stack(of).mean(0)).square().sum() for c, of in others.items() if of}
+                losses.append(torch.stack([*apart.values()]).logsumexp(0) - apart[own])
+    return sum(losses) / max(len(losses), 1)
+
+
+@pytest.mark.parametrize("classes", [[[0, 1, 1, 0, 1], [2, 2, 2, 2, 0]], [[3, 3, 0, 1, 2], [0, 1, 2, 3, 4]]])
+def test_the_loss_of_prototypes_is_that_of_means_of_the_others(classes):
+    features = torch.randn(2, 5, 3, requires_grad=True)
+    classes = torch.tensor(classes)
+    found, wanted = prototype_loss(features, classes), one_by_one(features, classes)
+    gradients = [torch.autograd.grad(loss, features)[0] for loss in (found, wanted)]
+    assert error(found, wanted) < tolerance(torch.float32).forward
+    assert error(*gradients) < tolerance(torch.float32).gradient
+
+
+def test_pictures_that_are_all_alone_cost_nothing():
+    features = torch.randn(2, 4, 3, requires_grad=True)
+    loss = prototype_loss(features, torch.arange(4).expand(2, -1))
+    assert loss == 0
+    assert not torch.autograd.grad(loss, features)[0].any()
+
+
+def test_the_vision_net_has_a_loss_of_its_own_in_training_alone():
+    net, shown = network("delta-net", vision_loss=0.5), episodes()
+    said = net(shown, 4)
+    assert isinstance(said, Studied)
+    assert (said.features.shape[:2], said.weight) == ((3, 4), 0.5)
+    assert net.eval()(shown, 4).shape == (3, 4, 5)
+    assert isinstance(network("delta-net")(shown, 4), torch.Tensor)
 
 
 def test_bad_networks_are_refused():

@@ -1,4 +1,4 @@
-"""What both forms of FAVOR+ share: exponentials of random projections."""
+"""What the forms of FAVOR+ share: exponentials of random projections."""
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +31,8 @@ class RandomFeatures(nn.Module):
         self.directions = self.draw(*self.directions.shape).to(self.directions)
 
     def draw(self, size: int, m: int) -> Tensor:
-        """Directions `[size, m]`."""
-        raise NotImplementedError
+        """Directions `[size, m]`, orthogonal in groups of `size`, each as long as a Gaussian vector."""
+        return orthonormal_columns(size, m) * torch.randn(size, m).norm(dim=0)
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., size]` -> `[..., 2 m]`."""

@@ -1,9 +1,6 @@
 """FAVOR+: random features of the softmax kernel."""
 
-import torch
-from torch import Tensor
-
-from fastweights.feature_maps._random_features import RandomFeatures, orthonormal_columns
+from fastweights.feature_maps._random_features import RandomFeatures
 
 
 class Favor(RandomFeatures):
@@ -14,7 +11,3 @@ class Favor(RandomFeatures):
     Source: Choromanski et al. 2021, Lemma 1 (hyperbolic features) and Sec. 3.3; Schlag et al. 2021, Eqs. 31-32, as in
     the code of their retrieval tasks (which draws anew in evaluation, too).
     """
-
-    def draw(self, size: int, m: int) -> Tensor:
-        """Directions `[size, m]`."""
-        return orthonormal_columns(size, m) * torch.randn(size, m).norm(dim=0)

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from fastweights.feature_maps.favor import Favor
+from fastweights.feature_maps._random_features import RandomFeatures
 
 
-class ScaledFavor(Favor):
+class ScaledFavor(RandomFeatures):
     """phi(x) = exp(+-w.x' - |x'|^2 / 2) / sqrt(2 m), x' = x / d^(1/4): on average phi(q).phi(k) = exp(q.k / sqrt(d)).
 
     Those of large keys do not vanish: of a key of 64 numbers of variance 1, features of `favor` are about exp(-32).

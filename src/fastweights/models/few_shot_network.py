@@ -1,6 +1,6 @@
 """A vision net, and a memory of what it saw."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,14 @@ from fastweights.models.stack import make_stack
 
 Memory = Literal["blocks", "layer", "snail"]
 BRIGHTEST = 255
+
+
+class Studied(NamedTuple):
+    """What a network says in training whose vision net has a loss of its own."""
+
+    outputs: Tensor  # [B, P, ways]
+    features: Tensor  # [B, P, F]: of the same pictures
+    weight: float  # of that loss
 
 
 class FewShotNetwork(nn.Module):
@@ -40,6 +48,9 @@ class FewShotNetwork(nn.Module):
             as they are. "snail": SNAIL, over `length` pictures.
         norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
         feed_forward_norm: The same around the feed-forward networks.
+        vision_loss: Weight of a loss of the vision net alone, in training with delayed labels, which brings pictures of
+            a class together; 0 for none. Without it each waits for the other on a long plateau: the vision net for a
+            memory to learn from, the memory for features that are worth to be remembered.
         length: Pictures of an episode; only for SNAIL, which sees so far back.
     """
 
@@ -60,6 +71,7 @@ class FewShotNetwork(nn.Module):
         memory: Memory = "blocks",
         norm: str = "pre",
         feed_forward_norm: str = "pre",
+        vision_loss: float = 0.0,
         length: int = 6,
         vision_options: dict[str, Any] | None = None,
         options: dict[str, Any] | None = None,
@@ -68,6 +80,7 @@ class FewShotNetwork(nn.Module):
         kinds = {"blocks": _blocks, "layer": _layer, "snail": _snail}
         require_name("memory", memory, kinds)
         self.codes = codes
+        self.vision_loss = vision_loss
         self.vision: Any = VISION_NETS.load(vision)(channels, side, **(vision_options or {}))
         sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
         norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
@@ -78,10 +91,13 @@ class FewShotNetwork(nn.Module):
         moments = torch.tensor(normalisations)[..., None, None]
         self.register_buffer("moments", moments, persistent=False)
 
-    def forward(self, inputs: Any, answers: int) -> Tensor:
+    def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
         """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them."""
-        h, _ = self.memory(self.see(*inputs))
+        features = self.see(inputs.images, inputs.sources)
+        h, _ = self.memory(self.read(features, inputs.labels))
         outputs: Tensor = self.head(h[:, -answers:])
+        if self.training and self.vision_loss:
+            return Studied(outputs, features[:, -answers:], self.vision_loss)
         return outputs
 
     def name(
@@ -93,14 +109,18 @@ class FewShotNetwork(nn.Module):
         whose normalisation pictures take; the first if None.
         """
         sources = torch.zeros_like(labels) if sources is None else sources
-        h, state = self.memory(self.see(images, labels, sources), state)
+        h, state = self.memory(self.read(self.see(images, sources), labels), state)
         outputs: Tensor = self.head(h)
         return outputs, state
 
-    def see(self, images: Tensor, labels: Tensor, sources: Tensor) -> Tensor:
-        """What the memory is given, `[B, T, D]`: features of the pictures beside what is told with them."""
+    def see(self, images: Tensor, sources: Tensor) -> Tensor:
+        """Features of the pictures, `[B, T, F]`."""
         pixels = self._normalised(images, sources).flatten(0, 1)
-        features = self.vision(pixels).unflatten(0, labels.shape)
+        features: Tensor = self.vision(pixels).unflatten(0, sources.shape)
+        return features
+
+    def read(self, features: Tensor, labels: Tensor) -> Tensor:
+        """What the memory is given, `[B, T, D]`: features beside what is told with them."""
         told = one_hot(labels, self.codes).to(features.dtype)
         seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
         return seen

@@ -28,6 +28,13 @@ REDUCED_BLOCKS: dict[str, dict[str, Any]] = {
 }
 """In preset cpu heads of 4: with 16, as in the paper, the SRWM had not begun to learn after 600,000 episodes."""
 
+DELAYED_BLOCKS: dict[str, dict[str, Any]] = {
+    "smoke": {**REDUCED_BLOCKS["smoke"], "vision_loss": 1.0},
+    "cpu": {"d_model": 64, "depth": 2, "heads": 16, "d_ff": 128, "vision_loss": 1.0},
+}
+"""For delayed labels. Without a loss of the vision net's own, none looked at the pictures after 450,000 episodes: they
+said the labels that had been told least."""
+
 
 def network(
     model: str, length: int, blocks: dict[str, Any], lstm: dict[str, Any], width: int, vision_dropout: float = 0.0

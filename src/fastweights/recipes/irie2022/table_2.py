@@ -4,8 +4,8 @@ from typing import Any
 
 from fastweights.experiments.experiment import Claim, Course, Experiment, Preset, Published, Trial
 from fastweights.metric import ACCURACY
+from fastweights.recipes.irie2022._networks import DELAYED_BLOCKS, network
 from fastweights.recipes.irie2022._networks import MODELS as ALL
-from fastweights.recipes.irie2022._networks import REDUCED_BLOCKS, network
 from fastweights.training.settings.supervised import Supervised
 
 MODELS = {model: ALL[model] for model in ("delta-net", "srwm", "fake-srwm")}
@@ -39,7 +39,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {"validation_size": 800, "test_size": 1600},
 }
 BLOCKS: dict[str, dict[str, Any]] = {
-    **REDUCED_BLOCKS,
+    **DELAYED_BLOCKS,
     "paper": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 256},
 }
 TRAINING: dict[str, dict[str, Any]] = {
@@ -105,6 +105,8 @@ EXPERIMENT = Experiment(
         "Preset cpu has squares of 16 pixels, 10 pictures of a class in each part, a code of its own for no label, and "
         "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their mean. "
         "There each half has an order of data sets and cuts of its own, here both have the same.",
+        "In preset cpu the vision net also learns from a loss of its own, that of a prototypical network (Snell et al. "
+        "2017) on the same pictures; the paper has none, and a thousand times the episodes.",
     ),
     details=DETAILS,
     published_details=_published(),

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.errors import require, require_name
+from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.tasks.kinds._random import TEST, TRAINING, VALIDATION, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, _require_batches
 
@@ -272,6 +273,15 @@ class Episodes(Labelled):
         images = torch.from_numpy(turned(classes.pictures.images[numbers], turns))
         coloured = images.expand(-1, -1, self.shape[0], -1, -1)
         return Shown(coloured, torch.from_numpy(told), torch.full(told.shape, source))
+
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
+        """The cross-entropy; where a network says features beside, theirs as well, by the weight that it gives."""
+        if isinstance(outputs, Tensor):
+            return super().loss(outputs, targets)
+        remedy = "With synchronous labels one picture is asked for, alone in its class."
+        require(self.labels == "delayed", "vision_loss", "0", outputs.weight, remedy)
+        own: Tensor = outputs.weight * prototype_loss(outputs.features, targets)
+        return super().loss(outputs.outputs, targets) + own
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """Loss and accuracy over all pictures that are to be named."""
