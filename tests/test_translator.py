@@ -19,7 +19,10 @@ KINDS = {
     "softmax": {"layer": "softmax-attention"},
     "linear": {"layer": "linear-attention", "encoder": "elu", "cross": "elu"},
     "dpfp": {"layer": "linear-attention", "encoder": "dpfp-2", "cross": "dpfp-2", "options": {"feature_map": "dpfp-2"}},
-    "favor": {**dict.fromkeys(("encoder", "cross"), "scaled-favor-32"), "options": {"feature_map": "scaled-favor-32"}},
+    "favor": {
+        **{"layer": "performer", "encoder": "scaled-favor-32", "cross": "scaled-favor-32"},
+        "options": {"feature_map": "scaled-favor-32"},
+    },
     "delta": {"layer": "delta-net", "cross": "elu"},
 }
 

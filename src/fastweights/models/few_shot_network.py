@@ -92,7 +92,10 @@ class FewShotNetwork(nn.Module):
         self.register_buffer("moments", moments, persistent=False)
 
     def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
-        """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them."""
+        """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them.
+
+        In training with a `vision_loss`, their features beside.
+        """
         features = self.see(inputs.images, inputs.sources)
         h, _ = self.memory(self.read(features, inputs.labels))
         outputs: Tensor = self.head(h[:, -answers:])

@@ -32,8 +32,8 @@ DELAYED_BLOCKS: dict[str, dict[str, Any]] = {
     "smoke": {**REDUCED_BLOCKS["smoke"], "vision_loss": 1.0},
     "cpu": {"d_model": 64, "depth": 2, "heads": 16, "d_ff": 128, "vision_loss": 1.0},
 }
-"""For delayed labels. Without a loss of the vision net's own, none looked at the pictures after 450,000 episodes: they
-said the labels that had been told least."""
+"""For delayed labels. Without a loss of the vision net's own, the SRWM did not look at the pictures after 450,000
+episodes: it said the labels that had been told least."""
 
 
 def network(

@@ -44,14 +44,8 @@ ADAM: dict[str, Any] = {"betas": (0.9, 0.995), "epsilon": 1e-9}
 SHORT: dict[str, Any] = {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3}
 LONGER: dict[str, Any] = {"steps": 12_000, "decay": 4000, "evaluate_every": 500}
 REDUCED: dict[str, dict[str, Any]] = {
-    "omniglot-1": {"steps": 12_000, "batch_size": 128, "decay": 4000, "evaluate_every": 500, "learning_rate": 1e-3},
-    "omniglot-delayed": {
-        "steps": 12_000,
-        "batch_size": 64,
-        "decay": 4000,
-        "evaluate_every": 500,
-        "learning_rate": 3e-3,
-    },
+    "omniglot-1": {**LONGER, "batch_size": 128, "learning_rate": 1e-3},
+    "omniglot-delayed": {**LONGER, "batch_size": 64, "learning_rate": 3e-3},
 }
 PHOTOGRAPHS: dict[str, Any] = {
     **{"steps": 6_000, "batch_size": 16, "evaluate_every": 500, "learning_rate": 3e-4, "patience": 5},
@@ -173,6 +167,6 @@ EXPERIMENT = Experiment(
         "Preset cpu has squares of 16 pixels for characters and of 32 for photographs, a code of its own for no label, "
         "Conv-4 with 32 channels, of which delayed labels have 16, and smaller memories with heads of 4.",
         "There the vision net for delayed labels also learns from a loss of its own, that of a prototypical network "
-        "(Snell et al. 2017) on the same pictures; the paper has none, and a thousand times the episodes.",
+        "(Snell et al. 2017) on the same pictures, which no network of the paper has.",
     ),
 )

@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
         "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their mean. "
         "There each half has an order of data sets and cuts of its own, here both have the same.",
         "In preset cpu the vision net also learns from a loss of its own, that of a prototypical network (Snell et al. "
-        "2017) on the same pictures; the paper has none, and a thousand times the episodes.",
+        "2017) on the same pictures. The paper has none, and up to a million updates of 32 sequences.",
     ),
     details=DETAILS,
     published_details=_published(),
