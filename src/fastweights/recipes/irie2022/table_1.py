@@ -1,28 +1,44 @@
 """Few-shot learning: five new classes from one or five pictures of each."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
 from fastweights.metric import ACCURACY
 from fastweights.recipes.irie2022._networks import DELAYED_BLOCKS, MODELS, REDUCED_BLOCKS, RES_12, network
 from fastweights.training.settings.supervised import Supervised
 
-COLUMNS = {
-    "omniglot-1": "Omniglot, 1-shot",
-    "mini-imagenet-1": "Mini-ImageNet, 1-shot",
-    "mini-imagenet-5": "Mini-ImageNet, 5-shot",
-    "fc100-1": "FC100, 1-shot",
-    "fc100-5": "FC100, 5-shot",
-    "omniglot-delayed": "Omniglot, delayed labels",
+
+class Column(NamedTuple):
+    """What is shown of which data, and what preset cpu gives to it."""
+
+    label: str
+    task: str
+    options: dict[str, Any]
+    training: dict[str, Any]
+    blocks: dict[str, dict[str, Any]] = REDUCED_BLOCKS
+    width: int = 32  # channels of Conv-4
+
+
+LONGER: dict[str, Any] = {"steps": 12_000, "decay": 4000, "evaluate_every": 500}
+CHARACTERS: dict[str, Any] = {**LONGER, "batch_size": 128, "learning_rate": 1e-3}
+PHOTOGRAPHS: dict[str, Any] = {
+    **{"steps": 6_000, "batch_size": 16, "evaluate_every": 500, "learning_rate": 3e-4, "patience": 5},
 }
-DELAYED_SHOTS = 5
-TASKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "omniglot-1": ("omniglot", {"shots": 1}),
-    "mini-imagenet-1": ("mini-imagenet", {"shots": 1}),
-    "mini-imagenet-5": ("mini-imagenet", {"shots": 5}),
-    "fc100-1": ("fc100", {"shots": 1}),
-    "fc100-5": ("fc100", {"shots": 5}),
-    "omniglot-delayed": ("omniglot", {"shots": DELAYED_SHOTS, "labels": "delayed"}),
+DELAYED: dict[str, Any] = {**LONGER, "batch_size": 64, "learning_rate": 3e-3}
+COLUMNS = {
+    "omniglot-1": Column("Omniglot, 1-shot", "omniglot", {"shots": 1}, CHARACTERS),
+    "mini-imagenet-1": Column("Mini-ImageNet, 1-shot", "mini-imagenet", {"shots": 1}, PHOTOGRAPHS),
+    "mini-imagenet-5": Column("Mini-ImageNet, 5-shot", "mini-imagenet", {"shots": 5}, PHOTOGRAPHS),
+    "fc100-1": Column("FC100, 1-shot", "fc100", {"shots": 1}, PHOTOGRAPHS),
+    "fc100-5": Column("FC100, 5-shot", "fc100", {"shots": 5}, PHOTOGRAPHS),
+    "omniglot-delayed": Column(
+        "Omniglot, delayed labels",
+        "omniglot",
+        {"shots": 5, "labels": "delayed"},
+        DELAYED,
+        DELAYED_BLOCKS,
+        width=16,
+    ),
 }
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"validation_size": 8, "test_size": 8},
@@ -42,15 +58,6 @@ LSTM: dict[str, dict[str, Any]] = {
 }
 ADAM: dict[str, Any] = {"betas": (0.9, 0.995), "epsilon": 1e-9}
 SHORT: dict[str, Any] = {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3}
-LONGER: dict[str, Any] = {"steps": 12_000, "decay": 4000, "evaluate_every": 500}
-REDUCED: dict[str, dict[str, Any]] = {
-    "omniglot-1": {**LONGER, "batch_size": 128, "learning_rate": 1e-3},
-    "omniglot-delayed": {**LONGER, "batch_size": 64, "learning_rate": 3e-3},
-}
-PHOTOGRAPHS: dict[str, Any] = {
-    **{"steps": 6_000, "batch_size": 16, "evaluate_every": 500, "learning_rate": 3e-4, "patience": 5},
-}
-"""What preset cpu trains with."""
 PUBLISHED: dict[str, dict[str, Any]] = {
     "omniglot": {"steps": 300_000, "batch_size": 128, "evaluate_every": 10_000, "learning_rate": 1e-3},
     "mini-imagenet": {"steps": 470_000, "batch_size": 16, "evaluate_every": 1000, "learning_rate": 3e-4},
@@ -60,11 +67,11 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """A memory over Conv-4 with 64 channels for Omniglot and 32 for colours, or over Res-12."""
-    task, options = TASKS[column]
-    length = 5 * options["shots"] + (column != "omniglot-delayed")
+    shown = COLUMNS[column]
+    length = 5 * shown.options["shots"] + ("labels" not in shown.options)
     rest = {"smoke": _smoke, "cpu": _cpu, "paper": _paper}[preset](model, column, length)
-    options = {**options, **SIZES[preset], **({} if preset == "paper" else _reduced(task))}
-    return Trial(task, options, "few-shot-network", *rest)
+    options = {**shown.options, **SIZES[preset], **({} if preset == "paper" else _reduced(shown.task))}
+    return Trial(shown.task, options, "few-shot-network", *rest)
 
 
 def _reduced(task: str) -> dict[str, Any]:
@@ -74,21 +81,17 @@ def _reduced(task: str) -> dict[str, Any]:
 
 
 def _smoke(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:
-    return network(model, length, _blocks(column)["smoke"], LSTM["smoke"], 8), Supervised(**ADAM, **SHORT)
+    return network(model, length, COLUMNS[column].blocks["smoke"], LSTM["smoke"], 8), Supervised(**ADAM, **SHORT)
 
 
 def _cpu(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:
-    width = 16 if column == "omniglot-delayed" else 32
-    training = Supervised(**ADAM, **REDUCED.get(column, PHOTOGRAPHS))
-    return network(model, length, _blocks(column)["cpu"], LSTM["cpu"], width), training
-
-
-def _blocks(column: str) -> dict[str, dict[str, Any]]:
-    return DELAYED_BLOCKS if column == "omniglot-delayed" else REDUCED_BLOCKS
+    shown = COLUMNS[column]
+    options = network(model, length, shown.blocks["cpu"], LSTM["cpu"], shown.width)
+    return options, Supervised(**ADAM, **shown.training)
 
 
 def _paper(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:
-    task = TASKS[column][0]
+    task = COLUMNS[column].task
     sizes = "omniglot" if task == "omniglot" else "others"
     deep = model.endswith(RES_12) and column == "mini-imagenet-1"
     dropout = 0.2 if model.endswith(RES_12) and task == "fc100" else 0.0
@@ -106,7 +109,7 @@ EXPERIMENT = Experiment(
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.1, Table 1",
     metric=ACCURACY.told("percent", "test accuracy, %"),
     models=MODELS,
-    columns=COLUMNS,
+    columns={name: column.label for name, column in COLUMNS.items()},
     published=table(
         PAPER_COLUMNS,
         {
