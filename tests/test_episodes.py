@@ -15,7 +15,8 @@ from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
 from fastweights.tasks._cifar_100 import ARCHIVE
 from fastweights.tasks._pictures import remembered
-from fastweights.tasks.kinds.episodes import different, turned
+from fastweights.tasks.kinds._classes import turned
+from fastweights.tasks.kinds._draws import different
 from fastweights.testing import checks_in, episodes_checks
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import train

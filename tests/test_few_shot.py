@@ -10,8 +10,8 @@ from fastweights.catalogue import VISION_NETS
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.models.vision.conv_4 import Conv4
 from fastweights.models.vision.res_12 import Res12
+from fastweights.tasks.kinds._episode_batches import Shown
 from fastweights.tasks.kinds._prototypes import prototype_loss
-from fastweights.tasks.kinds.episodes import Shown
 from fastweights.testing.tolerance import error, tolerance
 
 ONE, COLOURS = [[[0.0], [1.0]]], [[[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], [[0.922] * 3, [0.084] * 3]]

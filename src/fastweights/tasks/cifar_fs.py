@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastweights.tasks._cifar_100 import SIDE, cifar_100
-from fastweights.tasks.kinds.episodes import Classes, Episodes
+from fastweights.tasks.kinds._classes import Classes
+from fastweights.tasks.kinds.episodes import Episodes
 
 VALIDATION = (
     *("aquatic_mammals/beaver", "aquatic_mammals/otter", "fish/flatfish", "fish/shark"),

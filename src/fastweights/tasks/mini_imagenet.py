@@ -11,7 +11,8 @@ from fastweights.tasks._archives import members
 from fastweights.tasks._files import find, require_found
 from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, read_pictures
 from fastweights.tasks._splits import Split, read_tables
-from fastweights.tasks.kinds.episodes import Classes, Episodes, Normalisation
+from fastweights.tasks.kinds._classes import Classes, Normalisation
+from fastweights.tasks.kinds.episodes import Episodes
 
 WHOLE, FIRST = "mini-imagenet/miniImagenet.zip", "mini-imagenet/miniImagenet-first100.zip"
 WHENCE = "Ravi and Larochelle's split of ImageNet: miniImagenet/images/*.jpg and {train,val,test}.csv"

@@ -11,7 +11,8 @@ from fastweights.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import require_found
 from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, in_order, read_pictures
-from fastweights.tasks.kinds.episodes import QUARTER_TURNS, Classes, Episodes, Normalisation
+from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Normalisation
+from fastweights.tasks.kinds.episodes import Episodes
 
 ARCHIVES = ("omniglot/images_background.zip", "omniglot/images_evaluation.zip")
 WHENCE = "github.com/brendenlake/omniglot, python/"

@@ -12,8 +12,9 @@ from fastweights.tasks._archives import members
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._pictures import Pictures, in_order, is_picture, read_pictures
 from fastweights.tasks._splits import PARTS, Split, read_folders, read_tables
+from fastweights.tasks.kinds._classes import Classes
 from fastweights.tasks.kinds._random import ORDER, random_stream
-from fastweights.tasks.kinds.episodes import Classes, Episodes
+from fastweights.tasks.kinds.episodes import Episodes
 
 HELD_OUT = 5
 """One in so many classes is for the test, and one in so many for validation."""

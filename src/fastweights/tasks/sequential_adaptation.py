@@ -11,17 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.errors import require
-from fastweights.tasks.kinds.episodes import (
-    Classes,
-    Episodes,
-    Labels,
-    Normalisation,
-    Shown,
-    below,
-    draw,
-    mean_of,
-    mixed,
-)
+from fastweights.tasks.kinds._classes import Classes, Normalisation
+from fastweights.tasks.kinds._draws import below, draw, mixed
+from fastweights.tasks.kinds._episode_batches import Shown
+from fastweights.tasks.kinds.episodes import Episodes, Labels, mean_of
 from fastweights.tasks.kinds.labelled import Batch, Metrics
 from fastweights.tasks.mini_imagenet import MiniImagenet
 from fastweights.tasks.omniglot import Omniglot

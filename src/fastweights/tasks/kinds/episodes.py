@@ -1,13 +1,10 @@
 """Episodes: pictures of new classes with their labels, and pictures to name."""
 
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from math import sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,13 +13,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.errors import require, require_name
+from fastweights.tasks.kinds._classes import Classes, Integers, Normalisation, Plain, turned
+from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed
+from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut
 from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.tasks.kinds._random import TEST, TRAINING, VALIDATION, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, _require_batches
-
-T = TypeVar("T")
-Integers = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 Labels = Literal["synchronous", "delayed"]
 Unlabelled = Literal["published", "corrected"]
@@ -31,84 +27,8 @@ Evaluation = Literal["shuffled", "published"]
 INSTANCES = (1, 2, 3, 5, 10)
 """Of the pictures of a class in an episode with delayed labels, those whose accuracy is told apart."""
 
-QUARTER_TURNS = 4
 CERTAINTY = 1.96
 """Standard deviations to either side of a mean that hold it with 95 %."""
-
-
-class Shown(NamedTuple):
-    """What a model sees of episodes, picture by picture."""
-
-    images: Tensor  # uint8 [B, T, channels, side, side]
-    labels: Tensor  # int64 [B, T]: what it is told with each: a label, or the code for none
-    sources: Tensor  # int64 [B, T]: which of the task's data sets it is from, which says how pixels are normalised
-
-
-class PictureSet(Protocol):
-    """Pictures of classes, those of a class together."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the classes."""
-
-    @property
-    def starts(self) -> Integers:
-        """Where the pictures of every class begin, and where the last ends, `[classes + 1]`."""
-
-    @property
-    def images(self) -> Bytes:
-        """`[pictures, channels, side, side]`."""
-
-    @property
-    def digest(self) -> str:
-        """Of the files that they came from."""
-
-
-class Classes(NamedTuple):
-    """Some of the classes of a set of pictures; with 4 `turns` also each of them turned, as classes of their own."""
-
-    pictures: PictureSet
-    chosen: Integers
-    turns: int
-
-    def __len__(self) -> int:
-        return len(self.chosen) * self.turns
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the classes, without turns."""
-        return tuple(self.pictures.names[n] for n in self.chosen)
-
-
-class Drawn(NamedTuple):
-    """Pictures for episodes by number, `[B, ways, pictures]`, and the quarter turns of each class, `[B, ways]`."""
-
-    numbers: Integers
-    turns: Integers
-
-
-class Normalisation(NamedTuple):
-    """Mean and standard deviation of every channel, of pixels from 0 to 1."""
-
-    mean: tuple[float, ...] = (0.0,)
-    deviation: tuple[float, ...] = (1.0,)
-
-
-class Plain:
-    """The same pictures without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
-
-    def __init__(self, classes: Classes) -> None:
-        starts = classes.pictures.starts
-        self.names = classes.names
-        self.images = classes.pictures.images
-        self.numbers = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in classes.chosen])
-        self.labels = np.repeat(np.arange(len(classes.chosen)), np.diff(starts)[classes.chosen])
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        return torch.from_numpy(self.images[self.numbers[place]].copy()), int(self.labels[place])
 
 
 @dataclass(frozen=True)
@@ -324,58 +244,6 @@ class Episodes(Labelled):
         return one_hot(targets % self.ways, self.ways).float()
 
 
-def draw(classes: Classes, random: np.random.Generator, n: int, ways: int, pictures: int, first: bool) -> Drawn:
-    """Different classes for n episodes, and different pictures of each, or their first ones."""
-    chosen = different(random, np.full(n, len(classes)), ways)
-    own, turns = classes.chosen[chosen % len(classes.chosen)], chosen // len(classes.chosen)
-    starts = classes.pictures.starts
-    counts = (starts[own + 1] - starts[own]).reshape(-1)
-    places = np.tile(np.arange(pictures), (n * ways, 1)) if first else different(random, counts, pictures)
-    return Drawn(starts[own][:, :, None] + places.reshape(n, ways, pictures), turns)
-
-
-def mixed(drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers]:
-    """Pictures, their turns and their labels in an order of their own for every episode, `[B, ways * pictures]`."""
-    n, ways, pictures = drawn.numbers.shape
-    order = random.bit_generator.random_raw(n * ways * pictures).reshape(n, -1).argsort(1, kind="stable")
-    labels = np.broadcast_to(np.repeat(np.arange(ways), pictures), order.shape)
-    turns = np.repeat(drawn.turns, pictures, axis=1)
-    taken = (np.take_along_axis(part, order, 1) for part in (drawn.numbers.reshape(n, -1), turns, labels))
-    return tuple(taken)  # type: ignore[return-value]
-
-
-def below(random: np.random.Generator, limits: Integers) -> Integers:
-    """A number from 0 to below each limit, all as likely but for 2^-32 of the limit.
-
-    By whole numbers from the bits alone: what numpy's own methods make of them may change from version to version.
-    """
-    bits = random.bit_generator.random_raw(limits.size).reshape(limits.shape) >> np.uint64(32)
-    numbers: Integers = (bits * limits.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
-    return numbers
-
-
-def different(random: np.random.Generator, limits: Integers, k: int) -> Integers:
-    """k different numbers from 0 to below each limit, `[limits, k]`, in any order with equal chance."""
-    found = np.empty((len(limits), k), dtype=np.int64)
-    for i in range(k):
-        number = below(random, limits - i)
-        # The n-th of those that are left: each smaller one that was taken moves it up by one.
-        for taken in np.sort(found[:, :i], axis=1).T:
-            number += number >= taken
-        found[:, i] = number
-    return found
-
-
-def turned(images: Bytes, turns: Integers) -> Bytes:
-    """Squares `[..., channels, side, side]`, each turned by its number of quarter turns to the left."""
-    images = np.ascontiguousarray(images)
-    for n in range(1, QUARTER_TURNS):
-        where = turns == n
-        if where.any():
-            images[where] = np.rot90(images[where], n, axes=(-2, -1))
-    return images
-
-
 def number_instances(targets: Tensor) -> Tensor:
     """Of each target `[B, P]`, how often it has come in its row up to there, from 1.
 
@@ -389,41 +257,3 @@ def number_instances(targets: Tensor) -> Tensor:
 def mean_of(values: Tensor) -> Mean:
     """The mean of numbers or truths."""
     return Mean(float(values.double().sum()), values.numel())
-
-
-def ahead(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
-    """`make(start)`, `make(start + 1)` and so on, in this order; threads make two each ahead."""
-    if workers == 0:
-        yield from map(make, count(start))
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = deque(pool.submit(make, n) for n in range(start, start + 2 * workers))
-        try:
-            for n in count(start + 2 * workers):
-                yield waiting.popleft().result()
-                waiting.append(pool.submit(make, n))
-        finally:
-            for batch in waiting:
-                batch.cancel()
-
-
-def recut(blocks: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
-    """The same episodes in batches of another size."""
-    left: Batch | None = None
-    for block in blocks:
-        left = block if left is None else joined(left, block)
-        while len(left.targets) >= batch_size:
-            yield part_of(left, slice(None, batch_size))
-            left = part_of(left, slice(batch_size, None))
-    if left is not None and len(left.targets):
-        yield left
-
-
-def joined(one: Batch, other: Batch) -> Batch:
-    """The episodes of both."""
-    shown = Shown(*(torch.cat(pair) for pair in zip(one.inputs, other.inputs, strict=True)))
-    return Batch(shown, torch.cat([one.targets, other.targets]))
-
-
-def part_of(batch: Batch, rows: slice) -> Batch:
-    """Some of the episodes."""
-    return Batch(Shown(*(part[rows] for part in batch.inputs)), batch.targets[rows])

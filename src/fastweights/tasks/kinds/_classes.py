@@ -1,0 +1,83 @@
+"""Classes of pictures."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Integers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+QUARTER_TURNS = 4
+
+
+class PictureSet(Protocol):
+    """Pictures of classes, those of a class together."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes."""
+
+    @property
+    def starts(self) -> Integers:
+        """Where the pictures of every class begin, and where the last ends, `[classes + 1]`."""
+
+    @property
+    def images(self) -> Bytes:
+        """`[pictures, channels, side, side]`."""
+
+    @property
+    def digest(self) -> str:
+        """Of the files that they came from."""
+
+
+class Classes(NamedTuple):
+    """Some of the classes of a set of pictures; with 4 `turns` also each of them turned, as classes of their own."""
+
+    pictures: PictureSet
+    chosen: Integers
+    turns: int
+
+    def __len__(self) -> int:
+        return len(self.chosen) * self.turns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes, without turns."""
+        return tuple(self.pictures.names[n] for n in self.chosen)
+
+
+class Normalisation(NamedTuple):
+    """Mean and standard deviation of every channel, of pixels from 0 to 1."""
+
+    mean: tuple[float, ...] = (0.0,)
+    deviation: tuple[float, ...] = (1.0,)
+
+
+class Plain:
+    """The same pictures without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
+
+    def __init__(self, classes: Classes) -> None:
+        starts = classes.pictures.starts
+        self.names = classes.names
+        self.images = classes.pictures.images
+        self.numbers = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in classes.chosen])
+        self.labels = np.repeat(np.arange(len(classes.chosen)), np.diff(starts)[classes.chosen])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, int]:
+        return torch.from_numpy(self.images[self.numbers[place]].copy()), int(self.labels[place])
+
+
+def turned(images: Bytes, turns: Integers) -> Bytes:
+    """Squares `[..., channels, side, side]`, each turned by its number of quarter turns to the left."""
+    images = np.ascontiguousarray(images)
+    for n in range(1, QUARTER_TURNS):
+        where = turns == n
+        if where.any():
+            images[where] = np.rot90(images[where], n, axes=(-2, -1))
+    return images
