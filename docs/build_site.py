@@ -31,7 +31,10 @@ TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG
 """Pages of the repository that are no pages of this folder."""
 SECTIONS = {
     "To begin": ["choosing-a-memory", "how-do-i"],
-    "Tutorials": ["a-classifier", "a-language-model", "agents", "writing-a-rule", "memory-as-a-loss", "reproducing"],
+    "Tutorials": [
+        *("a-classifier", "a-language-model", "a-translator", "agents"),
+        *("writing-a-rule", "memory-as-a-loss", "reproducing"),
+    ],
     "To use a memory": ["keeping-states", "sequences", "looking-inside", "learning-to-remember", "tasks"],
     "With other libraries": ["transformers", "fla", "torchrl", "export"],
     "To make a memory": ["cells-in-full", "guarantees"],

@@ -84,6 +84,7 @@ BAD = {
     "resume of no run": ["train", "oz", "--run", "/no/such/run", "--resume"],
     "evaluate no run": ["evaluate", "/no/such/run"],
     "generate no run": ["generate", "/no/such/run", "--prompt", "a"],
+    "translate no run": ["translate", "/no/such/run", "a"],
     "config that is not there": ["train", "oz", "--config", "/no/such.yaml"],
     "config of another coding": ["train", "oz", "--config", sys.executable],
     "a search": ["train", "life-rates"],

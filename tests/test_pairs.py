@@ -1,5 +1,6 @@
-"""Pairs of texts: batches within a budget, files in two languages, a translator that learns and goes on."""
+"""Pairs of texts: batches within a budget, files in two languages, a translator that learns, goes on and translates."""
 
+import io
 from contextlib import nullcontext
 from itertools import islice
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import fastweights
 from fastweights.cli import main
 from fastweights.errors import InputError
 from fastweights.tasks._files import MissingFile
@@ -178,22 +180,25 @@ def test_processes_together_have_the_gradient_of_one(sentences):
     assert error(together, gradient(0, 1)) < tolerance(torch.float64).gradient
 
 
-def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys, real_data):
+@pytest.fixture
+def captions(real_data):
+    """The files of Multi30k."""
     try:
         _ = Multi30k().read("validation", "source")
     except MissingFile as missing:
         pytest.skip(str(missing))
+
+
+@pytest.mark.usefixtures("captions")
+def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys):
     flags = ["--preset", "smoke", "--sentences", "60", "--batch_size", "5", "--run", str(tmp_path / "run")]
     assert main(["train", "multi30k", *flags]) == 2
     assert "batch_size must be at least the tokens of every sentence" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch, real_data):
-    try:
-        _ = Multi30k().read("validation", "source")
-    except MissingFile as missing:
-        pytest.skip(str(missing))
+@pytest.mark.usefixtures("captions")
+def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch):
     flags = ["--preset", "smoke", "--sentences", "60", "--steps", "4", "--evaluate_every", "2"]
     assert main(["train", "multi30k", *flags, "--run", str(tmp_path / "whole")]) == 0
     real, calls = translation.update, []
@@ -211,3 +216,38 @@ def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch, real_data):
     assert main(["train", "multi30k", "--run", str(tmp_path / "cut"), "--resume"]) == 0
     for name in ("last.safetensors", "best.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.fixture
+def translator(captions, tmp_path):
+    """A run that was short."""
+    run = str(tmp_path / "run")
+    flags = ["--preset", "smoke", "--sentences", "60", "--steps", "2", "--evaluate_every", "2"]
+    assert main(["train", "multi30k", *flags, "--run", run]) == 0
+    return run
+
+
+def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, capsys):
+    lines = ["A dog runs.", " ", "Two men are in a boat."]
+    model, task = fastweights.load(translator)
+    rows = [task.encode(line) for line in lines if line.strip()]
+    longest = 2 * max(map(len, rows)) + 10
+    found = [model.translate(row[None], None, task.begin, task.end, longest, 3)[0][0].tokens for row in rows]
+    first, last = (task.decode(torch.tensor(tokens)) for tokens in found)
+    capsys.readouterr()
+    assert main(["translate", translator, *lines, "--beam", "3"]) == 0
+    assert capsys.readouterr().out == f"{first}\n\n{last}\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+    assert main(["translate", translator, "--beam", "3"]) == 0
+    assert capsys.readouterr().out == f"{first}\n\n{last}\n"
+
+
+def test_what_cannot_be_translated_is_said_in_a_line(translator, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n\xff\n")))
+    for arguments, said in {
+        (): "line 2 must be UTF-8, got a bad byte at 0",
+        ("a", "--beam", "0"): "beam must be at least 1",
+        ("a", "--penalty", "nan"): "penalty must be at least 0",
+    }.items():
+        assert main(["translate", translator, *arguments]) == 2
+        assert capsys.readouterr().err.startswith(f"fastweights: {said}")

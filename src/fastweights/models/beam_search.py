@@ -46,9 +46,10 @@ def beam_search(
     `penalty` as its norm.
 
     Raises:
-        InputError: `beam` or `longest` is below 1.
+        InputError: `beam` or `longest` is below 1, or `penalty` no number from 0.
     """
     require(beam >= 1, "beam", "at least 1", beam)
+    require(0 <= penalty < torch.inf, "penalty", "at least 0", penalty)
     require(longest >= 1, "longest", "at least 1", longest)
     search = _Search(begin, beam, end, penalty)
     state = state.members(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))

@@ -60,7 +60,7 @@ def show(session: Session, result: Result, console: Console) -> None:
     how = f"beam {settings.beam}, length penalty {settings.penalty:g}, {SIGNATURE}"
     console.print(f"BLEU {result.test['bleu']:.1f} on test data ({how})", highlight=False)
     few = Sentences.of(task.test.sources[place] for place in range(min(3, len(task.test.sources))))
-    said = translate(session.fabric, session.model, task, few, settings.beam, settings.penalty)
+    said = translate(session.model, task, few, settings.beam, settings.penalty)
     for place, sentence in enumerate(said):
         lines = [task.decode(few[place]), sentence, f"({task.test.references[place]})"]
         console.print("\n" + "\n".join(lines), markup=False, highlight=False)
@@ -116,14 +116,13 @@ def measure(
                 _logits(model, batch), batch.wanted.flatten(), ignore_index=IGNORE, reduction="sum"
             ).item()
             tokens += int(batch.target_lengths.sum())
-        said = translate(fabric, model, task, pairs.sources, beam, penalty)
+        said = translate(model, task, pairs.sources, beam, penalty)
     return {"loss": total / tokens, "bleu": sacrebleu.corpus_bleu(said, [list(pairs.references)]).score}
 
 
-def translate(
-    fabric: Fabric, model: nn.Module, task: Pairs, sources: Sentences, beam: int, penalty: float
-) -> list[str]:
-    """The best hypothesis for every source."""
+def translate(model: nn.Module, task: Pairs, sources: Sentences, beam: int, penalty: float) -> list[str]:
+    """The best hypothesis for every source, none of which is empty."""
+    device = next(model.parameters()).device
     said = [""] * len(sources)
     # Those of similar length together: the search goes on until the last of a batch is done.
     order = sources.lengths.argsort(stable=True).tolist()
@@ -133,7 +132,7 @@ def translate(
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         marks = (task.begin, task.end, 2 * int(lengths.max()) + 10)
-        found = model.translate(fabric.to_device(padded), fabric.to_device(lengths), *marks, beam, penalty)  # type: ignore[operator]
+        found = model.translate(padded.to(device), lengths.to(device), *marks, beam, penalty)  # type: ignore[operator]
         for place, hypotheses in zip(chosen, found, strict=True):
             said[place] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
     return said
