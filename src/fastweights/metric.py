@@ -52,7 +52,9 @@ class Metric(NamedTuple):
 ACCURACY = Metric("accuracy", low_is_good=False)
 LOSS = Metric("loss", low_is_good=True)
 BLEU = Metric("bleu", low_is_good=False)
-"""From 0 to 100, by sacreBLEU: 13a tokens, cased, one reference."""
+"""From 0 to 100."""
+SIGNATURE = "sacreBLEU: cased, 13a tokens, exponential smoothing, one reference"
+"""How that is measured."""
 PERPLEXITY = Metric("perplexity", low_is_good=True)
 BITS = Metric("bits", low_is_good=True)
 """Of the loss: the mean over what is predicted, a token say."""

@@ -63,18 +63,19 @@ def _parts(group: Group) -> Iterator[Part]:
     beside = _is_beside_paper(group)
     theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
-        docstrings = [folder.docstring(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
-        meaning = {title: " ".join(describe(text).formula for text in docstrings)}
-        meaning |= {name: words for text in docstrings for name, words in arguments(text).items()}
+        kinds = [folder.load(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
+        meaning = {title: " ".join(describe(kind.__doc__).formula for kind in kinds), **_meaning(*kinds)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
         yield Part(title, by_name(ours), by_name(theirs), meaning)
     training = experiment.trial(*experiment.presets[SMOKE].places[0], SMOKE).training
-    meaning = {name: words for kind in type(training).__mro__[::-1] for name, words in _arguments(kind).items()}
-    yield Part("training", _by_name(ours, "training", "seed"), _by_name(theirs, "training", "seed"), meaning)
+    by_name = partial(_by_name, options="training", without="seed")
+    yield Part("training", by_name(ours), by_name(theirs), _meaning(type(training)))
 
 
-def _arguments(kind: type) -> dict[str, str]:
-    return arguments(kind.__doc__ or "")
+def _meaning(*kinds: type) -> dict[str, str]:
+    """What classes, and those that they inherit from, say of their arguments."""
+    texts = [base.__doc__ or "" for kind in kinds for base in kind.__mro__[::-1]]
+    return {name: words for text in texts for name, words in arguments(text).items()}
 
 
 def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Values:

@@ -9,6 +9,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fastweights.metric import SIGNATURE
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
 from fastweights.training.descent import descend, micro_batches
@@ -20,8 +21,6 @@ from fastweights.training.settings.translation import Translation
 
 AT_ONCE = 128
 """Sentences that are translated together."""
-
-SIGNATURE = "sacreBLEU: cased, 13a tokens, exponential smoothing"
 
 
 def train(session: Session) -> None:
