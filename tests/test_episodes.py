@@ -17,7 +17,9 @@ from fastweights.tasks._cifar_100 import ARCHIVE
 from fastweights.tasks._pictures import remembered
 from fastweights.tasks.kinds._classes import turned
 from fastweights.tasks.kinds._draws import different
+from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.testing import checks_in, episodes_checks
+from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import train
 from fastweights.training.run import Run
@@ -168,9 +170,9 @@ def test_bad_data_are_told_in_one_line(spoil, tmp_path):
     tables(folder)
     wanted = spoil(folder)
     task = PictureFolder(folder=str(folder), **OPTIONS)
-    with pytest.raises(InputError, match=wanted) as error:
+    with pytest.raises(InputError, match=wanted) as refused:
         [next(batches) for batches in (task.train_batches(2, 0), task.test(2))]
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -248,16 +250,18 @@ def test_the_plain_view_is_a_data_set_for_torch(folders):
     assert labels.max() < len(plain.names)
 
 
-def test_the_loss_of_a_vision_net_counts_by_its_weight_and_needs_delayed_labels(folders):
-    options = {**OPTIONS, "folder": str(folders["folders"])}
-    outputs, targets = torch.randn(2, 6, 3), torch.tensor([[0, 1, 2, 0, 1, 2]] * 2)
-    task, features = PictureFolder(**options, labels="delayed"), torch.randn(2, 6, 4)
-    losses = [float(task.loss(Studied(outputs, features, weight), targets)) for weight in (0.0, 1.0, 2.0)]
-    assert losses[0] == float(task.loss(outputs, targets))
-    assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
-    assert losses[1] > losses[0]
-    with pytest.raises(InputError, match="vision_loss must be 0, got"):
-        PictureFolder(**options).loss(Studied(outputs[:, :1], features[:, :1], 1.0), targets[:, :1])
+@pytest.mark.parametrize("labels", ["synchronous", "delayed"])
+def test_the_loss_of_a_vision_net_counts_by_its_weight_over_all_pictures(labels, folders):
+    task = PictureFolder(**OPTIONS, folder=str(folders["folders"]), labels=labels)
+    batch = next(task.train_batches(2, seed=1))
+    told, targets = batch.inputs.labels, batch.targets
+    own = targets if labels == "delayed" else torch.cat([told[:, :-1], targets], 1)
+    outputs, features = torch.randn(*targets.shape, task.ways), torch.randn(*told.shape, 4)
+    plain, apart = task.loss(outputs, targets), prototype_loss(features, own)
+    assert apart > 0
+    for weight in (0.0, 1.0, 2.0):
+        found = task.loss(Studied(outputs, features, told, weight), targets)
+        assert error(found, plain + weight * apart) < tolerance(torch.float32).forward
 
 
 class Killed(BaseException):

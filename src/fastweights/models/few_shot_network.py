@@ -20,7 +20,8 @@ class Studied(NamedTuple):
     """What a network says in training whose vision net has a loss of its own."""
 
     outputs: Tensor  # [B, P, ways]
-    features: Tensor  # [B, P, F]: of the same pictures
+    features: Tensor  # [B, T, F]: of all pictures
+    told: Tensor  # [B, T]: the labels that came with them
     weight: float  # of that loss
 
 
@@ -48,9 +49,9 @@ class FewShotNetwork(nn.Module):
             as they are. "snail": SNAIL, over `length` pictures.
         norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
         feed_forward_norm: The same around the feed-forward networks.
-        vision_loss: Weight of a loss of the vision net alone, in training with delayed labels, which brings pictures of
-            a class together; 0 for none. Without it each waits for the other on a long plateau: the vision net for a
-            memory to learn from, the memory for features that are worth to be remembered.
+        vision_loss: Weight of a loss of the vision net alone, in training, which brings pictures of a class together; 0
+            for none. Without it each waits for the other on a long plateau: the vision net for a memory to learn from,
+            the memory for features that are worth to be remembered.
         length: Pictures of an episode; only for SNAIL, which sees so far back.
     """
 
@@ -100,7 +101,7 @@ class FewShotNetwork(nn.Module):
         h, _ = self.memory(self.read(features, inputs.labels))
         outputs: Tensor = self.head(h[:, -answers:])
         if self.training and self.vision_loss:
-            return Studied(outputs, features[:, -answers:], self.vision_loss)
+            return Studied(outputs, features, inputs.labels, self.vision_loss)
         return outputs
 
     def name(

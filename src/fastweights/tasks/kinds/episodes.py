@@ -198,9 +198,9 @@ class Episodes(Labelled):
         """The cross-entropy; where a network says features beside, theirs as well, by the weight that it gives."""
         if isinstance(outputs, Tensor):
             return super().loss(outputs, targets)
-        remedy = "With synchronous labels one picture is asked for, alone in its class."
-        require(self.labels == "delayed", "vision_loss", "0", outputs.weight, remedy)
-        own: Tensor = outputs.weight * prototype_loss(outputs.features, targets)
+        # All pictures are asked for, or those before the last came with their labels.
+        labels = targets if self.labels == "delayed" else torch.cat([outputs.told[:, :-1], targets], 1)
+        own: Tensor = outputs.weight * prototype_loss(outputs.features, labels)
         return super().loss(outputs.outputs, targets) + own
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
