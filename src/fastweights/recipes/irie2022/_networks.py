@@ -28,16 +28,26 @@ REDUCED_BLOCKS: dict[str, dict[str, Any]] = {
 }
 """In preset cpu heads of 4: with 16, as in the paper, the SRWM had not begun to learn after 600,000 episodes."""
 
-DELAYED_BLOCKS: dict[str, dict[str, Any]] = {
-    "smoke": {**REDUCED_BLOCKS["smoke"], "vision_loss": 1.0},
-    "cpu": {"d_model": 64, "depth": 2, "heads": 16, "d_ff": 128, "vision_loss": 1.0},
+SMALLER_BLOCKS: dict[str, dict[str, Any]] = {
+    **REDUCED_BLOCKS,
+    "cpu": {"d_model": 64, "depth": 2, "heads": 16, "d_ff": 128},
 }
-"""For delayed labels. Without a loss of the vision net's own, the SRWM did not look at the pictures after 450,000
-episodes: it said the labels that had been told least."""
+"""For episodes of more than a few pictures."""
+
+VISION_LOSS = {"smoke": 1.0, "cpu": 1.0, "paper": 0.0}
+"""What the loss of the vision net's own counts. Without it, in preset cpu: with delayed labels the SRWM did not look at
+the pictures after 450,000 episodes, and said the labels that had been told least; with one drawing of a character it
+came to 89 % on validation data in 1.5 million, where it is at 84 % in 190,000 with it."""
 
 
 def network(
-    model: str, length: int, blocks: dict[str, Any], lstm: dict[str, Any], width: int, vision_dropout: float = 0.0
+    model: str,
+    length: int,
+    blocks: dict[str, Any],
+    lstm: dict[str, Any],
+    width: int,
+    vision_loss: float,
+    vision_dropout: float = 0.0,
 ) -> dict[str, Any]:
     """Options of a `few-shot-network`: `blocks` or `lstm` for the sizes of the memory, `width` for those of Conv-4."""
     layer, res_12 = model.removesuffix(RES_12), model.endswith(RES_12)
@@ -45,6 +55,7 @@ def network(
     vision = {
         "vision": "res-12" if res_12 else "conv-4",
         "vision_options": seen if res_12 else {"width": width, **seen},
+        **({"vision_loss": vision_loss} if vision_loss else {}),
     }
     if layer == "snail":
         return {**WIRING[layer], **vision, "length": length}

@@ -4,8 +4,8 @@ from typing import Any
 
 from fastweights.experiments.experiment import Claim, Course, Experiment, Preset, Published, Trial
 from fastweights.metric import ACCURACY
-from fastweights.recipes.irie2022._networks import DELAYED_BLOCKS, network
 from fastweights.recipes.irie2022._networks import MODELS as ALL
+from fastweights.recipes.irie2022._networks import SMALLER_BLOCKS, VISION_LOSS, network
 from fastweights.training.settings.supervised import Supervised
 
 MODELS = {model: ALL[model] for model in ("delta-net", "srwm", "fake-srwm")}
@@ -39,7 +39,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {"validation_size": 800, "test_size": 1600},
 }
 BLOCKS: dict[str, dict[str, Any]] = {
-    **DELAYED_BLOCKS,
+    **SMALLER_BLOCKS,
     "paper": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 256},
 }
 TRAINING: dict[str, dict[str, Any]] = {
@@ -55,7 +55,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 def trial(model: str, column: str, preset: str) -> Trial:
     """Conv-4 with 32 channels under two or three blocks."""
     width = 8 if preset == "smoke" else 32
-    options = network(model, 0, BLOCKS[preset], {}, width)
+    options = network(model, 0, BLOCKS[preset], {}, width, VISION_LOSS[preset])
     told = {} if preset == "paper" else {"unlabelled": "corrected"}
     training = Supervised(betas=(0.9, 0.995), epsilon=1e-9, **TRAINING[preset])
     return Trial("sequential-adaptation", {**SIZES[preset], **told}, "few-shot-network", options, training)
