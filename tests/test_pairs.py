@@ -233,7 +233,7 @@ def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, cap
     rows = [task.encode(line) for line in lines if line.strip()]
     longest = 2 * max(map(len, rows)) + 10
     found = [model.translate(row[None], None, task.begin, task.end, longest, 3)[0][0].tokens for row in rows]
-    first, last = (task.decode(torch.tensor(tokens)) for tokens in found)
+    first, last = (" ".join(task.decode(torch.tensor(tokens)).splitlines()) for tokens in found)
     capsys.readouterr()
     assert main(["translate", translator, *lines, "--beam", "3"]) == 0
     assert capsys.readouterr().out == f"{first}\n\n{last}\n"

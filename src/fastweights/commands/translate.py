@@ -44,7 +44,7 @@ def _translated(model: Any, task: Any, lines: Sequence[str], options: argparse.N
     places = [place for place, line in enumerate(said) if line]
     sources = Sentences.of(task.encode(said[place]) for place in places)
     for place, sentence in zip(places, translate(model, task, sources, options.beam, options.penalty), strict=True):
-        said[place] = sentence
+        said[place] = " ".join(sentence.splitlines())
     return said
 
 
