@@ -6,6 +6,7 @@ are read from the source, so that listing them imports nothing.
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import cleandoc
@@ -57,6 +58,12 @@ class Folder:
         part = next((node for node in parts if matches(node.name, stem)), tree)
         return ast.get_docstring(part) or ""
 
+    def docstrings(self, name: str) -> list[str]:
+        """What a class says of itself, and then what those of this library say that it inherits from."""
+        path = self.path / f"{_underscores(name)}.py"
+        kinds = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return list(_lineage(path, next(kind for kind in kinds if matches(kind, path.stem))))
+
 
 @dataclass(frozen=True)
 class Classes(Folder):
@@ -83,6 +90,20 @@ class Shelf(Folder):
         require_name(self.kind, hyphens(name), self.names())
         module = import_module(f"fastweights.{self.folder}.{_underscores(name).replace('/', '.')}")
         return module.EXPERIMENT
+
+
+def _lineage(path: Path, name: str) -> Iterator[str]:
+    """Docstrings of a class in a file, and of what it inherits from."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    for part in tree.body:
+        if isinstance(part, ast.ClassDef) and part.name == name:
+            yield ast.get_docstring(part) or ""
+            for base in (base.id for base in part.bases if isinstance(base, ast.Name)):
+                home = Path(__file__).parents[1] / f"{homes[base].replace('.', '/')}.py" if base in homes else path
+                if home.exists():
+                    yield from _lineage(home, base)
 
 
 ABILITIES = {

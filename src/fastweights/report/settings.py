@@ -63,19 +63,20 @@ def _parts(group: Group) -> Iterator[Part]:
     beside = _is_beside_paper(group)
     theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
-        kinds = [folder.load(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
-        meaning = {title: " ".join(describe(kind.__doc__).formula for kind in kinds), **_meaning(*kinds)}
+        texts = [folder.docstrings(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
+        meaning = {title: " ".join(describe(own).formula for own, *_ in texts), **_meaning(*texts)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
         yield Part(title, by_name(ours), by_name(theirs), meaning)
     training = experiment.trial(*experiment.presets[SMOKE].places[0], SMOKE).training
     by_name = partial(_by_name, options="training", without="seed")
-    yield Part("training", by_name(ours), by_name(theirs), _meaning(type(training)))
+    yield Part(
+        "training", by_name(ours), by_name(theirs), _meaning([kind.__doc__ or "" for kind in type(training).__mro__])
+    )
 
 
-def _meaning(*kinds: type) -> dict[str, str]:
-    """What classes, and those that they inherit from, say of their arguments."""
-    texts = [base.__doc__ or "" for kind in kinds for base in kind.__mro__[::-1]]
-    return {name: words for text in texts for name, words in arguments(text).items()}
+def _meaning(*docstrings: list[str]) -> dict[str, str]:
+    """What classes say of their arguments, and then those that they inherit from."""
+    return {name: words for texts in docstrings for text in texts[::-1] for name, words in arguments(text).items()}
 
 
 def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Values:
