@@ -61,8 +61,7 @@ class Folder:
     def docstrings(self, name: str) -> list[str]:
         """What a class says of itself, and then what those of this library say that it inherits from."""
         path = self.path / f"{_underscores(name)}.py"
-        kinds = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        return list(_lineage(path, next(kind for kind in kinds if matches(kind, path.stem))))
+        return list(_lineage(path, _class_of(path)))
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,7 @@ class Classes(Folder):
     """Those parts of a folder that are classes: a recipe that stands on its own, beside searches for its settings."""
 
     def names(self) -> list[str]:
-        return [name for name in super().names() if self._has_class(_underscores(name))]
-
-    def _has_class(self, stem: str) -> bool:
-        source = (self.path / f"{stem}.py").read_text(encoding="utf-8")
-        return any(matches(name, stem) for name in re.findall(r"^class (\w+)", source, re.MULTILINE))
+        return [name for name in super().names() if _class_of(self.path / f"{_underscores(name)}.py")]
 
 
 @dataclass(frozen=True)
@@ -92,18 +87,25 @@ class Shelf(Folder):
         return module.EXPERIMENT
 
 
-def _lineage(path: Path, name: str) -> Iterator[str]:
-    """Docstrings of a class in a file, and of what it inherits from."""
+def _class_of(path: Path) -> str | None:
+    """The class that a file is named after."""
+    names = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return next((name for name in names if matches(name, path.stem)), None)
+
+
+def _lineage(path: Path, name: str | None) -> Iterator[str]:
+    """Docstrings of a class in a file, and of what it inherits from; none if the file has no such class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    part = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
+    if part is None:
+        return
+    yield ast.get_docstring(part) or ""
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
     homes = {alias.name: str(node.module) for node in imports for alias in node.names}
-    for part in tree.body:
-        if isinstance(part, ast.ClassDef) and part.name == name:
-            yield ast.get_docstring(part) or ""
-            for base in (base.id for base in part.bases if isinstance(base, ast.Name)):
-                home = Path(__file__).parents[1] / f"{homes[base].replace('.', '/')}.py" if base in homes else path
-                if home.exists():
-                    yield from _lineage(home, base)
+    for base in (base.id for base in part.bases if isinstance(base, ast.Name)):
+        home = Path(__file__).parents[1] / f"{homes[base].replace('.', '/')}.py" if base in homes else path
+        if home.exists():
+            yield from _lineage(home, base)
 
 
 ABILITIES = {
