@@ -27,6 +27,7 @@ import eager
 from fastweights import Cell, scan
 from fastweights.compiler.cpp import build
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from names import one_of
 from page import put
 
 SIZES = (16, 64)
@@ -117,7 +118,7 @@ def _row(name: str, costs: list[Cost]) -> str:
 def main() -> None:
     """Prints the tables, or puts them on a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
+    parser.add_argument("cells", nargs="*", type=one_of("cell", Cell.names()), metavar="CELL", help="default: all")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables there")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -30,6 +30,7 @@ from fastweights.compiler.unsupported import Unbuilt
 from fastweights.files import write_atomically
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+from names import one_of
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "gpu_proof.json"
@@ -162,7 +163,8 @@ def _way(found: Any) -> str:
 def main() -> None:
     """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cells", nargs="*", help="those to show it of now; default: all")
+    known = one_of("cell", (*Cell.names(), CHUNKS))
+    parser.add_argument("cells", nargs="*", type=known, metavar="CELL", help="those to show it of now; default: all")
     parser.add_argument("--into", type=Path, help="the page whose table is replaced")
     parser.add_argument("--again", action="store_true", help="make all anew")
     parser.add_argument("--one", nargs=4, metavar=("CELL", "SIZE", "CHIP", "WAY"), help="print one result as JSON")

@@ -17,6 +17,7 @@ import torch
 
 from fastweights import Cell
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from names import one_of
 from page import put
 from scan import Run, cell_run, forward, forward_backward, saved_bytes
 
@@ -53,7 +54,8 @@ def row(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=NAMES, metavar="CELL", help=f"default: {' '.join(NAMES)}")
+    default, known = " ".join(NAMES), one_of("cell", Cell.names())
+    parser.add_argument("names", nargs="*", default=NAMES, type=known, metavar="CELL", help=f"default: {default}")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this page, between its marks")
     options = parser.parse_args()

@@ -16,6 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from fastweights.layers import layer_names, make_layer
+from names import one_of
 
 D_MODEL, HEADS = 16, 2
 
@@ -48,7 +49,7 @@ def largest(state: object) -> float:
 def main() -> None:
     """Prints a line a layer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", nargs="*", metavar="LAYER", help="default: all")
+    parser.add_argument("layers", nargs="*", type=one_of("layer", layer_names()), metavar="LAYER", help="default: all")
     parser.add_argument("--steps", type=int, default=1_000_000, help="default: %(default)s")
     options = parser.parse_args()
     print(f"{options.steps:,} steps one by one, d_model {D_MODEL}, {HEADS} heads")

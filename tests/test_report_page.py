@@ -226,8 +226,9 @@ def test_where_only_some_seeds_were_cut_off_it_is_said(tmp_path):
 
 def page_of(folder, *records):
     """The report of runs of one table."""
-    trial = EXPERIMENTS.load(RETRIEVAL).trial("softmax", "20", "smoke").facts()
+    experiment = EXPERIMENTS.load(RETRIEVAL)
     for config, result, lines in records:
+        trial = experiment.trial(config["model"], config["column"], "smoke").facts()
         run = Run(folder / f"seed-{config['seed']}")
         run.begin(RETRIEVAL, {**config, "trial": trial}, {})
         for line in lines:
@@ -251,6 +252,23 @@ def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     assert written == {path.relative_to(folder) for path in [folder / "report.md", *folder.glob("figures/*")]}
     for path in written:
         assert (folder / path).read_bytes() == (copy / path).read_bytes(), f"stale: fastweights report {folder}"
+
+
+def test_figures_of_runs_that_are_gone_are_deleted_and_no_other_file(tmp_path):
+    """Also with words in the report that name a file elsewhere, as a hand may write them."""
+    config, *rest = record("softmax", 2, FALLING)
+    page_of(tmp_path, record("softmax", 1, FALLING), ({**config, "column": "40"}, *rest))
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    gone = {name for name in drawn if "-40-" in name}
+    assert gone
+    shutil.rmtree(tmp_path / "seed-2")
+    for kept in (tmp_path / "mine.svg", tmp_path / "figures" / "mine.svg"):
+        kept.write_text("<svg/>")
+    with (tmp_path / "report.md").open("a") as report:
+        report.write("![](figures/../mine.svg) ![](figures/gone.svg)\n")
+    write_report(collect(tmp_path))
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {*drawn, "mine.svg"} - gone
+    assert (tmp_path / "mine.svg").is_file()
 
 
 def test_a_table_can_be_turned_to_be_longer_than_wide():

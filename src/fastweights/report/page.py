@@ -1,5 +1,6 @@
 """Runs as a page: our numbers beside the paper's, what agrees, curves, settings, hardware and time."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, product
@@ -35,15 +36,27 @@ TITLE = "Experiments with fast weights, beside the papers' numbers"
 
 
 def write_report(collection: Collection) -> Path:
-    """Writes `report.html`, `report.md` and the Markdown's figures into the folder; returns the HTML's path."""
+    """Writes `report.html`, `report.md` and the Markdown's figures into the folder; returns the HTML's path.
+
+    Figures that only the report before it had are deleted.
+    """
     folder, blocks = collection.folder, list(_page(collection))
-    for block in blocks:
-        if isinstance(block, Figure):
-            write_atomically(folder / FIGURES / f"{block.name}.{block.kind}", block.content)
-    write_atomically(folder / "report.md", to_markdown(blocks, FIGURES).encode(errors="backslashreplace"))
-    page = folder / "report.html"
+    markdown, page = folder / "report.md", folder / "report.html"
+    figures = {f"{block.name}.{block.kind}": block.content for block in blocks if isinstance(block, Figure)}
+    for name, content in figures.items():
+        write_atomically(folder / FIGURES / name, content)
+    stale = _figures(markdown) - figures.keys()
+    write_atomically(markdown, to_markdown(blocks, FIGURES).encode(errors="backslashreplace"))
     write_atomically(page, to_html(TITLE, blocks).encode(errors="backslashreplace"))
+    for name in stale:
+        (folder / FIGURES / name).unlink(missing_ok=True)
     return page
+
+
+def _figures(markdown: Path) -> set[str]:
+    """Files of the figures in a report that may be there."""
+    text = markdown.read_text(encoding="utf-8", errors="replace") if markdown.is_file() else ""
+    return set(re.findall(rf"\]\({FIGURES}/([\w.-]+\.(?:svg|png))\)", text))
 
 
 def _page(collection: Collection) -> Iterator[Block]:
