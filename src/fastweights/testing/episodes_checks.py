@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fastweights.tasks import Batch, combine
+from fastweights.tasks.kinds._classes import QUARTER_TURNS
 from fastweights.tasks.kinds.episodes import Episodes, number_instances
 from fastweights.testing.labelled_checks import B, first_batches
 from fastweights.testing.labelled_checks import check_seeds_differ as check_seeds_differ
@@ -103,11 +104,15 @@ def right_labels(task: Episodes, batch: Batch) -> Tensor:
 
 
 def class_of(task: Episodes, image: Tensor) -> str | None:
-    """By its pixels; None where two classes share a picture."""
+    """By its pixels; None where two classes share a picture, or none has it."""
+    return _known(task).get(_key(image[: known_channels(task)].numpy()))
+
+
+def _known(task: Episodes) -> dict[bytes, str | None]:
     if id(task) not in _CLASSES:
         _CLASSES.clear()
         _CLASSES[id(task)] = _by_pixels(task)
-    return _CLASSES[id(task)].get(_key(image[: known_channels(task)].numpy()))
+    return _CLASSES[id(task)]
 
 
 _CLASSES: dict[int, dict[bytes, str | None]] = {}
@@ -180,6 +185,50 @@ def _places(task: Episodes) -> set[int]:
     shown = next(task.test(2 * B)).inputs
     keys = (_key(image[:channels].numpy()) for image in shown.images[shown.sources == 0])
     return {known[key] for key in keys}
+
+
+def check_only_training_pictures_are_moved(make: Make) -> None:
+    """Each of the same pictures on its own, by up to `shift` pixels along both sides, with its edge repeated."""
+    most, side = 2, make().shape[1]
+    (one, *fixed), (other, *same) = some(make()), some(make(shift=most))
+    for batch, again in zip(fixed, same, strict=True):
+        assert torch.equal(batch.inputs.images, again.inputs.images), "pictures are moved where they are to be named"
+    assert torch.equal(one.targets, other.targets), "other pictures are drawn"
+    offsets = set()
+    for still, moved in zip(one.inputs.images.flatten(0, 1), other.inputs.images.flatten(0, 1), strict=True):
+        wide = np.pad(still.numpy(), ((0, 0), (most, most), (most, most)), mode="edge")
+        places = product(range(2 * most + 1), repeat=2)
+        found = [(i, j) for i, j in places if np.array_equal(wide[:, i : i + side, j : j + side], moved.numpy())]
+        assert found, "a picture is not one that was moved"
+        offsets.update(found)
+    assert len(offsets) > most, "all pictures are moved alike"
+
+
+def check_only_training_classes_are_turned(make: Make) -> None:
+    """All pictures of a class in an episode by the same quarter turns; where every split has them turned, by any."""
+    task = make(rotations=True)
+    one, *_ = some(task)
+    turns = [
+        _turns_of(task, images[labels == label])
+        for images, labels in zip(one.inputs.images, right_labels(task, one), strict=True)
+        for label in labels.unique()
+    ]
+    assert all(turns), "a class is turned in two ways, or to something else"
+    if all(part.turns == 1 for part in make().classes(0)):
+        assert any(0 not in possible for possible in turns), "no class is turned"
+        for split in ("validation", "test"):
+            batch, again = (next(getattr(each, split)(B)) for each in (make(), task))
+            assert torch.equal(batch.inputs.images, again.inputs.images), f"pictures of the {split} are turned"
+
+
+def _turns_of(task: Episodes, images: Tensor) -> set[int]:
+    """By which quarter turns to the left all of them can come from pictures of the task."""
+    back = {turn: torch.rot90(images, -turn, (2, 3)) for turn in range(QUARTER_TURNS)}
+    return {turn for turn, straight in back.items() if all(_is_known(task, image) for image in straight)}
+
+
+def _is_known(task: Episodes, image: Tensor) -> bool:
+    return _key(image[: known_channels(task)].numpy()) in _known(task)
 
 
 def check_the_plain_view_has_every_picture_once(make: Make) -> None:

@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fastweights.tasks.kinds._classes import Classes, Integers
 
@@ -32,6 +34,19 @@ def mixed(drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers
     turns = np.repeat(drawn.turns, pictures, axis=1)
     taken = (np.take_along_axis(part, order, 1) for part in (drawn.numbers.reshape(n, -1), turns, labels))
     return tuple(taken)  # type: ignore[return-value]
+
+
+def moved(images: Tensor, most: int, random: np.random.Generator) -> Tensor:
+    """Pictures `[B, T, channels, side, side]`, each moved by up to so many pixels along both sides, edges repeated."""
+    if most == 0:
+        return images
+    pictures, side = images.flatten(0, 1), images.shape[-1]
+    offsets = below(random, np.full((2, len(pictures), 1), 2 * most + 1)) - most
+    rows, columns = torch.from_numpy((offsets + np.arange(side)).clip(0, side - 1))
+    every = torch.arange(len(pictures))[:, None, None]
+    # Indices on both sides of the channels put these last.
+    found = pictures[every, :, rows[:, :, None], columns[:, None, :]]
+    return found.movedim(-1, 1).unflatten(0, images.shape[:2])
 
 
 def below(random: np.random.Generator, limits: Integers) -> Integers:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 from typing import Any, ClassVar, Literal, get_args
 
@@ -13,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.errors import require, require_name
-from fastweights.tasks.kinds._classes import Classes, Integers, Normalisation, Plain, turned
-from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed
+from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, Plain, turned
+from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed, moved
 from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut
 from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.tasks.kinds._random import TEST, TRAINING, VALIDATION, random_stream
@@ -43,6 +44,8 @@ class Episodes(Labelled):
         unlabelled: What stands for no label: "published", the code of class 0, or "corrected", a code of its own.
         evaluation: Which pictures of a class are in validation and test: "shuffled" for any of them, "published" for
             always the first, as in the authors' code before June 2022.
+        rotations: Whether training classes turned by 90, 180 and 270 degrees are classes of their own.
+        shift: Pixels by which each training picture is moved at most, up or down and to a side; its edge is repeated.
         validation_size: Episodes for validation.
         test_size: Episodes for the test.
         data_seed: What these are drawn from.
@@ -54,6 +57,8 @@ class Episodes(Labelled):
     labels: Labels = "synchronous"
     unlabelled: Unlabelled = "published"
     evaluation: Evaluation = "shuffled"
+    rotations: bool = False
+    shift: int = 0
     validation_size: int = 1000
     test_size: int = 10_000
     data_seed: int = 0
@@ -67,7 +72,7 @@ class Episodes(Labelled):
         require(self.ways >= 2, "ways", "at least 2", self.ways)
         for name in ("shots", "validation_size", "test_size"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("data_seed", "workers"):
+        for name in ("shift", "data_seed", "workers"):
             require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
         for name, known in {"labels": Labels, "unlabelled": Unlabelled, "evaluation": Evaluation}.items():
             require_name(name, getattr(self, name), get_args(known))
@@ -129,7 +134,7 @@ class Episodes(Labelled):
         """Endless batches from step `start` on, drawn ahead by `workers` threads."""
         _require_batches(batch_size, seed, start)
         classes = self._checked(TRAINING)
-        return ahead(lambda n: self._draw(classes, random_stream(seed, TRAINING, n), batch_size), start, self.workers)
+        return ahead(partial(self._training_batch, classes, batch_size, seed), start, self.workers)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return self._fixed(VALIDATION, self.validation_size, batch_size)
@@ -151,6 +156,8 @@ class Episodes(Labelled):
     def _checked(self, split: int) -> tuple[Classes, ...]:
         """The classes, of which there are enough, with enough pictures."""
         found = self.classes(split)
+        if split == TRAINING and self.rotations:
+            found = tuple(Classes(own.pictures, own.chosen, QUARTER_TURNS) for own in found)
         for classes in found:
             name = ("training", "validation", "test")[split]
             require(len(classes) >= self.ways, f"{name} split", f"of at least {self.ways} classes", len(classes))
@@ -164,6 +171,12 @@ class Episodes(Labelled):
     def per_class(self) -> int:
         """Pictures of a class that an episode may need."""
         return self.shots + (self.labels == "synchronous")
+
+    def _training_batch(self, classes: Sequence[Classes], batch_size: int, seed: int, step: int) -> Batch:
+        """Episodes for training, whose pictures are moved."""
+        random = random_stream(seed, TRAINING, step)
+        batch = self._draw(classes, random, batch_size)
+        return batch._replace(inputs=batch.inputs._replace(images=moved(batch.inputs.images, self.shift, random)))
 
     def _draw(self, classes: Sequence[Classes], random: np.random.Generator, n: int, split: int = TRAINING) -> Batch:
         (only,) = classes
