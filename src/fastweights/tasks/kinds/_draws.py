@@ -43,10 +43,8 @@ def moved(images: Tensor, most: int, random: np.random.Generator) -> Tensor:
     pictures, side = images.flatten(0, 1), images.shape[-1]
     offsets = below(random, np.full((2, len(pictures), 1), 2 * most + 1)) - most
     rows, columns = torch.from_numpy((offsets + np.arange(side)).clip(0, side - 1))
-    every = torch.arange(len(pictures))[:, None, None]
-    # Indices on both sides of the channels put these last.
-    found = pictures[every, :, rows[:, :, None], columns[:, None, :]]
-    return found.movedim(-1, 1).unflatten(0, images.shape[:2])
+    pixels = (rows.unsqueeze(2) * side + columns.unsqueeze(1)).reshape(len(pictures), 1, -1)
+    return pictures.flatten(2).gather(2, pixels.expand(-1, pictures.shape[1], -1)).view(images.shape)
 
 
 def below(random: np.random.Generator, limits: Integers) -> Integers:
