@@ -48,7 +48,8 @@ def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
         InputError: The model names no pictures, or the folder does not hold what it needs.
     """
     few_shot = isinstance(task, Episodes) and hasattr(model, "name")
-    require(few_shot, "run", "one of a few-shot network", "another model's", "Train irie2022/table-1, say.")
+    remedy = "Train one with fastweights train few-shot."
+    require(few_shot, "run", "one of a few-shot network", "another model's", remedy)
     classes, examples, pictures = _read(folder, task)
     return Adaptation(classes, examples, pictures, _certainties(model, task, len(classes), examples, pictures))
 

@@ -104,6 +104,11 @@ class Session:
         rate = self.clock.rate(self.place.step) * self.settings.batch_size * length
         return f"{rate:,.0f} {self.task.unit}s/s"
 
+    def left(self) -> str:
+        """How long the other updates will take at this rate, in minutes and seconds."""
+        seconds = int((self.settings.steps - self.place.step) / max(self.clock.rate(self.place.step), 1e-9))
+        return f"{seconds // 60}:{seconds % 60:02d} left"
+
     @property
     def due(self) -> bool:
         """Whether it is time to evaluate."""

@@ -199,7 +199,6 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_bits = place.loss_sum / place.loss_count * BITS
     measured = measure(model, task.validation, settings, settings.window)
     session.judge(measured, train_bits=train_bits, learning_rate=session.optimiser.param_groups[0]["lr"])
-    seconds = int((settings.steps - place.step) / max(session.clock.rate(place.step), 1e-9))
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
     line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
-    return f"{line}  {session.speed(settings.window):>7}  {seconds // 60}:{seconds % 60:02d} left"
+    return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

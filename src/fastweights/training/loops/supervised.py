@@ -32,11 +32,9 @@ def train(session: Session) -> None:
     with session.running():
         while not session.place.stopped:
             set_learning_rate(optimiser, settings, session.place.step)
-            session.count(update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate))
-            if session.due:
-                measured = measure(fabric, model, task, task.validation(settings.batch_size))
-                session.judge(measured, goal=measured["loss"] <= settings.goal)
-            session.rest()
+            loss = update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate)
+            session.count(loss, f"loss {loss:.3g}")
+            session.rest((), _evaluate(session, model) if session.due else "")
 
 
 def finish(session: Session) -> Result:
@@ -49,11 +47,14 @@ def finish(session: Session) -> Result:
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """Every metric on test data, beside what a guess scores."""
-    for name, value in result.test.items():
-        chance = session.task.chance.get(name)
+    """Every metric on test data, beside what a guess scores; the main one with its interval, where there is one."""
+    found, task = dict(result.test), session.task
+    interval = found.pop("interval", None)
+    for name, value in found.items():
+        chance = task.chance.get(name)
+        spread = f" ± {interval:.2g}" if interval is not None and name == task.main_metric.name else ""
         beside = "" if chance is None else f" (chance {chance:.4g})"
-        console.print(f"{name.replace('_', ' ')} on test data: {value:.4g}{beside}", highlight=False)
+        console.print(f"{name.replace('_', ' ')} on test data: {value:.4g}{spread}{beside}", highlight=False)
 
 
 def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
@@ -105,6 +106,17 @@ def update(
 
     losses = [partial(loss, *pair) for pair in zip(parts, weights, strict=True)]
     return descend(fabric, model, optimiser, losses, clip)
+
+
+def _evaluate(session: Session, model: nn.Module) -> str:
+    """Validates; returns a line to show."""
+    place, task, settings = session.place, session.task, session.settings
+    train_loss = place.loss_sum / place.loss_count
+    measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
+    session.judge(measured, goal=measured["loss"] <= settings.goal)
+    found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
+    rate = f"{session.clock.rate(place.step):,.1f} updates/s"
+    return f"step {place.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
 
 
 def _weights(fabric: Fabric, parts: list[Tensor]) -> list[float]:
