@@ -1,6 +1,7 @@
 """`fastweights adapt`: a user's own classes, learnt while a trained model looks at them."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -48,6 +49,25 @@ def drawn(tmp_path):
         Image.fromarray(rng.integers(0, 256, (50, 50, 3), dtype=np.uint8)).save(folder / name)
     (folder / "notes.txt").write_text("no picture")
     return folder
+
+
+def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    for name, n in product(range(15), range(3)):
+        (tmp_path / "many" / str(name)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(f"many/{name}/{n}.png")
+    train = ["train", "few-shot", "--preset", "smoke", "--pictures", "many", "--ways", "3", "--shots", "2"]
+    assert cli.main([*train, "--layer", "delta-rnn", "--run", "own"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"step +4  train loss .* validation loss .*, accuracy .* left", told)
+    assert re.search(r"accuracy on test data: \S+ ± \S+ \(chance 0.3333\)", told)
+    assert cli.main(["adapt", "own", str(drawn), "--page", "own.html"]) == 0
+    assert "x.png: " in capsys.readouterr().out
+    assert cli.main([*train, "--grey", "true", "--run", "other"]) == 2
+    assert "folder must be of grey pictures, got colours" in capsys.readouterr().err
+    assert cli.main(["train", "few-shot", "--side", "15"]) == 2
+    assert "side must be from 16 to 1024" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])

@@ -29,6 +29,7 @@ class FewShot(Supervised):
             is to be named, and is told one step later.
         rotations: Whether training classes turned by 90, 180 and 270 degrees are classes of their own.
         shift: Pixels by which each training picture is moved at most.
+        held_out: Episodes of the test; a tenth as many validate.
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
             between them take turns over the blocks.
         d_model: Size of the representation.
@@ -49,6 +50,7 @@ class FewShot(Supervised):
     labels: Literal["synchronous", "delayed"] = "synchronous"
     rotations: bool = True
     shift: int = 0
+    held_out: int = 10_000
     layer: str = "delta-net"
     d_model: int = 128
     depth: int = 2
@@ -69,7 +71,7 @@ class FewShot(Supervised):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32, "width": 4},
+            **{"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32, "width": 4, "held_out": 80},
             **{"steps": 4, "decay": 2, "evaluate_every": 2, "batch_size": 4},
         },
     }
@@ -79,6 +81,7 @@ class FewShot(Supervised):
         check_sizes(self)
         require(16 <= self.side <= 1024, "side", "from 16 to 1024, as four poolings halve it", self.side)
         require_numbers(self, ("width",), 1, WIDEST)
+        require_numbers(self, ("held_out",), 10)
         require_numbers(self, ("vision_loss",), 0)
 
     def trial(self) -> Trial:
@@ -88,7 +91,8 @@ class FewShot(Supervised):
         sizes = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "norm", "vision_loss")
         model = {**{name: getattr(self, name) for name in sizes}, "vision_options": {"width": self.width}}
         training = Supervised(**{field.name: getattr(self, field.name) for field in fields(Supervised)})
-        task = {**shown, **own, "unlabelled": "corrected"}
+        held_out = {"validation_size": self.held_out // 10, "test_size": self.held_out}
+        task = {**shown, **own, **held_out, "unlabelled": "corrected"}
         return Trial("picture-folder" if own else "omniglot", task, "few-shot-network", model, training)
 
 
