@@ -1,6 +1,6 @@
 """What language models have in common, whatever they read: a layer in blocks, and training on a stream."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastweights.errors import require
@@ -48,7 +48,7 @@ class Language(Streamed):
 
     def training(self) -> Streamed:
         """How to train."""
-        return Streamed(**{field.name: getattr(self, field.name) for field in fields(Streamed)})
+        return Streamed.among(self)
 
     def model_options(self) -> dict[str, Any]:
         """Of the model."""

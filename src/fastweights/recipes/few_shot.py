@@ -1,6 +1,6 @@
 """A network that names pictures of new classes by a few examples."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -90,7 +90,7 @@ class FewShot(Supervised):
         own = {"folder": str(self.pictures), "channels": 1 if self.grey else 3} if self.pictures else {}
         sizes = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "norm", "vision_loss")
         model = {**{name: getattr(self, name) for name in sizes}, "vision_options": {"width": self.width}}
-        training = Supervised(**{field.name: getattr(self, field.name) for field in fields(Supervised)})
+        training = Supervised.among(self)
         held_out = {"validation_size": self.held_out // 10, "test_size": self.held_out}
         task = {**shown, **own, **held_out, "unlabelled": "corrected"}
         return Trial("picture-folder" if own else "omniglot", task, "few-shot-network", model, training)

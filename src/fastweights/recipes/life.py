@@ -1,6 +1,6 @@
 """A life of reading, with any layer: what does it remember of what it read?"""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -79,7 +79,7 @@ class Life(Remembering):
         text: dict[str, Any] = {name: getattr(self, name) for name in ("characters", "merged")}
         text |= {"text": self.text and str(self.text)}
         text |= {"elsewhere": tuple(self.elsewhere.split(","))} if self.elsewhere else {}
-        training = Remembering(**{field.name: getattr(self, field.name) for field in fields(Remembering)})
+        training = Remembering.among(self)
         if self.layer == NEURONS:
             return Trial("letters", text, "neuron-network", {n: getattr(self, n) for n in OF_NEURONS}, training)
         model = {name: getattr(self, name) for name in ("layer", "units", "heads", "convolution")}

@@ -1,6 +1,6 @@
 """A translator of captions from English to German."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
@@ -72,7 +72,7 @@ class Multi30k(Translation):
         options: dict[str, Any] = {} if self.feature_map is None else {"feature_map": self.feature_map}
         if self.layer == "softmax-attention":
             options["rotates"] = False  # positions are added to what it reads, as in the encoder
-        training = Translation(**{field.name: getattr(self, field.name) for field in fields(Translation)})
+        training = Translation.among(self)
         task = {name: getattr(self, name) for name in ("pieces", "sentences", "held_out")}
         return Trial("multi30k", task, "translator", {**model, "options": options}, training)
 

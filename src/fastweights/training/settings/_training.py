@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from fastweights.errors import require
 
@@ -86,6 +86,11 @@ class Training:
     sharded: bool = False
     compiled: bool = False
     precision: Precision = "32-true"
+
+    @classmethod
+    def among(cls, flags: Any) -> Self:
+        """Those of a recipe's flags that are settings of training."""
+        return cls(**{field.name: getattr(flags, field.name) for field in fields(cls)})
 
     def __post_init__(self) -> None:
         require_numbers(self, ("steps", "batch_size", "evaluate_every"), 1)
