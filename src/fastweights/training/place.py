@@ -26,6 +26,11 @@ class Place:
         self.loss_sum += loss
         self.loss_count += 1
 
+    @property
+    def mean_loss(self) -> float:
+        """Of the steps since the last evaluation."""
+        return self.loss_sum / self.loss_count
+
     def judge(self, score: tuple[float, float]) -> bool:
         """Whether an evaluation, as a pair of which the smaller is better, is the best so far."""
         better = self.best is None or score < tuple(self.best)

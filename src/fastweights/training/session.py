@@ -129,7 +129,7 @@ class Session:
             if first:
                 save_best(self.run, weights, {"step": place.step, **measured})
         found = {f"validation_{name}": value for name, value in measured.items()}
-        found["train_loss"], seconds = place.loss_sum / place.loss_count, self.clock.evaluate()
+        found["train_loss"], seconds = place.mean_loss, self.clock.evaluate()
         if first:
             self.run.log(step=place.step, **found, **facts, seconds=seconds)
         place.stopped = self._reason_to_stop(measured["loss"], goal)

@@ -184,7 +184,7 @@ def mixed(state: Any, other: Any, names: tuple[str, ...]) -> Any:
 def _evaluate(session: Session, model: nn.Module) -> str:
     """Validates; returns a line to show."""
     place, task = session.place, session.task
-    mean = place.loss_sum / place.loss_count * BITS
+    mean = place.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
     session.judge(measured)
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"

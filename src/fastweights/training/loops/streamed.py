@@ -196,7 +196,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     """Validates, with windows side by side where nothing is carried; returns a line to show."""
     place, task, settings = session.place, session.task, session.settings
     metric = task.main_metric
-    train_bits = place.loss_sum / place.loss_count * BITS
+    train_bits = place.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
     session.judge(measured, train_bits=train_bits, learning_rate=session.optimiser.param_groups[0]["lr"])
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"

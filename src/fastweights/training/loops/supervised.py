@@ -111,7 +111,7 @@ def update(
 def _evaluate(session: Session, model: nn.Module) -> str:
     """Validates; returns a line to show."""
     place, task, settings = session.place, session.task, session.settings
-    train_loss = place.loss_sum / place.loss_count
+    train_loss = place.mean_loss
     measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
     session.judge(measured, goal=measured["loss"] <= settings.goal)
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())

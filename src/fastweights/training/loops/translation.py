@@ -140,7 +140,7 @@ def translate(model: nn.Module, task: Pairs, sources: Sentences, beam: int, pena
 def _evaluate(session: Session, model: nn.Module) -> str:
     """Validates; returns a line to show."""
     place, task = session.place, session.task
-    train_loss = place.loss_sum / place.loss_count
+    train_loss = place.mean_loss
     measured = measure(session.fabric, model, task, task.validation, beam=1, penalty=1.0)
     session.judge(measured, learning_rate=session.optimiser.param_groups[0]["lr"])
     line = f"step {place.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
