@@ -36,7 +36,8 @@ SMALLER_BLOCKS: dict[str, dict[str, Any]] = {
 
 FEW_PHOTOGRAPHS: dict[str, Any] = {"rotations": True, "shift": 3}
 """For Mini-ImageNet with 100 pictures of a class, of 16 pixels. Without them Conv-4 learns the training classes by
-heart within 2,000 updates, and gets worse at others from 500 on; with one of them it stops getting better, with both not."""
+heart within 2,000 updates, and gets worse at others from 500 on; with one of them it stops getting better, with both
+it does not."""
 
 VISION_LOSS = {"smoke": 1.0, "cpu": 1.0, "paper": 0.0}
 """What the loss of the vision net's own counts. Without it, in preset cpu: with delayed labels the SRWM did not look at
