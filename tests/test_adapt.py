@@ -68,6 +68,8 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
     assert "folder must be of grey pictures, got colours" in capsys.readouterr().err
     assert cli.main(["train", "few-shot", "--side", "15"]) == 2
     assert "side must be from 16 to 1024" in capsys.readouterr().err
+    assert cli.main(["train", "few-shot", "--grey", "true"]) == 2
+    assert "grey must be false without pictures of your own" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])
