@@ -38,12 +38,15 @@ from fastweights.tasks.kinds.environment import Environment
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.hardware import make_fabric
-from fastweights.training.loops.supervised import finish, set_learning_rate, train
+from fastweights.training.loops.supervised import finish, train
 from fastweights.training.place import Place
 from fastweights.training.run import Run
 from fastweights.training.sealed import read_sealed, write_sealed, write_sealed_lines
 from fastweights.training.session import Session
+from fastweights.training.settings.actor_critic import ActorCritic
+from fastweights.training.settings.streamed import Streamed
 from fastweights.training.settings.supervised import Supervised
+from fastweights.training.settings.translation import Translation
 
 RETRIEVAL = "schlag2021/figure-2"
 SLOW = "state-tracking/groups"
@@ -688,14 +691,21 @@ def test_training_stops_when_patience_is_at_its_end(tmp_path):
 
 def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next():
     settings = Supervised(steps=10, batch_size=4, learning_rate=0.5, decay=5, evaluate_every=1)
-    optimiser = torch.optim.Adam([torch.zeros(1)])
-    rates = []
-    for step in range(10):
-        set_learning_rate(optimiser, settings, step)
-        rates.append(optimiser.param_groups[0]["lr"])
+    rates = [settings.learning_rate_at(step) for step in range(10)]
     assert rates == pytest.approx([0.5] * 5 + [0.5, 0.4, 0.3, 0.2, 0.1])
     with pytest.raises(InputError, match="decay must be at most steps=10, got 11"):
         replace(settings, decay=11)
+
+
+def test_rates_rise_to_their_peak_and_fall_as_their_settings_say():
+    shared = {"batch_size": 4, "evaluate_every": 1, "learning_rate": 2.0}
+    cosine = Streamed(steps=10, window=4, warmup=2, **shared)
+    root = Translation(steps=16, warmup=4, **shared)
+    line = ActorCritic(steps=4, unroll=1, anneal=0.5, **shared)
+    # Of the cosine: the peak is reached, half of what falls is gone half of the way, and the floor is a tenth.
+    assert [cosine.learning_rate_at(step) for step in (0, 1, 2, 6, 10)] == pytest.approx([1, 2, 2, 1.1, 0.2])
+    assert [root.learning_rate_at(step) for step in (0, 3, 15)] == pytest.approx([0.5, 2, 1])
+    assert [line.learning_rate_at(step) for step in range(5)] == pytest.approx([2, 1.75, 1.5, 1.25, 1])
 
 
 def test_validation_chooses_by_the_main_metric_then_by_the_loss():

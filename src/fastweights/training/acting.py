@@ -11,7 +11,8 @@ from fastweights.errors import require
 from fastweights.state import to
 from fastweights.training.actors import begin_acting, begin_learning, room_for, seed_of
 from fastweights.training.crew import Crew
-from fastweights.training.learning import first_moments, set_learning_rate, update
+from fastweights.training.descent import set_learning_rate
+from fastweights.training.learning import first_moments, update
 from fastweights.training.session import Session
 from fastweights.training.stage import Returns, Stage, Unroll
 
@@ -63,7 +64,7 @@ class Synchronous:
         """Acts for an unroll, and learns from it."""
         session, settings = self.session, self.session.settings
         unroll = self.stage.act(session.bare, settings.unroll)
-        set_learning_rate(self.optimiser, settings, session.place.step)
+        set_learning_rate(self.optimiser, settings.learning_rate_at(session.place.step))
         return update(session.fabric, self.model, self.optimiser, unroll, settings)
 
     def renew(self) -> None:
@@ -156,7 +157,7 @@ class Impala(Apart):
         unroll = self._unroll()
         for seat in self.seats:
             self.crew.tell(seat, self.newest)
-        set_learning_rate(self.optimiser, session.settings, session.place.step)
+        set_learning_rate(self.optimiser, session.settings.learning_rate_at(session.place.step))
         loss = update(session.fabric, self.model, self.optimiser, unroll, session.settings)
         # All have answered since they were told of this copy: nobody reads it.
         self.newest = 1 - self.newest

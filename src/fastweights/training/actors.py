@@ -9,7 +9,8 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from fastweights.tasks.kinds.environment import Environment
 from fastweights.training.crew import Work
-from fastweights.training.learning import complain, objective, rms_prop, set_learning_rate
+from fastweights.training.descent import set_learning_rate
+from fastweights.training.learning import complain, objective, rms_prop
 from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.stage import Returns, Stage, Unroll
 
@@ -70,7 +71,7 @@ def begin_learning(
             nn.utils.clip_grad_norm_(own.parameters(), settings.clip)
         for parameter, copy in zip(model.parameters(), own.parameters(), strict=True):
             parameter.grad = copy.grad
-        set_learning_rate(optimiser, settings, step)
+        set_learning_rate(optimiser, settings.learning_rate_at(step))
         optimiser.step()
         return loss.item(), *counted
 

@@ -37,6 +37,12 @@ def descend(
     return total.item()
 
 
+def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Of the next update, for all weights."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
 def micro_batches(batch: Iterable[Any], number: int) -> list[tuple[Any, ...]]:
     """Its rows in as many equal parts; all in one where there are fewer rows. It has tensors, or tuples of them."""
     return list(zip(*(_chunks(part, number) for part in batch), strict=True))

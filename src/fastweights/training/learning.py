@@ -39,12 +39,6 @@ def _begin(squares: float, optimiser: torch.optim.Optimizer, *_: Any) -> None:
                 optimiser.state[parameter] = first_moments(parameter, squares)
 
 
-def set_learning_rate(optimiser: torch.optim.Optimizer, settings: ActorCritic, step: int) -> None:
-    """Linear."""
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * (1 - settings.anneal * step / settings.steps)
-
-
 def update(
     fabric: "Fabric", model: nn.Module, optimiser: torch.optim.Optimizer, unroll: Unroll, settings: ActorCritic
 ) -> float:

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 
 from fastweights.errors import require
 from fastweights.state import detach, members
-from fastweights.training.descent import descend, micro_batches
+from fastweights.training.descent import descend, micro_batches, set_learning_rate
 from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import part_of
 from fastweights.training.result import Result
@@ -49,7 +49,7 @@ def train(session: Session) -> None:
     with session.running():
         while not place.stopped:
             window = place.step % len(windows)
-            set_learning_rate(optimiser, settings, place.step)
+            set_learning_rate(optimiser, settings.learning_rate_at(place.step))
             before = carried if settings.carry and window else None
             loss, after = update(fabric, model, optimiser, windows[window], before, settings.clip, settings.accumulate)
             carried = after if settings.carry else ()
@@ -157,15 +157,6 @@ def adam_w(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
     others = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=True)
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, settings: Streamed, step: int) -> None:
-    """Linear warm-up, then half a cosine down to the floor."""
-    rise = min((step + 1) / settings.warmup, 1.0) if settings.warmup else 1.0
-    fallen = max(step - settings.warmup, 0) / max(settings.steps - settings.warmup, 1)
-    half = (1 - settings.floor) / 2
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * rise * (1 - half + half * math.cos(math.pi * fallen))
 
 
 def update(

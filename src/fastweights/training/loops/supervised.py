@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
-from fastweights.training.descent import descend, micro_batches
+from fastweights.training.descent import descend, micro_batches, set_learning_rate
 from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import mean_over, part_of
 from fastweights.training.result import Result
@@ -31,7 +31,7 @@ def train(session: Session) -> None:
     batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
     with session.running():
         while not session.place.stopped:
-            set_learning_rate(optimiser, settings, session.place.step)
+            set_learning_rate(optimiser, settings.learning_rate_at(session.place.step))
             loss = update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate)
             session.count(loss, f"loss {loss:.3g}")
             session.rest((), _evaluate(session, model) if session.due else "")
@@ -61,13 +61,6 @@ def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
     """The optimiser of a run."""
     # Fused: the steps of small tensors one by one are a tenth of an update of a small model.
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon, fused=True)
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, settings: Supervised, step: int) -> None:
-    """Constant, then a line down to 0."""
-    left = min((settings.steps - step) / settings.decay, 1.0) if settings.decay else 1.0
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * left
 
 
 @torch.no_grad()

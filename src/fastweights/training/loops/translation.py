@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from fastweights.metric import SIGNATURE
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
-from fastweights.training.descent import descend, micro_batches
+from fastweights.training.descent import descend, micro_batches, set_learning_rate
 from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import part_of
 from fastweights.training.result import Result
@@ -36,7 +36,7 @@ def train(session: Session) -> None:
     batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
     with session.running():
         while not session.place.stopped:
-            set_learning_rate(optimiser, settings, session.place.step)
+            set_learning_rate(optimiser, settings.learning_rate_at(session.place.step))
             loss = update(fabric, model, optimiser, next(batches), settings)
             session.count(loss, f"{loss:.2f} nats a token")
             told = _evaluate(session, model) if session.due else ""
@@ -68,13 +68,6 @@ def show(session: Session, result: Result, console: Console) -> None:
 def adam(model: nn.Module, settings: Translation) -> torch.optim.Optimizer:
     """The optimiser of a run."""
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, fused=True)
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, settings: Translation, step: int) -> None:
-    """Linear warm-up, then as one over the square root of the number of updates."""
-    done = (step + 1) / settings.warmup
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * min(done, done**-0.5)
 
 
 def update(

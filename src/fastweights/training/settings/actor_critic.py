@@ -74,6 +74,10 @@ class ActorCritic(Training):
         if self.acting != "synchronous":
             self._require_shares()
 
+    def learning_rate_at(self, step: int) -> float:
+        """A line, to what `anneal` leaves."""
+        return self.learning_rate * (1 - self.anneal * step / self.steps)
+
     @property
     def frames(self) -> int:
         """Steps of environments an update."""

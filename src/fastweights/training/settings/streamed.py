@@ -1,5 +1,6 @@
 """Settings of `loops/streamed.py`."""
 
+import math
 from dataclasses import dataclass
 
 from fastweights.errors import require
@@ -48,3 +49,10 @@ class Streamed(Training):
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         require_numbers(self, ("warmup", "weight_decay", "sample"), 0)
         require_positive(self, ("learning_rate", "clip"))
+
+    def learning_rate_at(self, step: int) -> float:
+        """Linear warm-up, then half a cosine down to the floor."""
+        rise = min((step + 1) / self.warmup, 1.0) if self.warmup else 1.0
+        fallen = max(step - self.warmup, 0) / max(self.steps - self.warmup, 1)
+        half = (1 - self.floor) / 2
+        return self.learning_rate * rise * (1 - half + half * math.cos(math.pi * fallen))

@@ -32,3 +32,8 @@ class Supervised(Training):
         require(self.decay <= self.steps, "decay", f"at most steps={self.steps}", self.decay)
         require_positive(self, ("learning_rate", "epsilon"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
+
+    def learning_rate_at(self, step: int) -> float:
+        """Constant, then a line down to 0."""
+        left = min((self.steps - step) / self.decay, 1.0) if self.decay else 1.0
+        return self.learning_rate * left

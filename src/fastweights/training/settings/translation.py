@@ -38,3 +38,8 @@ class Translation(Training):
         require_positive(self, ("learning_rate",))
         require(0 <= self.smoothing < 1, "smoothing", "from 0 to below 1", self.smoothing)
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
+
+    def learning_rate_at(self, step: int) -> float:
+        """Linear warm-up, then as one over the square root of the number of updates."""
+        done = (step + 1) / self.warmup
+        return self.learning_rate * min(done, done**-0.5)
