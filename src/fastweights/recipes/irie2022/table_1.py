@@ -41,7 +41,7 @@ COLUMNS = {
     "fc100-5": Column("FC100, 5-shot", "fc100", {"shots": 5}, PHOTOGRAPHS),
     "omniglot-delayed": Column("Omniglot, delayed labels", "omniglot", {"shots": 5, "labels": "delayed"}, DELAYED),
 }
-RATES = {("lstm", "omniglot-1"): {"learning_rate": 3e-3}}
+RATES = {(model, "omniglot-1"): {"learning_rate": 3e-3} for model in ("lstm", "snail")}
 """Of preset cpu, where another than the column's was best in irie2022/rates."""
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"validation_size": 8, "test_size": 8},
