@@ -4,13 +4,18 @@ import io
 import math
 import zipfile
 from contextlib import suppress
+from functools import partial
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from fastweights.catalogue import NORMS, POSITIONS
 from fastweights.errors import InputError
+from fastweights.lengths import within
 from fastweights.models.language_model import LanguageModel
+from fastweights.models.neuron_network import NeuronNetwork
+from fastweights.models.plain_reader import PlainReader
 from fastweights.tasks._corpus import Corpus
 from fastweights.tasks._wikitext import member
 from fastweights.tasks.wikitext_2 import Wikitext2
@@ -37,6 +42,49 @@ def test_losses_are_those_of_the_logits(options):
     wanted = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none").view(3, 8)
     assert error(losses, wanted) <= EXACT
     assert all(torch.equal(a, b) for a, b in zip(state.layers[0], same.layers[0], strict=True))
+
+
+def test_targets_after_the_end_of_a_sequence_have_no_loss():
+    """Whatever number padding is marked with."""
+    model, tokens, lengths = make(), torch.randint(N, (3, 8)), torch.tensor([8, 0, 3])
+    inside = within(lengths, 8)
+    targets = torch.where(inside, torch.randint(N, (3, 8)), torch.tensor([0, N - 1, -1] * 8).view(3, 8))
+    losses, _ = model(tokens, lengths=lengths, targets=targets)
+    whole, _ = model(tokens, targets=targets)
+    assert (losses[~inside] == 0).all()
+    assert error(losses[inside], whole[inside]) <= EXACT
+
+
+HEADS = {
+    "linear map": {},
+    "tied": {"tied": True},
+    "adaptive softmax": {"cutoffs": (5, 12)},
+    "small start": {"cutoffs": (5, 12), "small_start": True, "scaled": True},
+    "dropout": {"dropout": 0.1, "output_dropout": 0.1, "convolution": 3},
+}
+PREDICTORS = {
+    **{
+        f"{name}, norm {norm}": partial(LanguageModel, **HEADS[name], norm=norm)
+        for name in HEADS
+        for norm in NORMS.names()
+    },
+    **{f"positions {name}": partial(LanguageModel, positions=name) for name in POSITIONS.names()},
+}
+PREDICTORS = {name: partial(model, N, d_model=16, depth=1, heads=2, d_ff=24) for name, model in PREDICTORS.items()} | {
+    "plain reader": partial(PlainReader, N, "delta-net", 16, 2),
+    "neuron network": partial(NeuronNetwork, N),
+}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
+@pytest.mark.parametrize("make_model", PREDICTORS.values(), ids=PREDICTORS)
+def test_losses_under_autocast_have_full_precision(make_model, training):
+    """Perplexity is computed from them: rounded to bfloat16, each is off by up to 0.4 %."""
+    model, tokens = make_model().train(training), torch.randint(N, (3, 9))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses, _ = model(tokens[:, :-1], targets=tokens[:, 1:])
+    assert losses.dtype == torch.float32
+    assert not torch.equal(losses, losses.bfloat16().float())
 
 
 def settings(window, carry):

@@ -231,8 +231,12 @@ def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, cap
     lines = ["A dog runs.", " ", "Two men are in a boat."]
     model, task = fastweights.load(translator)
     rows = [task.encode(line) for line in lines if line.strip()]
-    longest = 2 * max(map(len, rows)) + 10
-    found = [model.translate(row[None], None, task.begin, task.end, longest, 3)[0][0].tokens for row in rows]
+    limits = [2 * len(row) + 10 for row in rows]
+    alone = (
+        model.translate(row[None], None, task.begin, task.end, limit, 3)
+        for row, limit in zip(rows, limits, strict=True)
+    )
+    found = [best.tokens for ((best, *_),) in alone]
     first, last = (" ".join(task.decode(torch.tensor(tokens)).splitlines()) for tokens in found)
     capsys.readouterr()
     assert main(["translate", translator, *lines, "--beam", "3"]) == 0

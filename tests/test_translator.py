@@ -11,7 +11,9 @@ from fastweights.catalogue import FEATURE_MAPS
 from fastweights.models.beam_search import beam_search
 from fastweights.models.cross_attention import make_cross_attention
 from fastweights.models.translator import Translator
+from fastweights.tasks.kinds.pairs import Sentences
 from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.loops.translation import translate
 
 N = 11
 EXACT = tolerance(torch.float64).forward
@@ -179,6 +181,42 @@ def test_members_of_a_batch_do_not_know_each_other(kind):
     for member, length in enumerate(lengths.tolist()):
         alone = search(model, source[member : member + 1, :length], None, longest=6, beam=3)[0]
         assert [one.tokens for one in alone] == [one.tokens for one in together[member]]
+
+
+class Words:
+    """The part of a task that `translate` needs."""
+
+    begin, end = BEGIN, END
+
+    def decode(self, tokens):
+        return " ".join(map(str, tokens.tolist()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beam", [1, 2, 4])
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_a_translation_does_not_depend_on_the_other_sentences(kind, beam, penalty):
+    """Models that are not trained seldom end a sentence: most translations reach their limit."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = Translator(N, d_model=16, depth=1, heads=2, d_ff=16, dropout=0.0, **KINDS[kind]).double().eval()
+        rows = [torch.randint(2, N, (length,)) for length in torch.randperm(9).tolist() if length]
+        together = translate(model, Words(), Sentences.of(rows), beam, penalty)
+        alone = [translate(model, Words(), Sentences.of([row]), beam, penalty)[0] for row in rows]
+        assert together == alone
+        assert all(len(said.split()) <= 2 * len(row) + 10 for said, row in zip(alone, rows, strict=True))
+
+
+def test_every_member_has_its_own_limit():
+    model = make("linear")
+    source, lengths, *_ = sentences()
+    limits = torch.tensor([1, 7, 3])
+    together = search(model, source, lengths, longest=limits, beam=2)
+    for member, limit in enumerate(limits.tolist()):
+        assert together[member] == search(model, source, lengths, longest=limit, beam=2)[member]
+    for wrong in (torch.tensor([1, 7]), torch.tensor([1, 0, 3])):
+        with pytest.raises(InputError, match="longest must be"):
+            search(model, source, lengths, longest=wrong, beam=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

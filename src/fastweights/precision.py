@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from torch import Tensor
 
 PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """What scans compute with, and what a layer's parameters may be in."""
@@ -22,3 +23,8 @@ def autocasts(device: torch.device) -> bool:
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """A region without autocast."""
     return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """x in float32 if it is in half precision, otherwise x."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

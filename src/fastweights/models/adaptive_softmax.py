@@ -7,10 +7,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fastweights.errors import require
+from fastweights.precision import at_least_float32
 
 
 class AdaptiveSoftmax(nn.Module):
     """log p(w) = log p(w | head), or log p(cluster of w | head) + log p(w | cluster) from the first cut-off on.
+
+    Log-probabilities are in float32 or float64, under autocast too: perplexity is computed from them.
 
     Word w scores E_w h + b_w, where E is the embedding itself: every cluster has its full width. Words are to be
     numbered by frequency, most frequent first. The head holds the words below the first cut-off and one learned row a
@@ -74,12 +77,12 @@ class AdaptiveSoftmax(nn.Module):
 
     def _head(self, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """log p of the words below the first cut-off and of the clusters."""
-        return torch.cat([linear(h, weight, bias), self.clusters(h)], dim=-1).log_softmax(-1)
+        return at_least_float32(torch.cat([linear(h, weight, bias), self.clusters(h)], dim=-1)).log_softmax(-1)
 
 
 def _inside(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """log p of the words of a cluster, given the cluster."""
-    return linear(h, weight, bias).log_softmax(-1)
+    return at_least_float32(linear(h, weight, bias)).log_softmax(-1)
 
 
 def _pick(log_prob: Tensor, index: Tensor) -> Tensor:

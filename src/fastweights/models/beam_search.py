@@ -24,21 +24,21 @@ def beam_search(
     state: Any,
     begin: Tensor,
     end: int,
-    longest: int,
+    longest: int | Tensor,
     beam: int,
     penalty: float,
 ) -> list[list[Hypothesis]]:
-    """For every member of a batch at most `beam` sequences, the best one first.
+    """At most `beam` sequences per member of the batch, the best one first.
 
-    A member is done when `beam` of its sequences have ended. Where `longest` tokens were not enough for any to end,
-    those that were kept are returned as they are.
+    The search of a member ends when `beam` of its sequences have ended, or after `longest` tokens. If none has ended
+    by then, the member's unfinished sequences are returned. The result of a member does not depend on the others.
 
     Args:
         step: Tokens int `[N, 1]` and a state of N members -> logits `[N, 1, V]` and the state after them.
         state: Of B members, before the first token; `members` reorders it.
         begin: The token that the sequences of every member begin with, int `[B]`.
         end: The token that ends them.
-        longest: Number of tokens, the end counted.
+        longest: Maximum number of tokens, the end counted: one number, or int `[B]` with one per member.
         beam: How many sequences are kept; 1 takes the best token every time.
         penalty: 0 prefers short sequences, 1 compares means over tokens.
 
@@ -50,10 +50,10 @@ def beam_search(
     """
     require(beam >= 1, "beam", "at least 1", beam)
     require(0 <= penalty < torch.inf, "penalty", "at least 0", penalty)
-    require(longest >= 1, "longest", "at least 1", longest)
-    search = _Search(begin, beam, end, penalty)
+    limits = _limits(longest, len(begin))
+    search = _Search(begin, beam, end, penalty, limits)
     state = state.members(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))
-    for _ in range(longest):
+    for _ in range(max(limits, default=0)):
         logits, state = step(search.tokens, state)
         state = state.members(search.extend(logits[:, -1].float().log_softmax(-1)))
         if search.done:
@@ -61,22 +61,32 @@ def beam_search(
     return search.best()
 
 
-class _Search:
-    """What was written so far: `beam` hypotheses for every member, and those that have ended."""
+def _limits(longest: int | Tensor, members: int) -> list[int]:
+    """The maximum number of tokens of every member."""
+    limits = [longest] * members if isinstance(longest, int) else longest.tolist()
+    require(len(limits) == members, "longest", f"one number or [B] with B={members}", len(limits))
+    shortest = min(limits, default=1)
+    require(shortest >= 1, "longest", "at least 1", shortest)
+    return limits
 
-    def __init__(self, begin: Tensor, beam: int, end: int, penalty: float) -> None:
-        self.beam, self.end, self.penalty = beam, end, penalty
+
+class _Search:
+    """The sequences so far: `beam` unfinished hypotheses per member, and those that have ended."""
+
+    def __init__(self, begin: Tensor, beam: int, end: int, penalty: float, limits: list[int]) -> None:
+        self.beam, self.end, self.penalty, self.limits = beam, end, penalty, limits
         self.tokens = begin.repeat_interleave(beam).unsqueeze(1)
         self.written = begin.new_empty((len(begin), beam, 0), dtype=torch.long)
         # All hypotheses begin alike: only the first one counts.
         self.scores = begin.new_full((len(begin), beam), -torch.inf, dtype=torch.float32)
         self.scores[:, 0] = 0
         self.ended: list[list[Hypothesis]] = [[] for _ in begin]
+        self.results: dict[int, list[Hypothesis]] = {}
 
     @property
     def done(self) -> bool:
-        """Whether nothing can be added to any member."""
-        return all(len(found) >= self.beam for found in self.ended)
+        """Whether every member has its result."""
+        return len(self.results) == len(self.ended)
 
     def extend(self, log_p: Tensor) -> Tensor:
         """Takes the best tokens by `log_p` `[B beam, V]`; returns which hypothesis each kept one goes on from."""
@@ -94,25 +104,30 @@ class _Search:
         before = self.written.gather(1, parent.unsqueeze(-1).expand(-1, -1, self.written.shape[-1]))
         self.written = torch.cat([before, token.unsqueeze(-1)], dim=-1)
         self.tokens = token.flatten().unsqueeze(-1)
+        self._finish()
         return (torch.arange(batch, device=parent.device).unsqueeze(1) * self.beam + parent).flatten()
 
     def _keep_ended(self, scores: Tensor, parent: Tensor, ends: Tensor) -> None:
-        """Hypotheses that end among the best `beam`, for members that are not done."""
+        """Hypotheses that end among the best `beam`, for members that have no result yet."""
         for member, place in ends[:, : self.beam].nonzero().tolist():
             score = scores[member, place].item()
-            if score > -torch.inf and len(self.ended[member]) < self.beam:
+            if score > -torch.inf and member not in self.results and len(self.ended[member]) < self.beam:
                 tokens = self.written[member, parent[member, place]].tolist()
                 self.ended[member].append(Hypothesis(tokens, self._normed(score, len(tokens) + 1)))
 
     def _normed(self, score: float, length: int) -> float:
         return score / float(length**self.penalty)
 
+    def _finish(self) -> None:
+        """Results of members with `beam` ended sequences, or at their limit: what ended, else what is unfinished."""
+        length = self.written.shape[-1]
+        for member, found in enumerate(self.ended):
+            if member not in self.results and (len(found) >= self.beam or length == self.limits[member]):
+                self.results[member] = sorted(found or self._unfinished(member), key=lambda one: -one.score)
+
     def best(self) -> list[list[Hypothesis]]:
-        """For every member what has ended, or else what there is, best first."""
-        return [
-            sorted(found or self._unfinished(member), key=lambda one: -one.score)
-            for member, found in enumerate(self.ended)
-        ]
+        """The result of every member."""
+        return [self.results[member] for member in range(len(self.ended))]
 
     def _unfinished(self, member: int) -> list[Hypothesis]:
         alive = zip(self.written[member].tolist(), self.scores[member].tolist(), strict=True)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from fastweights.errors import require
 from fastweights.layers import LayerKinds
@@ -14,7 +13,7 @@ from fastweights.layers._given import check_marks
 from fastweights.layers._layer import Controls
 from fastweights.lengths import only, within
 from fastweights.models._sampling import Sampling
-from fastweights.models._tokens import check_known, check_tokens
+from fastweights.models._tokens import check_known, check_tokens, token_losses
 from fastweights.models._writing import Writing, Written, begin, load_written
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
@@ -91,13 +90,14 @@ class LanguageModel(nn.Module):
     ) -> tuple[Tensor, Any]:
         """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token.
 
-        With targets int `[B, T]`, in place of the logits their losses in nats, `[B, T]` in float32 or float64: that
-        takes no logits of words that are not asked for. It is 0 where a target is negative.
+        With targets int `[B, T]`, the losses in nats instead of the logits, `[B, T]` in float32 or float64, under
+        autocast too. The loss is 0 where a target is negative and after the end of a sequence. No logits are computed
+        for these tokens.
         """
         h, state = self.hidden(tokens, state, reset, lengths, controls)
         if targets is None:
             return _unpadded(self.output(h), lengths), state
-        asked = targets >= 0
+        asked = targets >= 0 if lengths is None else (targets >= 0) & within(lengths, targets.shape[1])
         loss = _nll(self.output, h[asked], targets[asked].long())
         return loss.new_zeros(targets.shape).masked_scatter(asked, loss), state
 
@@ -210,8 +210,7 @@ def _nll(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
     """-log p(target), h `[n, D]` and targets int `[n]` -> `[n]`."""
     if isinstance(output, AdaptiveSoftmax):
         return output.nll(h, targets)
-    logits: Tensor = output(h)
-    return cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets, reduction="none")
+    return token_losses(output(h), targets)
 
 
 def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:

@@ -3,10 +3,9 @@
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from fastweights.layers import LayerKind, behind_convolution, make_layer
-from fastweights.models._tokens import check_known, check_tokens
+from fastweights.models._tokens import check_known, check_tokens, token_losses
 
 
 class PlainReader(nn.Module):
@@ -37,13 +36,14 @@ class PlainReader(nn.Module):
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
         """tokens int `[B, T]` -> logits `[B, T, N]` of the next token and the state after the last one.
 
-        With targets int `[B, T]`, in place of the logits their losses in nats, `[B, T]`.
+        With targets int `[B, T]`, the losses in nats instead of the logits, `[B, T]` in float32 or float64, under
+        autocast too.
         """
         check_tokens(tokens)
         check_known(tokens, self.embedding.num_embeddings)
         y, state = self.layer(self.embedding(tokens), state)
         logits = self.output(y)
-        return (logits if targets is None else cross_entropy(logits.mT, targets, reduction="none")), state
+        return (logits if targets is None else token_losses(logits, targets)), state
 
     def initial_state(self, batch_size: int) -> Any:
         """The layer's."""

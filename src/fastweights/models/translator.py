@@ -150,7 +150,7 @@ class Translator(nn.Module):
         lengths: Tensor | None,
         begin: int,
         end: int,
-        longest: int,
+        longest: int | Tensor,
         beam: int = 4,
         penalty: float = 1,
     ) -> list[list[Hypothesis]]:

@@ -113,17 +113,17 @@ def measure(
 
 
 def translate(model: nn.Module, task: Pairs, sources: Sentences, beam: int, penalty: float) -> list[str]:
-    """The best hypothesis for every source, none of which is empty."""
+    """The best hypothesis of every source sentence, of at most twice its tokens and 10 more. No source is empty."""
     device = next(model.parameters()).device
     said = [""] * len(sources)
-    # Those of similar length together: the search goes on until the last of a batch is done.
+    # Sentences of similar length together: a batch takes as long as its longest translation.
     order = sources.lengths.argsort(stable=True).tolist()
     for start in range(0, len(order), AT_ONCE):
         chosen = order[start : start + AT_ONCE]
         rows = [sources[place] for place in chosen]
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        marks = (task.begin, task.end, 2 * int(lengths.max()) + 10)
+        marks = (task.begin, task.end, 2 * lengths + 10)
         found = model.translate(padded.to(device), lengths.to(device), *marks, beam, penalty)  # type: ignore[operator]
         for place, hypotheses in zip(chosen, found, strict=True):
             said[place] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
