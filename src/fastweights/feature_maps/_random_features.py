@@ -22,7 +22,12 @@ class RandomFeatures(nn.Module):
         self.output_size = 2 * directions
         self.directions: Tensor
         self.register_buffer("directions", torch.empty(size, directions))
-        self.redraw()
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draws the first directions."""
+        self.directions.copy_(self.draw(*self.directions.shape))
 
     @torch.no_grad()
     def redraw(self) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.errors import require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.layers._like import zeros
 from fastweights.layers._past import Padded
 from fastweights.state import with_methods
 
@@ -34,7 +35,13 @@ class Convolved(Layer):
         self.input_size = d_model
         self.controls = controls_of(layer)
         self.layer = layer
-        self.weight = nn.Parameter(torch.empty(width, d_model).uniform_(-(width**-0.5), width**-0.5))
+        self.weight = nn.Parameter(torch.empty(width, d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the convolution's weights; the layer initialises itself."""
+        bound = len(self.weight) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
 
     def run(
         self, x: Tensor, state: ConvolvedState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -48,7 +55,7 @@ class Convolved(Layer):
 
     def initial_state(self, batch_size: int) -> ConvolvedState:
         """The layer's, and zeros."""
-        tail = self.weight.new_zeros(batch_size, len(self.weight) - 1, self.weight.shape[1])
+        tail = zeros(self, batch_size, len(self.weight) - 1, self.weight.shape[1])
         return ConvolvedState(self.layer.initial_state(batch_size), tail)  # type: ignore[operator]
 
 

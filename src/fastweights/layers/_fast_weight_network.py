@@ -3,12 +3,14 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._initialise import assign, change_initial
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._slow_net import Keys, SlowNet
+from fastweights.layers._slow_weights import SlowWeights
 
 
 class FastWeightNetwork(Programmed):
@@ -46,15 +48,7 @@ class FastWeightNetwork(Programmed):
         slow_net = SlowNet(given, heads, named, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}
         super().__init__(d_model, slow_net, named, 1.0, backend, constants, nn.Identity(), initial)
-        for name, weight in self.slow_weights.named_parameters():
-            if name.startswith("W"):
-                _start_near_nothing(weight)
-
-    @property
-    def like(self) -> Tensor:
-        """The map of the input: there is none behind the output."""
-        weight: Tensor = self.slow_net.projection.weight
-        return weight
+        change_initial(self.slow_weights, _start_near_nothing)
 
 
 def _check(d_model: int, heads: int, inner_steps: int, decay: float, rate: float) -> None:
@@ -67,7 +61,8 @@ def _check(d_model: int, heads: int, inner_steps: int, decay: float, rate: float
     require(0 <= rate < float("inf"), "rate", "at least 0 and finite", rate)
 
 
-@torch.no_grad()
-def _start_near_nothing(W: nn.Parameter) -> None:
-    """W = 0.05 I, in place."""
-    W.copy_(0.05 * torch.eye(W.shape[-1]))
+def _start_near_nothing(weights: SlowWeights) -> None:
+    """W = 0.05 I for every W, in place."""
+    for name, W in weights.named_parameters():
+        if name.startswith("W"):
+            assign(W, 0.05 * torch.eye(W.shape[-1], device=W.device).expand(W.shape))

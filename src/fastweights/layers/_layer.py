@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.layers._given import check_controls, check_input, check_marks, fit_state
+from fastweights.layers._like import first_float
 from fastweights.lengths import check_ends, only, within
 
 Controls = Mapping[str, Tensor]
@@ -71,8 +72,8 @@ class Layer(nn.Module):
 
     @property
     def like(self) -> Tensor | None:
-        """A tensor whose dtype and device are the layer's."""
-        return next(self.parameters(), None)
+        """A tensor with the dtype and on the device of the layer."""
+        return first_float(self)
 
     def take(self, state: Any, x: Tensor) -> Any:
         """The state that a call was given, found to fit, its numbers in the dtype that the layer keeps."""

@@ -56,12 +56,6 @@ class Programmed(Layer):
         self.read_dropout = nn.Dropout(read_dropout) if read_dropout else nn.Identity()
         self.output = nn.Linear(slow_net.heads * read, d_model, bias=False) if output is None else output
 
-    @property
-    def like(self) -> Tensor:
-        """The output projection."""
-        weight: Tensor = self.output.weight  # type: ignore[assignment]
-        return weight
-
     def take(self, state: Any, x: Tensor) -> Any:
         """The state as it is: the scan checks it."""
         return state
@@ -83,7 +77,7 @@ class Programmed(Layer):
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step, batch first in every leaf."""
-        return self.start.of_batch(batch_size, self.like)
+        return self.start.of_batch(batch_size, self)
 
 
 def require_heads(d_model: int, heads: int) -> None:

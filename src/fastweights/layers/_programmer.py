@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.errors import InputError, require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.layers._like import zeros
 from fastweights.state import with_methods
 
 
@@ -93,5 +94,5 @@ class FastWeightProgrammer(Layer):
     def initial_state(self, batch_size: int) -> ProgrammerState:
         """Both nets', and y = 0."""
         slow = self.slow_net.initial_state(batch_size) if self.has_state else ()  # type: ignore[operator]
-        y = next(self.fast_net.parameters()).new_zeros(batch_size, self.d_slow) if self.sees_output else ()
+        y = zeros(self.fast_net, batch_size, self.d_slow) if self.sees_output else ()
         return ProgrammerState(slow, self.fast_net.initial_state(batch_size), y)  # type: ignore[operator]

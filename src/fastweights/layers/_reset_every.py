@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.errors import require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.layers._like import zeros
 from fastweights.lengths import at_end
 from fastweights.state import with_methods
 
@@ -45,8 +46,7 @@ class ResetEvery(Layer):
     def initial_state(self, batch_size: int) -> ResetEveryState:
         """The layer's, of age 0."""
         inner = self.layer.initial_state(batch_size)  # type: ignore[operator]
-        device = next(self.layer.parameters()).device
-        return ResetEveryState(inner, torch.zeros(batch_size, dtype=torch.long, device=device))
+        return ResetEveryState(inner, zeros(self.layer, batch_size, dtype=torch.long))
 
 
 def ages(age: Tensor, reset: Tensor | None, lengths: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:

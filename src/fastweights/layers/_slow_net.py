@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS, Folder
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._initialise import assign
 from fastweights.layers._layer import NO_CONTROLS, Controls
 
 
@@ -119,7 +120,13 @@ class SlowNet(nn.Module):
         self.shared = {n: width for n, width in widths.items() if self.slots[n].is_shared}
         self.projection = nn.Linear(input_size, heads * sum(self.own.values()) + sum(self.shared.values()), bias=False)
         if any(slot.kind == "decay" for slot in self.slots.values()):
-            self.decay_bias = nn.Parameter(_spread_decays(heads))
+            self.decay_bias = nn.Parameter(torch.empty(heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Spreads the decays of the heads; the projection initialises itself."""
+        if hasattr(self, "decay_bias"):
+            assign(self.decay_bias, _spread_decays(self.heads, self.decay_bias.device))
 
     def forward(self, x: Tensor, controls: Controls = NO_CONTROLS) -> Any:
         """x `[B, T, D]`, the cell's controls `[B, T, ...]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
@@ -175,7 +182,7 @@ class SlowNet(nn.Module):
                 return value
 
 
-def _spread_decays(heads: int) -> Tensor:
+def _spread_decays(heads: int, device: torch.device) -> Tensor:
     """Biases for decays from 0.9 to 0.999, so that the heads start with memories of some 10 to 1000 steps."""
-    forgotten = torch.logspace(-1, -3, heads)
+    forgotten = torch.logspace(-1, -3, heads, device=device)
     return (1 / forgotten - 1).log()

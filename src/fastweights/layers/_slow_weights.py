@@ -30,16 +30,31 @@ class SlowWeights(nn.Module):
         self.cell = cell
         self.slots = cell.slots.get("Params", {})
         self.heads = heads
-        numbers = constants or {}
-        _require_constants(cell, [name for name, slot in self.slots.items() if slot.kind == "constant"], numbers)
+        self.constants = dict(constants or {})
+        _require_constants(cell, [name for name, slot in self.slots.items() if slot.kind == "constant"], self.constants)
         for name, slot in self.slots.items():
             require_free(self, name, f"Params of {cell.name}")
-            if slot.kind == "constant":
-                self.register_buffer(name, torch.full((heads,), numbers[name]))
-            elif slot.role.startswith("fixed"):
-                self.register_buffer(name, _start(slot, heads, sizes))
+            tensor = torch.empty(1 if slot.is_shared else heads, *slot.shape(sizes))
+            if slot.kind == "constant" or slot.role.startswith("fixed"):
+                self.register_buffer(name, tensor)
             else:
-                self.register_parameter(name, nn.Parameter(_start(slot, heads, sizes)))
+                self.register_parameter(name, nn.Parameter(tensor))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draws weights, and sets gains, biases and constants."""
+        for name, slot in self.slots.items():
+            tensor = getattr(self, name)
+            match slot.kind:
+                case "constant":
+                    nn.init.constant_(tensor, self.constants[name])
+                case "gain":
+                    nn.init.ones_(tensor)
+                case "bias":
+                    nn.init.zeros_(tensor)
+                case _:
+                    nn.init.normal_(tensor).div_(tensor.shape[-1] ** 0.5)
 
     def forward(self) -> Any:
         """The record that `scan` takes, None for a cell without slow weights."""
@@ -60,14 +75,3 @@ def _require_constants(cell: Cell, names: Sequence[str], given: Mapping[str, flo
 def require_free(module: nn.Module, name: str, record: str) -> None:
     """`InputError` if the field of a record has the name of what every module has."""
     require(not hasattr(module, name), record, "of fields with other names", repr(name), "A module uses that name.")
-
-
-def _start(slot: Slot, heads: int, sizes: Mapping[str, int]) -> Tensor:
-    shape = (1 if slot.is_shared else heads, *slot.shape(sizes))
-    match slot.kind:
-        case "gain":
-            return torch.ones(shape)
-        case "bias":
-            return torch.zeros(shape)
-        case _:
-            return torch.randn(shape) / shape[-1] ** 0.5

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.layers._attention import attention
+from fastweights.layers._like import zeros
 from fastweights.layers._past import Padded, last, number_segments, still_valid, visible
 from fastweights.layers.softmax_attention import AttentionCache
 
@@ -25,7 +26,7 @@ class DenseBlock(nn.Module):
 
     def initial_state(self, batch_size: int) -> Tensor:
         """Zeros."""
-        return self.convolution.weight.new_zeros(batch_size, self.dilation, self.channels)
+        return zeros(self, batch_size, self.dilation, self.channels)
 
 
 def dense_blocks(channels: int, length: int, filters: int) -> nn.ModuleList:
@@ -62,6 +63,5 @@ class AttentionBlock(nn.Module):
 
     def initial_state(self, batch_size: int) -> AttentionCache:
         """An empty cache."""
-        zeros, places = self.projection.weight.new_zeros, (batch_size, self.window)
-        k, v = zeros(*places, self.key_size), zeros(*places, self.value_size)
-        return AttentionCache(k, v, zeros(places, dtype=torch.bool))
+        k, v = (zeros(self, batch_size, self.window, size) for size in (self.key_size, self.value_size))
+        return AttentionCache(k, v, zeros(self, batch_size, self.window, dtype=torch.bool))

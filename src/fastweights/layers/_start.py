@@ -8,13 +8,15 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.errors import require
+from fastweights.layers._initialise import assign
+from fastweights.layers._like import first_float, zeros
 from fastweights.layers._slow_weights import require_free
 
 KINDS = ("zero", "learned")
 
 
 class Start(nn.Module):
-    """The initial state of any member of a batch: zeros, constants, or parameters, which start at 0 or as given.
+    """The initial state of every member of a batch: zeros, constants, or parameters, which start at 0 or as given.
 
     Args:
         of: The NamedTuple that a state is, or the cell whose state it is: one that a cell made is pickled with it.
@@ -31,15 +33,26 @@ class Start(nn.Module):
         constants = getattr(initial, "_fields", None) == tuple(shapes)
         wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
         require(constants or initial in KINDS, "initial", wanted, repr(initial))
+        self.values: dict[str, Tensor] = {}
         for name, shape in () if self.is_zero else self.shapes.items():
             require_free(self, name, self.kind.__name__)
             value = getattr(initial, name, None)
-            if constants and isinstance(value, nn.Parameter):
-                self.register_parameter(name, nn.Parameter(_constant(name, value.detach(), shape)))
-            elif constants:
-                self.register_buffer(name, _constant(name, value, shape))
+            if constants:
+                self.values[name] = _constant(name, value, shape)
+            if constants and not isinstance(value, nn.Parameter):
+                self.register_buffer(name, torch.empty(shape))
             else:
-                self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+                self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Parameters and constants as given, or 0."""
+        for name in () if self.is_zero else self.shapes:
+            tensor = getattr(self, name)
+            if name in self.values:
+                assign(tensor, self.values[name])
+            else:
+                nn.init.zeros_(tensor)
 
     @property
     def kind(self) -> Any:
@@ -56,21 +69,28 @@ class Start(nn.Module):
         """The record, without the batch; None for zeros."""
         return None if self.is_zero else self.kind(*(getattr(self, name) for name in self.shapes))
 
-    def of_batch(self, size: int, like: Tensor) -> Any:
-        """The state of a whole batch, on the device of `like` and in its dtype, but at least in float32.
+    def of_batch(self, size: int, layer: nn.Module) -> Any:
+        """The state of a whole batch, on the device of a layer and in its dtype, but at least in float32.
 
         A state that adds up is not kept in half precision.
         """
-        dtype, start = torch.promote_types(like.dtype, torch.float32), self()
+        like, start = first_float(layer), self()
+        dtype = torch.promote_types(torch.float32 if like is None else like.dtype, torch.float32)
         if start is None:
-            zeros = (torch.zeros(size, *shape, dtype=dtype, device=like.device) for shape in self.shapes.values())
-            return self.kind(*zeros)
+            return self.kind(*(zeros(layer, size, *shape, dtype=dtype) for shape in self.shapes.values()))
         # Contiguous, as every state is that a layer returns: a program that is exported with one takes the other.
-        return self.kind(*(leaf.to(dtype).expand(size, *leaf.shape).contiguous() for leaf in start))
+        return self.kind(*(_whole(leaf).to(dtype).expand(size, *leaf.shape).contiguous() for leaf in start))
+
+
+def _whole(leaf: Tensor) -> Tensor:
+    """All of a parameter that is sharded (DTensor), as it is outside of a forward pass."""
+    return leaf.full_tensor() if hasattr(leaf, "full_tensor") else leaf
 
 
 def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-    tensor = torch.as_tensor(value, dtype=torch.get_default_dtype())
+    # Not on the meta device, where a layer may be created: `reset_parameters` needs the numbers.
+    tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
+    tensor = tensor.to(torch.get_default_dtype())
     fits = tensor.ndim <= len(shape) and all(
         mine in (1, theirs) for mine, theirs in zip(reversed(tensor.shape), reversed(shape), strict=False)
     )

@@ -10,6 +10,7 @@ from fastweights.cell import Cell
 from fastweights.cells.associative_lstm import AssociativeLSTMInputs, AssociativeLSTMParams
 from fastweights.dispatch import scan
 from fastweights.errors import require
+from fastweights.layers._initialise import assign
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._start import Start
 
@@ -50,29 +51,35 @@ class AssociativeLSTM(Layer):
         self.start = Start.of_heads(self.cell, 1, self.sizes, initial)
         self.input_size = d_model if input_size is None else input_size
         outputs = 9 * self.sizes["V"]
-        self.input = nn.Linear(self.input_size, outputs)
-        self.recurrent = nn.Linear(d_model, outputs, bias=False)
+        # A parameter and no `nn.Linear`: the scan multiplies by it inside a step.
+        self.recurrent = nn.Parameter(torch.empty(outputs, d_model))
         self.permutations: Tensor
-        self.register_buffer("permutations", _draw_permutations(copies, self.sizes["V"]))
+        self.register_buffer("permutations", torch.empty(copies, self.sizes["V"], dtype=torch.long))
+        self.reset_parameters()
+        self.input = nn.Linear(self.input_size, outputs)
+
+    def reset_parameters(self) -> None:
+        """Draws the recurrent weights, and sets the permutations; the map of the input initialises itself."""
+        bound = self.recurrent.shape[1] ** -0.5
+        nn.init.uniform_(self.recurrent, -bound, bound)
+        assign(self.permutations, _draw_permutations(*self.permutations.shape))
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:
         """What the layer does."""
-        W = self.recurrent.weight
-        P = one_hot(self.permutations, self.sizes["V"]).to(W.dtype)
+        P = one_hot(self.permutations, self.sizes["V"]).to(self.recurrent.dtype)
         inputs = AssociativeLSTMInputs(self.input(x).unsqueeze(2))
-        params = AssociativeLSTMParams(W.unsqueeze(0), P.unsqueeze(0))
+        params = AssociativeLSTMParams(self.recurrent.unsqueeze(0), P.unsqueeze(0))
         y, state = scan(self.cell, inputs, state, params, reset, lengths, self.start(), self.backend)
         return y.flatten(2), state
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step, batch first in every leaf."""
-        return self.start.of_batch(batch_size, self.recurrent.weight)
+        return self.start.of_batch(batch_size, self)
 
 
 def _draw_permutations(copies: int, units: int) -> Tensor:
-    """int `[copies, units]`, from a generator of its own, on the device where parameters are made."""
+    """int `[copies, units]` on the CPU, the same in every layer."""
     generator = torch.Generator().manual_seed(0)
-    drawn = [torch.randperm(units, generator=generator, device="cpu") for _ in range(copies)]
-    return torch.stack(drawn).to(torch.get_default_device())
+    return torch.stack([torch.randperm(units, generator=generator, device="cpu") for _ in range(copies)])

@@ -9,6 +9,7 @@ from fastweights.cell import Cell
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.errors import require
 from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers._initialise import change_initial
 from fastweights.layers._start import Start
 
 
@@ -46,12 +47,13 @@ class DeltaDeltaNet(FastWeight):
         if learned_start:
             alone = isinstance(initial, str) and initial == "zero"
             require(alone, "initial", "left out with learned_start", repr(initial), "It says how P starts, too.")
-            sizes = self.slow_net.sizes
-            self.start = Start.of_heads(cell, heads, sizes, _learned(heads, sizes["K"], sizes["V"]))
+            P = {name: nn.Parameter(torch.zeros(())) for name in DeltaDeltaNetState._fields if name != "W"}
+            learned = DeltaDeltaNetState(**P, W=torch.zeros(()))
+            self.start = Start.of_heads(cell, heads, self.slow_net.sizes, learned)
+            change_initial(self.start, _spread)
 
 
-def _learned(heads: int, keys: int, values: int) -> DeltaDeltaNetState:
-    """P from U(1, 2), W from 0."""
-    rows = {"W_q": keys, "W_k": keys, "W_v": values, "W_beta": 1}
-    P = {name: nn.Parameter(torch.empty(heads, row, keys).uniform_(1, 2)) for name, row in rows.items()}
-    return DeltaDeltaNetState(**P, W=torch.zeros(()))
+def _spread(start: Start) -> None:
+    """P from U(1, 2)."""
+    for P in start.parameters():
+        nn.init.uniform_(P, 1, 2)

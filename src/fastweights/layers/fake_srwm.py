@@ -28,8 +28,14 @@ class FakeSRWM(Layer):
         require_heads(d_model, heads)
         self.input_size = d_model
         size = d_model // heads
-        self.weight = nn.Parameter(torch.randn(heads, size, size) / size**0.5)
+        self.weight = nn.Parameter(torch.empty(heads, size, size))
+        self.reset_parameters()
         self.output = nn.Linear(d_model, d_model, bias=False)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draws W from N(0, 1 / inputs); the output projection initialises itself."""
+        nn.init.normal_(self.weight).div_(self.weight.shape[-1] ** 0.5)
 
     def run(
         self, x: Tensor, state: NoState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls

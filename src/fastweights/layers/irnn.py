@@ -5,7 +5,9 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.layers._initialise import assign, change_initial
 from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._like import dtype_of
 from fastweights.layers._start import Start
 from fastweights.layers._torch_recurrent import run_as_scan, run_in_stretches
 from fastweights.signature import Output, Slot, Value
@@ -57,17 +59,7 @@ class IRNN(Layer):
         self.input_size = d_model if input_size is None else input_size
         self.start = Start(IRNNState, {"h": (d_model,)}, initial)
         self.rnn = nn.RNN(self.input_size, d_model, nonlinearity="relu", batch_first=True)
-        C, W, *biases = self.rnn.all_weights[0]
-        nn.init.eye_(W)
-        nn.init.normal_(C, std=0.001)
-        for bias in biases:
-            nn.init.zeros_(bias)
-
-    @property
-    def like(self) -> Tensor:
-        """The map of the input."""
-        weight: Tensor = self.rnn.weight_ih_l0  # type: ignore[assignment]
-        return weight
+        change_initial(self.rnn, _remember)
 
     def run(
         self, x: Tensor, state: IRNNState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -80,9 +72,18 @@ class IRNN(Layer):
 
     def initial_state(self, batch_size: int) -> IRNNState:
         """The state before the first step, batch first."""
-        state: IRNNState = self.start.of_batch(batch_size, self.like)
+        state: IRNNState = self.start.of_batch(batch_size, self)
         return state
 
     def _run(self, x: Tensor, state: IRNNState) -> tuple[Tensor, IRNNState]:
-        y, h = self.rnn(x, state.h.unsqueeze(0).to(self.like.dtype).contiguous())
+        y, h = self.rnn(x, state.h.unsqueeze(0).to(dtype_of(self, x)).contiguous())
         return y, IRNNState(h.squeeze(0).to(state.h.dtype))
+
+
+def _remember(rnn: nn.RNN) -> None:
+    """The identity from state to state, small weights from the input, and no biases."""
+    C, W, *biases = rnn.all_weights[0]
+    assign(W, torch.eye(len(W), device=W.device))
+    nn.init.normal_(C, std=0.001)
+    for bias in biases:
+        nn.init.zeros_(bias)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._like import dtype_of
 from fastweights.layers._start import Start
 from fastweights.layers._torch_recurrent import run_as_scan, run_in_stretches
 from fastweights.precision import HAS_BFLOAT16, autocasts, full_precision
@@ -69,12 +70,6 @@ class LSTM(Layer):
         self.start = Start(LSTMState, dict.fromkeys(LSTMState._fields, (layers, d_model)), initial)
         self.lstm = nn.LSTM(self.input_size, d_model, layers, batch_first=True)
 
-    @property
-    def like(self) -> Tensor:
-        """The map of the input."""
-        weight: Tensor = self.lstm.weight_ih_l0  # type: ignore[assignment]
-        return weight
-
     def run(
         self, x: Tensor, state: LSTMState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, LSTMState]:
@@ -85,11 +80,11 @@ class LSTM(Layer):
 
     def initial_state(self, batch_size: int) -> LSTMState:
         """The state before the first step, batch first in every leaf."""
-        state: LSTMState = self.start.of_batch(batch_size, self.like)
+        state: LSTMState = self.start.of_batch(batch_size, self)
         return state
 
     def _run(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        dtype = self.like.dtype
+        dtype = dtype_of(self, x)
         given = tuple(leaf.transpose(0, 1).to(dtype).contiguous() for leaf in state)
         if autocasts(x.device) and x.device.type == "cpu" and not HAS_BFLOAT16:
             # Autocast would ask oneDNN for what it does not have.

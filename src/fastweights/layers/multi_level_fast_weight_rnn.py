@@ -9,6 +9,7 @@ from fastweights.errors import require
 from fastweights.layers._fast_weight_network import FastWeightNetwork
 from fastweights.layers._given import fit_state
 from fastweights.layers._layer import NO_CONTROLS, Controls
+from fastweights.layers._like import zeros
 from fastweights.layers._reset_every import ages
 from fastweights.state import with_methods
 
@@ -82,5 +83,4 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
 
     def initial_state(self, batch_size: int) -> MultiLevelState:
         """No steps so far."""
-        age = torch.zeros(batch_size, dtype=torch.long, device=self.like.device)
-        return MultiLevelState(super().initial_state(batch_size), age)
+        return MultiLevelState(super().initial_state(batch_size), zeros(self, batch_size, dtype=torch.long))

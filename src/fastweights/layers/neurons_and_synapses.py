@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import torch
-from torch import nn
-
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.layers._fast_weight import FastWeight
@@ -53,6 +50,3 @@ class NeuronsAndSynapses(FastWeight):
         step, sizes = make_network(inputs, neurons, depth, components, embedding, width, body, synapse)
         cell = Cell.of(step)
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)
-        with torch.no_grad():
-            # As weights of ordinary nets start, which a neuron has from all others: N(0, 1 / neurons).
-            nn.init.normal_(self.slow_weights.get_buffer("start"), std=(inputs + depth * neurons) ** -0.5)

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._attention import attention
+from fastweights.layers._initialise import change_initial
 from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._like import zeros
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods
@@ -51,18 +53,13 @@ class SoftmaxAttention(Layer):
         require(even, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
         require(window >= 1, "window", "at least 1", window)
         self.input_size = d_model
-        self.heads = heads
+        self.heads, self.head_size = heads, d_model // heads
         self.window = window
         self.rotates = rotates
         self.projection = nn.Linear(d_model, 3 * d_model, bias=bias)
         self.output = nn.Linear(d_model, d_model, bias=bias)
         for linear in (self.projection, self.output) if bias else ():
-            nn.init.zeros_(linear.bias)
-
-    @property
-    def like(self) -> Tensor:
-        """The output projection."""
-        return self.output.weight
+            change_initial(linear, _without_bias)
 
     def run(
         self, x: Tensor, state: AttentionCache | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -82,11 +79,10 @@ class SoftmaxAttention(Layer):
 
     def initial_state(self, batch_size: int) -> AttentionCache:
         """An empty cache."""
-        weight = self.output.weight
         places = batch_size, self.window
         # Not the same tensor twice: a program that is exported would take both for one.
-        k, v = (weight.new_zeros(*places, self.heads, weight.shape[0] // self.heads) for _ in range(2))
-        return AttentionCache(k, v, weight.new_zeros(places, dtype=torch.bool))
+        k, v = (zeros(self, *places, self.heads, self.head_size) for _ in range(2))
+        return AttentionCache(k, v, zeros(self, *places, dtype=torch.bool))
 
     def _turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, rotated by their places in the cache, at least in float32."""
@@ -96,6 +92,10 @@ class SoftmaxAttention(Layer):
         places = torch.arange(k.shape[1], device=k.device, dtype=dtype)
         angles = positions_to_angles(places, k.shape[-1], dtype).unsqueeze(1)
         return _rotate(q, angles[-q.shape[1] :]), _rotate(k, angles)
+
+
+def _without_bias(linear: nn.Linear) -> None:
+    nn.init.zeros_(linear.bias)
 
 
 def _rotate(x: Tensor, angles: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._attention import attention
 from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._like import zeros
 from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
 from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods
@@ -49,15 +50,20 @@ class TransformerXL(Layer):
         require_heads(d_model, heads)
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         require(memory >= 1, "memory", "at least 1", memory)
-        self.input_size = d_model
+        self.input_size = self.d_model = d_model
         self.heads = heads
         self.memory = memory
+        self.content_bias, self.position_bias = (nn.Parameter(torch.empty(heads, d_model // heads)) for _ in range(2))
+        self.reset_parameters()
         self.query = nn.Linear(d_model, d_model, bias=False)
         self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
         self.position = nn.Linear(d_model, d_model, bias=False)
-        self.content_bias = nn.Parameter(torch.empty(heads, d_model // heads).normal_(std=0.02))
-        self.position_bias = nn.Parameter(torch.empty(heads, d_model // heads).normal_(std=0.02))
         self.output = nn.Linear(d_model, d_model, bias=False)
+
+    def reset_parameters(self) -> None:
+        """Draws u and v; the linear maps initialise themselves."""
+        for bias in (self.content_bias, self.position_bias):
+            nn.init.normal_(bias, std=0.02)
 
     def run(
         self,
@@ -79,9 +85,8 @@ class TransformerXL(Layer):
 
     def initial_state(self, batch_size: int) -> TransformerXLState:
         """An empty memory."""
-        weight = self.output.weight
-        zeros = weight.new_zeros(batch_size, self.memory, len(weight))
-        return TransformerXLState(zeros, torch.zeros(zeros.shape[:2], dtype=torch.bool, device=weight.device))
+        filled = zeros(self, batch_size, self.memory, dtype=torch.bool)
+        return TransformerXLState(zeros(self, batch_size, self.memory, self.d_model), filled)
 
     def _attend(self, q: Tensor, past: Tensor, mask: Tensor) -> Tensor:
         """Queries `[B, H, T, d]` over all inputs `[B, L, D]` -> `[B, H, T, d]`."""
@@ -94,9 +99,9 @@ class TransformerXL(Layer):
     def _position_scores(self, q: Tensor, reach: int) -> Tensor:
         """(q + v).r for the distances `reach` down to 0, `[B, H, T, reach + 1]`."""
         distances = torch.arange(reach, -1, -1, device=q.device)
-        angles = positions_to_angles(distances, self.position.in_features)
+        angles = positions_to_angles(distances, self.d_model)
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)
-        r = self.position(sinusoids.to(self.position.weight.dtype)).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        r = self.position(sinusoids.to(q.dtype)).unflatten(-1, (self.heads, -1)).transpose(0, 1)
         return (q + self.position_bias.unsqueeze(1)) @ r.transpose(-1, -2)
 
     def _split(self, x: Tensor) -> Tensor:

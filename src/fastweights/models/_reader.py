@@ -1,5 +1,6 @@
 """What a task shows, as vectors."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding as look_up
 
@@ -22,18 +23,24 @@ class PairEmbedding(nn.Module):
 
 
 class MappedEmbedding(nn.Sequential):
-    """Linear maps of e(x), computed once a symbol where a batch has more tokens than there are symbols."""
+    """Linear maps of e(x), computed once per symbol if a batch has more tokens than there are symbols.
+
+    Args:
+        embedding: e.
+        maps: The linear maps.
+    """
+
+    def __init__(self, embedding: nn.Module, *maps: nn.Module) -> None:
+        super().__init__(embedding, *maps)
+        assert isinstance(embedding, nn.Embedding)
+        self.symbols = embedding.num_embeddings
 
     def forward(self, tokens: Tensor) -> Tensor:
         """int `[...]` -> `[..., width]`."""
-        embedding, *maps = self
-        assert isinstance(embedding, nn.Embedding)
-        if tokens.numel() <= embedding.num_embeddings:
+        if tokens.numel() <= self.symbols:
             mapped: Tensor = super().forward(tokens)
             return mapped
-        vectors: Tensor = embedding.weight
-        for linear in maps:
-            vectors = linear(vectors)
+        vectors: Tensor = super().forward(torch.arange(self.symbols, device=tokens.device))
         return look_up(tokens, vectors)
 
 

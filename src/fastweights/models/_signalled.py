@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.errors import require
+from fastweights.layers._initialise import assign
 
 
 class Signalled(nn.Module):
@@ -14,9 +15,16 @@ class Signalled(nn.Module):
     def __init__(self, layer: nn.Module, signals: dict[str, list[bool]]) -> None:
         super().__init__()
         self.layer = layer
+        self.signals = signals
         self.names = sorted(signals)
         for name in self.names:
-            self.register_buffer(name, torch.tensor(signals[name]), persistent=False)
+            self.register_buffer(name, torch.empty(len(signals[name]), dtype=torch.bool), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the signals; the layer initialises itself."""
+        for name in self.names:
+            assign(self.get_buffer(name), torch.tensor(self.signals[name], device="cpu"))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
         """y of whole sequences of T steps, and the state after them."""

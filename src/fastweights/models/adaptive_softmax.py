@@ -35,10 +35,15 @@ class AdaptiveSoftmax(nn.Module):
         fits = len(cutoffs) > 0 and all(a < b for a, b in pairwise((0, *cutoffs, words)))
         require(fits, "cutoffs", f"ascending between 0 and N={words}, at least one", cutoffs)
         self.embedding = embedding
-        self.bias = nn.Parameter(torch.zeros(words))
+        self.bias = nn.Parameter(torch.empty(words))
+        self.reset_parameters()
         self.clusters = nn.Linear(d_model, len(cutoffs))
         self.cutoffs = tuple(cutoffs)
         self.sizes = [stop - start for start, stop in pairwise((0, *cutoffs, words))]
+
+    def reset_parameters(self) -> None:
+        """Sets the bias to 0; the embedding and the map to the clusters initialise themselves."""
+        nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor) -> Tensor:
         """`log_prob`: log-probabilities are logits, too."""

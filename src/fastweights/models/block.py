@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from fastweights.catalogue import NORMS
 from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.layers._like import first_float
 from fastweights.models.dropout import Dropout
 
 
@@ -42,10 +43,9 @@ class Block(Layer):
         self.dropout = Dropout(dropout)
 
     @property
-    def like(self) -> Tensor:
-        """The first map of the feed-forward network: the layer may be a module of the user's."""
-        weight: Tensor = self.feed_forward[0].weight  # type: ignore[assignment]
-        return weight
+    def like(self) -> Tensor | None:
+        """Of the feed-forward network: the layer may be a module with parameters in several dtypes."""
+        return first_float(self.feed_forward)
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls

@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot
 from fastweights.catalogue import VISION_NETS
 from fastweights.errors import require_name
 from fastweights.layers import layer_options, make_layer
+from fastweights.layers._initialise import assign
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
 
@@ -89,8 +90,13 @@ class FewShotNetwork(nn.Module):
         self.reader, self.memory, out = kinds[memory](width, length, **sizes, **norms)  # type: ignore[operator]
         self.head = nn.Linear(out, ways)
         # [data sets, 2, 1 or channels, 1, 1]
-        moments = torch.tensor(normalisations)[..., None, None]
-        self.register_buffer("moments", moments, persistent=False)
+        self.normalisations = torch.tensor(normalisations, device="cpu")[..., None, None]
+        self.register_buffer("moments", torch.empty(self.normalisations.shape), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the moments of the data sets; the parts of the network initialise themselves."""
+        assign(self.get_buffer("moments"), self.normalisations)
 
     def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
         """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them.

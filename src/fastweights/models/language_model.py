@@ -12,6 +12,7 @@ from fastweights.layers import LayerKinds
 from fastweights.layers._given import check_marks
 from fastweights.layers._layer import Controls
 from fastweights.lengths import only, within
+from fastweights.models._embedding import Embedding, TiedLinear
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_tokens, token_losses
 from fastweights.models._writing import Writing, Written, begin, load_written
@@ -65,8 +66,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         for name, size in {"vocabulary": vocabulary, "d_model": d_model}.items():
             require(isinstance(size, int) and size >= 1, name, "a whole number of at least 1", repr(size))
-        self.embedding = nn.Embedding(vocabulary, d_model)
-        nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
+        self.embedding: nn.Embedding = Embedding(vocabulary, d_model)
         self.dropout = Dropout(0.0 if positions else dropout)  # else it comes behind the positions
         self.scale = d_model**0.5 if scaled else 1.0
         self.output_dropout = Dropout(output_dropout)
@@ -78,6 +78,11 @@ class LanguageModel(nn.Module):
         self.output = _output(self.embedding, tied, cutoffs)
         if small_start:
             start_small(self)
+
+    def reset_parameters(self) -> None:
+        """Ties the output to the embedding if they share weights; the parts of the model initialise themselves."""
+        if isinstance(self.output, TiedLinear):
+            self.output.tie(self.embedding)
 
     def forward(
         self,
@@ -216,7 +221,4 @@ def _nll(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
 def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:
     if cutoffs:
         return AdaptiveSoftmax(embedding, cutoffs)
-    output = nn.Linear(embedding.embedding_dim, embedding.num_embeddings)
-    if tied:
-        output.weight = embedding.weight
-    return output
+    return TiedLinear(embedding) if tied else nn.Linear(embedding.embedding_dim, embedding.num_embeddings)

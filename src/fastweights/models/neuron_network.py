@@ -53,7 +53,12 @@ class NeuronNetwork(nn.Module):
         self.backend = backend
         self.rules = SlowWeights(self.cell, 1, sizes)
         self.start = Start.of_heads(self.cell, 1, sizes, "zero")
-        self.register_buffer("symbols", torch.eye(vocabulary), persistent=False)
+        self.register_buffer("symbols", torch.empty(vocabulary, vocabulary), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the one-hot vectors; the rules initialise themselves."""
+        nn.init.eye_(self.symbols)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
         """tokens int `[B, T]` -> log-probabilities `[B, T, N]` of the next token and the state after the last one.
@@ -71,4 +76,4 @@ class NeuronNetwork(nn.Module):
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first token, batch first in every leaf."""
-        return self.start.of_batch(batch_size, self.symbols)
+        return self.start.of_batch(batch_size, self)

@@ -10,6 +10,7 @@ from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import require
 from fastweights.layers._attention import attention
+from fastweights.layers._initialise import change_initial
 from fastweights.layers._slow_net import Keys
 from fastweights.layers._slow_net import normaliser as make_normaliser
 
@@ -61,17 +62,15 @@ class RetrievalModel(nn.Module):
         self.query = nn.Linear(embedding, key_size)
         self.rate = nn.Linear(output_size + embedding, 1)
         for linear in (self.key, self.query):
-            if self.cell is None:
-                nn.init.xavier_uniform_(linear.weight)
-            else:
-                nn.init.uniform_(linear.weight, -(key_size**-0.5), key_size**-0.5)
+            change_initial(linear, _glorot if self.cell is None else _uniform)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
         """int `[B, L + answers, 2]`, a key and a value a step -> `[B, answers, S]`."""
         keys, values = inputs.unbind(-1)
-        v = one_hot(values[:, :-answers], self.values).to(self.key.weight.dtype)
-        written = torch.cat([v, self.embedding(keys[:, :-answers])], dim=-1)
-        k, q = self.key(written), self.query(self.embedding(keys[:, -answers:]))
+        stored, asked = self.embedding(keys).split([keys.shape[1] - answers, answers], dim=1)
+        v = one_hot(values[:, :-answers], self.values).to(stored.dtype)
+        written = torch.cat([v, stored], dim=-1)
+        k, q = self.key(written), self.query(asked)
         # Random features must be the same for keys and queries: all go through the map in one call.
         k, q = self.keys(torch.cat([k, q], dim=1)).split([k.shape[1], answers], dim=1)
         k, q = self.normalise_key(k), self.normalise_query(q)
@@ -90,6 +89,15 @@ class RetrievalModel(nn.Module):
                 fields[name] = _join(part, part.new_zeros(len(part), questions, *part.shape[2:]))
         y, _ = scan(self.cell, self.cell.Inputs(**fields))
         return y[:, pairs:, 0]
+
+
+def _glorot(linear: nn.Linear) -> None:
+    nn.init.xavier_uniform_(linear.weight)
+
+
+def _uniform(linear: nn.Linear) -> None:
+    bound = linear.out_features**-0.5
+    nn.init.uniform_(linear.weight, -bound, bound)
 
 
 def _cell(memory: Any) -> Cell:

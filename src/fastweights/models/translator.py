@@ -2,13 +2,14 @@
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from fastweights.catalogue import NORMS
 from fastweights.layers import LayerKinds, make_layers
+from fastweights.layers._initialise import change_initial
 from fastweights.layers._layer import NO_CONTROLS, call
 from fastweights.lengths import check_ends, check_lengths, within
+from fastweights.models._embedding import Embedding, TiedLinear
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
 from fastweights.models.block import Block, feed_forward
@@ -100,8 +101,7 @@ class Translator(nn.Module):
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, d_model)
-        nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
+        self.embedding = Embedding(vocabulary, d_model)
         self.scale = d_model**0.5
         self.positions = Ascending(d_model, dropout)
         self.encoder = Stack(
@@ -113,7 +113,14 @@ class Translator(nn.Module):
             DecoderBlock(one, cross, d_model, heads, d_ff, dropout, norm) for one in layers
         )
         self.source_norm, self.norm = (nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2))
-        _start(self)
+        self.output = TiedLinear(self.embedding, bias=False)
+        for name, module in self.named_modules():
+            if type(module) is nn.Linear and ".layer." not in name:
+                change_initial(module, _as_in_the_paper)
+
+    def reset_parameters(self) -> None:
+        """Ties the output to the embedding; the parts of the model initialise themselves."""
+        self.output.tie(self.embedding)
 
     def forward(
         self, source: Tensor, source_lengths: Tensor | None, target: Tensor, target_lengths: Tensor | None
@@ -141,7 +148,7 @@ class Translator(nn.Module):
         for block, before, memory in zip(self.decoder, state.layers, state.memories, strict=True):
             x, new = block(x, before, memory, lengths)
             after.append(new)
-        logits = self.norm(x) @ self.embedding.weight.mT
+        logits = self.output(self.norm(x))
         return logits, TranslatorState(place, tuple(after), state.memories)
 
     def translate(
@@ -170,11 +177,8 @@ class Translator(nn.Module):
         return x, place
 
 
-@torch.no_grad()
-def _start(model: Translator) -> None:
-    """Linear maps outside of the memories as the paper's code has them: Glorot's bounds, no biases."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and ".layer." not in name:
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+def _as_in_the_paper(linear: nn.Linear) -> None:
+    """Glorot's bounds and biases of 0, for linear maps outside of the memories (code of Vaswani et al. 2017)."""
+    nn.init.xavier_uniform_(linear.weight)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

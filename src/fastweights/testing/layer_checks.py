@@ -191,6 +191,100 @@ def check_saved_and_loaded_is_the_same(make: Make) -> None:
     assert_equal(other(x), layer(x))
 
 
+def check_is_initialised_by_reset_parameters(make: Make) -> None:
+    """`reset_parameters()` of all modules initialises every parameter and buffer as the constructor does.
+
+    Deferred initialisation depends on it: a layer made on the meta device has no numbers behind `to_empty()`.
+    """
+    made, again, empty = make(), make(), emptied(make)
+    for module in (again, empty):
+        torch.manual_seed(1)
+        initialise_again(module)
+    found = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
+    for (name, want), same, got in found:
+        assert torch.equal(got, same), f"{name} depends on the numbers that it had"
+        _assert_same_distribution(name, got, want)
+
+
+def emptied(make: Make) -> nn.Module:
+    """A module that was made on the meta device, with NaN in all parameters and buffers."""
+    with torch.device("meta"):
+        module = make()
+    module.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in tensors_of(module).values():
+            tensor.fill_(torch.nan if tensor.is_floating_point() else 99)
+    return module
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    return dict([*module.named_parameters(), *module.named_buffers()])
+
+
+def initialise_again(module: nn.Module) -> None:
+    """Calls `reset_parameters()` of every module that has it, as trainers do after `to_empty()`."""
+    for part in module.modules():
+        if hasattr(part, "reset_parameters"):
+            part.reset_parameters()  # type: ignore[operator]
+
+
+def _assert_same_distribution(name: str, got: Tensor, want: Tensor) -> None:
+    """Equal where all numbers of `want` are the same; else means and deviations within six standard errors."""
+    got, want, n = got.double(), want.double(), want.numel()
+    if n < 2 or want.std() == 0:
+        assert torch.equal(got, want), f"{name} has other numbers than a fresh one"
+        return
+    off = (got.mean() - want.mean()).abs() / want.std()
+    assert off <= 6 * (2 / n) ** 0.5, f"the mean of {name} is off by {off:.2g} deviations"
+    ratio = (got.std() / want.std()).log().abs()
+    assert ratio <= 6 * n**-0.5, f"the deviation of {name} is another one"
+
+
+def check_calls_its_linear_maps(make: Make) -> None:
+    """Hooks on all `nn.Linear` modules are called."""
+    layer, x = layer_and_input(make)
+    called: set[nn.Module] = set()
+    linears = {name: part for name, part in layer.named_modules() if isinstance(part, nn.Linear)}
+    for part in linears.values():
+        part.register_forward_hook(lambda module, *_: called.add(module))
+    layer(x)
+    unused = [name for name, part in linears.items() if part not in called]
+    assert not unused, f"no call of {', '.join(unused)}: are weights read instead?"
+
+
+class Adapted(nn.Module):
+    """W x + B A x, as adapters of low rank (LoRA) are put around a linear map. It has no attribute `weight`."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear = linear
+        self.A = nn.Parameter(torch.randn(2, linear.in_features).to(linear.weight))
+        self.B = nn.Parameter(torch.randn(linear.out_features, 2).to(linear.weight))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x) + x @ self.A.mT @ self.B.mT
+        return y
+
+
+def check_linear_maps_can_be_adapted(make: Make) -> None:
+    """Each `nn.Linear` module can be replaced by another module: it changes y and the gradients reach it."""
+    layer, x = layer_and_input(make)
+    before, _ = layer(x)
+    for name in [name for name, part in layer.named_modules() if isinstance(part, nn.Linear)]:
+        other = copy.deepcopy(layer)
+        parent, _, own = name.rpartition(".")
+        adapted = Adapted(other.get_submodule(name))  # type: ignore[arg-type]
+        setattr(other.get_submodule(parent), own, adapted)
+        y, state = other(x)
+        assert not torch.allclose(y, before), f"{name} has no effect"
+        y, _ = other(x, tree_map(Tensor.detach, state))
+        y.square().sum().backward()
+        assert all(p.grad is not None and p.grad.abs().max() > 0 for p in (adapted.A, adapted.B)), (
+            f"{name}: no gradient"
+        )
+
+
 def check_is_pickled_and_copied(make: Make) -> None:
     """The whole layer, with a state: what a spawned worker is given, and what `copy.deepcopy` makes."""
     layer, x = layer_and_input(make)

@@ -8,6 +8,7 @@ from torch import Tensor
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
+from fastweights.layers._like import zeros
 from fastweights.layers._reset_every import ages
 from fastweights.models.dropout import Dropout
 from fastweights.state import with_methods
@@ -33,12 +34,9 @@ class Ascending(Layer):
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = d_model
         self.dropout = Dropout(dropout)
-        self.register_buffer("here", torch.empty(0), persistent=False)  # knows device and dtype
-
-    @property
-    def like(self) -> Tensor:
-        """A buffer: there is no parameter."""
-        return self.get_buffer("here")
+        self.register_buffer(
+            "here", torch.empty(0), persistent=False
+        )  # has the dtype and the device: there is no parameter
 
     def run(
         self, x: Tensor, state: AscendingState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -52,4 +50,4 @@ class Ascending(Layer):
 
     def initial_state(self, batch_size: int) -> AscendingState:
         """No steps so far."""
-        return AscendingState(torch.zeros(batch_size, dtype=torch.long, device=self.like.device))
+        return AscendingState(zeros(self, batch_size, dtype=torch.long))

@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from fastweights.errors import require
+from fastweights.layers._initialise import change_initial
 from fastweights.models.vision._channels_last import ChannelsLast
 
 
@@ -36,11 +37,9 @@ class Convolutions(ChannelsLast):
             channels, side = width, (side - kernel) // stride + 1
         super().__init__(*stages, nn.Flatten(), nn.Linear(channels * side**2, features), nn.ReLU())
         self.features = features
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.orthogonal_(parameter, sqrt(2))
-            else:
-                nn.init.zeros_(parameter)
+        for module in self:
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                change_initial(module, _orthogonal)
 
     @classmethod
     def _least(cls) -> int:
@@ -49,3 +48,8 @@ class Convolutions(ChannelsLast):
         for _, kernel, stride in reversed(cls.LAYERS):
             side = (side - 1) * stride + kernel
         return side
+
+
+def _orthogonal(module: nn.Conv2d | nn.Linear) -> None:
+    nn.init.orthogonal_(module.weight, sqrt(2))
+    nn.init.zeros_(module.bias)  # type: ignore[arg-type]

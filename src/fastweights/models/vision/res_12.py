@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from fastweights.layers._initialise import change_initial
 from fastweights.models.dropout import Dropout
 from fastweights.models.vision._channels_last import ChannelsLast
 
@@ -31,12 +32,16 @@ class Res12(ChannelsLast):
         self.features = widths[-1]
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="leaky_relu")
+                change_initial(module, _he)
 
     def forward(self, images: Tensor) -> Tensor:
         """Pictures `[n, channels, side, side]` -> `[n, features]`"""
         maps: Tensor = super().forward(images)
         return maps.mean((2, 3))
+
+
+def _he(convolution: nn.Conv2d) -> None:
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="leaky_relu")
 
 
 class ResidualBlock(nn.Module):

@@ -1,0 +1,63 @@
+"""Layers as modules among others: their linear maps quantised, their parameters sharded."""
+
+import sys
+import warnings
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_leaves
+
+from fastweights.layers import layer_names, layer_options, make_layer
+from fastweights.testing.layer_checks import emptied, initialise_again, tensors_of
+from fastweights.testing.tolerance import INT8, error
+from test_layers import MAKERS
+
+D = 16
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_linear_maps_in_int8_give_nearly_the_same(make):
+    layer, x = make().eval(), torch.randn(3, 21, D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        small = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear, nn.LSTM}, dtype=torch.qint8)
+    with torch.no_grad():
+        want, _ = layer(x)
+        got, state = small(x[:, :9])
+        assert error(got, want[:, :9]) <= INT8
+        # Once more from the state, and from the initial one.
+        assert error(small(x[:, 9:], state)[0], want[:, 9:]) <= INT8
+        assert error(small(x, small.initial_state(3))[0], want) <= INT8
+
+
+@pytest.fixture(scope="module")
+def one_process():
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.device_mesh.init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other platforms have no gloo by a store")
+@pytest.mark.parametrize("initial", ["zero", "learned"])
+@pytest.mark.parametrize("name", layer_names())
+def test_a_sharded_layer_is_initialised_and_keeps_plain_states(name, initial, one_process):
+    if initial == "learned" and "initial" not in layer_options(name):
+        pytest.skip("its state is not learned")
+    options = {"initial": initial} if initial == "learned" else {}
+    layer = emptied(lambda: fully_shard(make_layer(name, D, heads=2, **options), mesh=one_process))
+    torch.manual_seed(1)
+    initialise_again(layer)
+    torch.manual_seed(1)
+    whole, x = make_layer(name, D, heads=2, **options), torch.randn(2, 5, D)
+    for (parameter, want), got in zip(tensors_of(whole).items(), tensors_of(layer).values(), strict=True):
+        assert torch.equal(got.full_tensor() if isinstance(got, DTensor) else got, want), parameter
+    before = layer.initial_state(2)
+    y, after = layer(x, before)
+    y.sum().backward()
+    assert torch.equal(y, whole(x)[0])
+    assert not any(isinstance(leaf, DTensor) for leaf in tree_leaves((before, after)))
