@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from fastweights.layers import layer_names, layer_options, make_layer
 from fastweights.testing.layer_checks import emptied, initialise_again, tensors_of
-from fastweights.testing.tolerance import INT8, error
+from fastweights.testing.tolerance import INT8, error, tolerance
 from test_layers import MAKERS
 
 D = 16
@@ -23,7 +23,7 @@ D = 16
 def test_linear_maps_in_int8_give_nearly_the_same(make):
     layer, x = make().eval(), torch.randn(3, 21, D)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # torch gives its quantisation up
         small = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear, nn.LSTM}, dtype=torch.qint8)
     with torch.no_grad():
         want, _ = layer(x)
@@ -42,6 +42,8 @@ def one_process():
     dist.destroy_process_group()
 
 
+@pytest.mark.filterwarnings("ignore:DTensor random operators")
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # y may be a view, and is not written to
 @pytest.mark.skipif(sys.platform != "linux", reason="other platforms have no gloo by a store")
 @pytest.mark.parametrize("initial", ["zero", "learned"])
 @pytest.mark.parametrize("name", layer_names())
@@ -56,8 +58,8 @@ def test_a_sharded_layer_is_initialised_and_keeps_plain_states(name, initial, on
     whole, x = make_layer(name, D, heads=2, **options), torch.randn(2, 5, D)
     for (parameter, want), got in zip(tensors_of(whole).items(), tensors_of(layer).values(), strict=True):
         assert torch.equal(got.full_tensor() if isinstance(got, DTensor) else got, want), parameter
-    before = layer.initial_state(2)
+    before = layer.eval().initial_state(2)
     y, after = layer(x, before)
     y.sum().backward()
-    assert torch.equal(y, whole(x)[0])
+    assert error(y, whole.eval()(x)[0]) <= tolerance(torch.float32).forward
     assert not any(isinstance(leaf, DTensor) for leaf in tree_leaves((before, after)))

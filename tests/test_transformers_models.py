@@ -1,13 +1,16 @@
 """Layers as models of transformers: saved, loaded, continued, trained."""
 
 import json
+import sys
 from importlib.util import find_spec
 
 import pytest
 import torch
+from torch import nn
 
 from fastweights.errors import InputError
-from fastweights.layers import layer_names
+from fastweights.layers import FakeSRWM, layer_names
+from fastweights.testing.layer_checks import assert_same_distribution, tensors_of
 from fastweights.testing.tolerance import error, tolerance
 
 pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")
@@ -55,6 +58,79 @@ def test_what_is_loaded_says_the_same(tmp_path, tied):
     loaded = type(model).from_pretrained(tmp_path)
     assert (loaded.network.output.weight is loaded.network.embedding.weight) == tied
     assert torch.equal(loaded(tokens).logits, model(tokens).logits)
+
+
+@pytest.fixture
+def used_memory(monkeypatch):
+    """Memory that holds NaN, where transformers makes room for what a checkpoint lacks."""
+    empty_like = torch.empty_like
+
+    def full_of_nan(*given, **options):
+        found = empty_like(*given, **options)
+        return found.fill_(torch.nan if found.is_floating_point() else 99)
+
+    monkeypatch.setattr(torch, "empty_like", full_of_nan)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("name", layer_names())
+def test_what_a_checkpoint_lacks_is_initialised(name, tied, tmp_path, used_memory):
+    """Another block, and more tokens than it has; all else is loaded."""
+    from fastweights.adapters.transformers.causal_lm import FastWeightConfig
+
+    saved = make(layer=name, num_hidden_layers=1, tie_word_embeddings=tied)
+    saved.save_pretrained(tmp_path)
+    options = {**SMALL, "layer": name, "num_hidden_layers": 2, "vocab_size": 24, "tie_word_embeddings": tied}
+    loaded = type(saved).from_pretrained(tmp_path, config=FastWeightConfig(**options), ignore_mismatched_sizes=True)
+    kept, fresh = tensors_of(saved), tensors_of(make(**options))
+    for key, got in tensors_of(loaded).items():
+        if key in kept and kept[key].shape == got.shape:
+            assert torch.equal(got, kept[key]), key
+        else:
+            assert_same_distribution(key, got, fresh[key])
+
+
+def test_a_part_of_a_module_that_a_checkpoint_lacks_is_initialised(tmp_path):
+    """The other parameters of the same module are loaded."""
+    from safetensors.torch import load_file, save_file
+
+    saved, lost = make(layer="delta-mlp"), "network.blocks.0.layer.slow_weights.gain"
+    with torch.no_grad():
+        for parameter in saved.parameters():
+            parameter.add_(1)
+    saved.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    save_file({key: t for key, t in load_file(file).items() if key != lost}, file, {"format": "pt"})
+    loaded = tensors_of(type(saved).from_pretrained(tmp_path))
+    assert (loaded.pop(lost) == 1).all()
+    assert all(torch.equal(got, tensors_of(saved)[key]) for key, got in loaded.items())
+
+
+def test_a_layer_that_cannot_be_initialised_is_named(tmp_path, monkeypatch):
+    """It has a parameter and no `reset_parameters`."""
+    from fastweights.adapters.transformers.causal_lm import FastWeightConfig
+
+    class Deaf(FakeSRWM):
+        reset_parameters = property()  # hasattr is False
+
+        def __init__(self, d_model):
+            nn.Module.__init__(self)
+            self.weight = nn.Parameter(torch.ones(2, d_model // 2, d_model // 2))
+            self.output = nn.Linear(d_model, d_model, bias=False)
+
+    monkeypatch.setattr(sys.modules[__name__], "Deaf", Deaf, raising=False)
+    layer = f"{__name__}:Deaf"
+    saved = make(layer=layer, num_hidden_layers=1)
+    saved.save_pretrained(tmp_path)
+    assert torch.equal(type(saved).from_pretrained(tmp_path).network.blocks[0].layer.weight, torch.ones(2, 8, 8))
+    with pytest.raises(InputError, match=r"module must be one with reset_parameters\(\), .*, got Deaf"):
+        type(saved).from_pretrained(tmp_path, config=FastWeightConfig(**SMALL, layer=layer))
+
+
+def test_more_tokens_start_as_small_as_the_others():
+    model = make(vocab_size=500, hidden_size=64)
+    model.resize_token_embeddings(1000, mean_resizing=False)
+    assert model.get_input_embeddings().weight[500:].std().item() == pytest.approx(1 / 8, rel=0.1)
 
 
 def test_a_state_carries_on_what_was_read():

@@ -30,8 +30,10 @@ class SlowWeights(nn.Module):
         self.cell = cell
         self.slots = cell.slots.get("Params", {})
         self.heads = heads
-        self.constants = dict(constants or {})
-        _require_constants(cell, [name for name, slot in self.slots.items() if slot.kind == "constant"], self.constants)
+        self._constants = dict(constants or {})
+        _require_constants(
+            cell, [name for name, slot in self.slots.items() if slot.kind == "constant"], self._constants
+        )
         for name, slot in self.slots.items():
             require_free(self, name, f"Params of {cell.name}")
             tensor = torch.empty(1 if slot.is_shared else heads, *slot.shape(sizes))
@@ -48,7 +50,7 @@ class SlowWeights(nn.Module):
             tensor = getattr(self, name)
             match slot.kind:
                 case "constant":
-                    nn.init.constant_(tensor, self.constants[name])
+                    nn.init.constant_(tensor, self._constants[name])
                 case "gain":
                     nn.init.ones_(tensor)
                 case "bias":

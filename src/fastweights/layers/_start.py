@@ -33,12 +33,12 @@ class Start(nn.Module):
         constants = getattr(initial, "_fields", None) == tuple(shapes)
         wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
         require(constants or initial in KINDS, "initial", wanted, repr(initial))
-        self.values: dict[str, Tensor] = {}
+        self._values: dict[str, Tensor] = {}
         for name, shape in () if self.is_zero else self.shapes.items():
             require_free(self, name, self.kind.__name__)
             value = getattr(initial, name, None)
             if constants:
-                self.values[name] = _constant(name, value, shape)
+                self._values[name] = _constant(name, value, shape)
             if constants and not isinstance(value, nn.Parameter):
                 self.register_buffer(name, torch.empty(shape))
             else:
@@ -49,8 +49,8 @@ class Start(nn.Module):
         """Parameters and constants as given, or 0."""
         for name in () if self.is_zero else self.shapes:
             tensor = getattr(self, name)
-            if name in self.values:
-                assign(tensor, self.values[name])
+            if name in self._values:
+                assign(tensor, self._values[name])
             else:
                 nn.init.zeros_(tensor)
 

@@ -47,9 +47,9 @@ class DeltaDeltaNet(FastWeight):
         if learned_start:
             alone = isinstance(initial, str) and initial == "zero"
             require(alone, "initial", "left out with learned_start", repr(initial), "It says how P starts, too.")
-            P = {name: nn.Parameter(torch.zeros(())) for name in DeltaDeltaNetState._fields if name != "W"}
-            learned = DeltaDeltaNetState(**P, W=torch.zeros(()))
-            self.start = Start.of_heads(cell, heads, self.slow_net.sizes, learned)
+            zero = torch.zeros((), device="cpu")
+            P = {name: nn.Parameter(zero) for name in DeltaDeltaNetState._fields if name != "W"}
+            self.start = Start.of_heads(cell, heads, self.slow_net.sizes, DeltaDeltaNetState(**P, W=zero))
             change_initial(self.start, _spread)
 
 

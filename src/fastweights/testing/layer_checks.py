@@ -203,7 +203,7 @@ def check_is_initialised_by_reset_parameters(make: Make) -> None:
     found = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
     for (name, want), same, got in found:
         assert torch.equal(got, same), f"{name} depends on the numbers that it had"
-        _assert_same_distribution(name, got, want)
+        assert_same_distribution(name, got, want)
 
 
 def emptied(make: Make) -> nn.Module:
@@ -229,7 +229,7 @@ def initialise_again(module: nn.Module) -> None:
             part.reset_parameters()  # type: ignore[operator]
 
 
-def _assert_same_distribution(name: str, got: Tensor, want: Tensor) -> None:
+def assert_same_distribution(name: str, got: Tensor, want: Tensor) -> None:
     """Equal where all numbers of `want` are the same; else means and deviations within six standard errors."""
     got, want, n = got.double(), want.double(), want.numel()
     if n < 2 or want.std() == 0:

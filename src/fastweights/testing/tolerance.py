@@ -21,8 +21,8 @@ TOLERANCES = {
 }
 
 
-INT8 = 0.15
-"""Bound for linear maps in int8 (dynamic quantisation) beside float32: a map is off by about 1 %, deep layers by more."""
+INT8 = 0.25
+"""Bound for linear maps in int8 beside float32: one map is off by about 1 %, which recurrence amplifies."""
 
 
 def tolerance(dtype: torch.dtype) -> Tolerance:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from fastweights.adapters.transformers.version import check_version
 from fastweights.address import find_imported, is_address
+from fastweights.errors import require
 from fastweights.models import LanguageModel
+from fastweights.models._embedding import Embedding
 
 check_version()
 
@@ -162,8 +164,28 @@ class FastWeightForCausalLM(PreTrainedModel, GenerationMixin):
         """Takes another last linear map."""
         self.network.output = new_embeddings
 
+    def init_weights(self) -> None:
+        """Ties weights that are shared. The constructors of the modules have initialised the weights already."""
+        self.tie_weights(recompute_mapping=False)
+
+    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: layers begin as their papers have it."""
+        """Initialises the parameters and buffers of a module that a checkpoint lacks, and keeps those it contains.
+
+        transformers marks the tensors that it has loaded with `_is_hf_initialized`.
+        """
+        own = dict([*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)])
+        loaded = {name: t.clone() for name, t in own.items() if getattr(t, "_is_hf_initialized", False)}
+        if type(module) is nn.Embedding and all(part is not module for part in self.modules()):
+            # transformers has made it, with more tokens than ours.
+            Embedding.reset_parameters(module)  # type: ignore[arg-type]
+        elif hasattr(module, "reset_parameters"):
+            module.reset_parameters()  # type: ignore[operator]
+        else:
+            missing, kind = sorted(own.keys() - loaded.keys()), type(module).__name__
+            require(not missing, "module", "one with reset_parameters(), which sets what the checkpoint lacks", kind)
+        for name, value in loaded.items():
+            getattr(module, name).copy_(value)
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
