@@ -156,7 +156,7 @@ def test_associative_lstm_is_its_complex_formula():
     c, h, moduli = torch.zeros(3, B, Z, dtype=torch.complex128), torch.zeros(B, D, dtype=x.dtype), []
     y, state = layer(x)
     for t in range(T):
-        linear = x[:, t] @ layer.input.weight.T + layer.input.bias + h @ layer.recurrent.weight.T
+        linear = x[:, t] @ layer.input.weight.T + layer.input.bias + h @ layer.recurrent.T
         f, i, o = linear[:, : 3 * Z].sigmoid().chunk(3, dim=1)
         u, r_i, r_o = complex_vectors(linear[:, 3 * Z :])
         moduli.append(u.abs())
