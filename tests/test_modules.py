@@ -12,7 +12,16 @@ from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from fastweights.layers import layer_names, layer_options, make_layer
-from fastweights.testing.layer_checks import emptied, initialise_again, tensors_of
+from fastweights.models import (
+    BlockModel,
+    LanguageModel,
+    PlainReader,
+    RecurrentModel,
+    RetrievalModel,
+    SNAILNetwork,
+    Translator,
+)
+from fastweights.testing.layer_checks import adapted, emptied, initialise_again, tensors_of
 from fastweights.testing.tolerance import INT8, error, tolerance
 from test_layers import MAKERS
 
@@ -32,6 +41,41 @@ def test_linear_maps_in_int8_give_nearly_the_same(make):
         # Once more from the state, and from the initial one.
         assert error(small(x[:, 9:], state)[0], want[:, 9:]) <= INT8
         assert error(small(x, small.initial_state(3))[0], want) <= INT8
+
+
+N, TOKENS = 11, torch.arange(24).view(2, 12) % 10
+FEATURES = torch.randn(2, 12, 5, generator=torch.Generator().manual_seed(0))
+SMALL = {"d_model": D, "depth": 1, "heads": 2, "d_ff": 24}
+MODELS = {
+    "language model": (lambda: LanguageModel(N, **SMALL, convolution=3, positions="ascending"), (TOKENS,)),
+    "tied language model": (lambda: LanguageModel(N, **SMALL, tied=True), (TOKENS,)),
+    "adaptive language model": (lambda: LanguageModel(N, **SMALL, cutoffs=(3, 7)), (TOKENS, *[None] * 4, TOKENS)),
+    "translator": (lambda: Translator(N, **SMALL, cross="elu"), (TOKENS, None, TOKENS, None)),
+    "plain reader": (lambda: PlainReader(N, "delta-net", D, 2), (TOKENS,)),
+    "block model": (lambda: BlockModel("tokens", N, 3, "delta-net", **SMALL), (TOKENS, 2)),
+    "block model of features": (lambda: BlockModel("features", 5, 3, "delta-net", **SMALL), (FEATURES, 2)),
+    "recurrent model": (lambda: RecurrentModel("tokens", N, 3, "delta-net", D), (TOKENS, 2)),
+    "SNAIL": (lambda: SNAILNetwork("tokens", N, 3, 12), (TOKENS, 2)),
+    "retrieval model": (lambda: RetrievalModel("pairs", N, N, "delta"), (torch.stack([TOKENS, TOKENS], -1), 3)),
+}
+
+
+@pytest.mark.parametrize(("make", "given"), MODELS.values(), ids=MODELS)
+def test_each_linear_map_and_embedding_of_a_model_can_be_adapted(make, given):
+    model = make().double().eval()
+    given = [x.double() if x is FEATURES else x for x in given]
+
+    def outputs(model):
+        said = model(*given)
+        return said[0] if isinstance(said, tuple) else said
+
+    before = outputs(model)
+    for name in [name for name, part in model.named_modules() if isinstance(part, nn.Linear | nn.Embedding)]:
+        other, A = adapted(model, name)
+        after = outputs(other)
+        after.square().sum().backward()
+        assert not torch.allclose(after, before), name
+        assert A.grad.abs().max() > 0, name
 
 
 @pytest.fixture(scope="module")

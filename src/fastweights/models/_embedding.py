@@ -12,6 +12,11 @@ class Embedding(nn.Embedding):
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
 
 
+def tokens_of(embedding: nn.Module) -> int:
+    """Number of tokens of an embedding, which an adapter may wrap: its first parameter has a row per token."""
+    return len(next(embedding.parameters()))
+
+
 class TiedLinear(nn.Linear):
     """E h + b, where E is the weight of an embedding: call `tie` once both exist, and after each `to_empty()`.
 

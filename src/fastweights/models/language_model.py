@@ -12,7 +12,7 @@ from fastweights.layers import LayerKinds
 from fastweights.layers._given import check_marks
 from fastweights.layers._layer import Controls
 from fastweights.lengths import only, within
-from fastweights.models._embedding import Embedding, TiedLinear
+from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_tokens, token_losses
 from fastweights.models._writing import Writing, Written, begin, load_written
@@ -120,7 +120,7 @@ class LanguageModel(nn.Module):
         if lengths is not None:
             # Padding is often marked with a number that no token has.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
-        check_known(tokens, self.embedding.num_embeddings)
+        check_known(tokens, tokens_of(self.embedding))
         h, state = self.blocks(self.dropout(self.scale * self.embedding(tokens)), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
@@ -162,7 +162,7 @@ class LanguageModel(nn.Module):
             InputError: an argument is out of its range.
         """
         require(isinstance(length, int) and length >= 0, "length", "a whole number of at least 0", repr(length))
-        known = self.embedding.num_embeddings
+        known = tokens_of(self.embedding)
         fits = end is None or (isinstance(end, int) and 0 <= end < known)
         require(fits, "end", f"a token, from 0 to {known - 1}", repr(end))
         start = begin(prompt, lengths, state, seed, end)

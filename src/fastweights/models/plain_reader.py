@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.layers import LayerKind, behind_convolution, make_layer
+from fastweights.models._embedding import tokens_of
 from fastweights.models._tokens import check_known, check_tokens, token_losses
 
 
@@ -40,7 +41,7 @@ class PlainReader(nn.Module):
         autocast too.
         """
         check_tokens(tokens)
-        check_known(tokens, self.embedding.num_embeddings)
+        check_known(tokens, tokens_of(self.embedding))
         y, state = self.layer(self.embedding(tokens), state)
         logits = self.output(y)
         return (logits if targets is None else token_losses(logits, targets)), state

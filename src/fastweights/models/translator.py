@@ -9,7 +9,7 @@ from fastweights.layers import LayerKinds, make_layers
 from fastweights.layers._initialise import change_initial
 from fastweights.layers._layer import NO_CONTROLS, call
 from fastweights.lengths import check_ends, check_lengths, within
-from fastweights.models._embedding import Embedding, TiedLinear
+from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
 from fastweights.models.block import Block, feed_forward
@@ -172,7 +172,7 @@ class Translator(nn.Module):
         if lengths is not None:
             # Padding is often marked with a number that no token has.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
-        check_known(tokens, self.embedding.num_embeddings)
+        check_known(tokens, tokens_of(self.embedding))
         x, place = self.positions(self.scale * self.embedding(tokens), place, lengths=lengths)
         return x, place
 

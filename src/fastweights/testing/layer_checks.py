@@ -260,17 +260,26 @@ def check_calls_its_linear_maps(make: Make) -> None:
 
 
 class Adapted(nn.Module):
-    """W x + B A x, as adapters of low rank (LoRA) are put around a linear map. It has no attribute `weight`."""
+    """f(x) + A f(x), as an adapter (LoRA) wraps a linear map or an embedding. It has no attribute `weight`."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, wrapped: nn.Linear | nn.Embedding) -> None:
         super().__init__()
-        self.linear = linear
-        self.A = nn.Parameter(torch.randn(2, linear.in_features).to(linear.weight))
-        self.B = nn.Parameter(torch.randn(linear.out_features, 2).to(linear.weight))
+        self.wrapped = wrapped
+        size = len(wrapped.weight) if isinstance(wrapped, nn.Linear) else wrapped.embedding_dim
+        self.A = nn.Parameter(torch.randn(size, size).to(wrapped.weight))
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.linear(x) + x @ self.A.mT @ self.B.mT
-        return y
+        y: Tensor = self.wrapped(x)
+        return y + y @ self.A
+
+
+def adapted(module: nn.Module, name: str) -> tuple[nn.Module, nn.Parameter]:
+    """A copy of a module whose submodule of this name is wrapped, and the parameter of the adapter."""
+    other = copy.deepcopy(module)
+    parent, _, own = name.rpartition(".")
+    adapter = Adapted(other.get_submodule(name))  # type: ignore[arg-type]
+    setattr(other.get_submodule(parent), own, adapter)
+    return other, adapter.A
 
 
 def check_linear_maps_can_be_adapted(make: Make) -> None:
@@ -278,17 +287,13 @@ def check_linear_maps_can_be_adapted(make: Make) -> None:
     layer, x = layer_and_input(make)
     before, _ = layer(x)
     for name in [name for name, part in layer.named_modules() if isinstance(part, nn.Linear)]:
-        other = copy.deepcopy(layer)
-        parent, _, own = name.rpartition(".")
-        adapted = Adapted(other.get_submodule(name))  # type: ignore[arg-type]
-        setattr(other.get_submodule(parent), own, adapted)
+        other, A = adapted(layer, name)
         y, state = other(x)
         assert not torch.allclose(y, before), f"{name} has no effect"
         y, _ = other(x, tree_map(Tensor.detach, state))
         y.square().sum().backward()
-        assert all(p.grad is not None and p.grad.abs().max() > 0 for p in (adapted.A, adapted.B)), (
-            f"{name}: no gradient"
-        )
+        assert A.grad is not None, f"no gradient to {name}"
+        assert A.grad.abs().max() > 0, f"the gradient to {name} is 0"
 
 
 def check_is_pickled_and_copied(make: Make) -> None:
