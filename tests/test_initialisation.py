@@ -1,5 +1,8 @@
 """Parameters and buffers that were never initialised: after `to_empty()`, and where a checkpoint lacks them."""
 
+import copy
+import pickle
+import weakref
 from functools import partial
 
 import pytest
@@ -88,3 +91,15 @@ def test_a_learned_programmer_starts_from_its_own_range():
     assert all(1 <= part.min() <= part.max() <= 2 for name, part in start._asdict().items() if name != "W")
     assert isinstance(start, DeltaDeltaNetState)
     assert (start.W == 0).all()
+
+
+def test_a_copy_is_initialised_by_itself_and_nothing_keeps_a_deleted_model():
+    model = language_model(small_start=True, tied=True)
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        initialise_again(again)
+        one, other = again.blocks[0].layer.output.weight, model.blocks[0].layer.output.weight
+        assert not torch.equal(one, other)
+        assert one.std().item() == pytest.approx(0.02, rel=0.2)
+    weight = weakref.ref(model.embedding.weight)
+    del model, other
+    assert weight() is None

@@ -32,8 +32,8 @@ class RandomFeatures(nn.Module):
     @torch.no_grad()
     def redraw(self) -> None:
         """Draws new directions."""
-        # Others in their place: what was computed with the last ones may still want its gradients.
-        self.directions = self.draw(*self.directions.shape).to(self.directions)
+        # Not in place: gradients of earlier steps may need the last ones. Contiguous, as they are once loaded.
+        self.directions = self.draw(*self.directions.shape).to(self.directions).contiguous()
 
     def draw(self, size: int, m: int) -> Tensor:
         """Directions `[size, m]`, orthogonal in groups of `size`, each as long as a Gaussian vector."""

@@ -1,7 +1,7 @@
 """Initialisation that `reset_parameters` repeats: what deferred initialisation and loaders of checkpoints rely on."""
 
+import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,20 +11,34 @@ Change = Callable[[Any], None]
 """Overwrites parameters of a module in place."""
 
 
+class Changed:
+    """`reset_parameters` of a module: its own initialisation, then changes.
+
+    It refers to the module weakly: a cycle would keep the memory of a deleted model until the next collection.
+    """
+
+    def __init__(self, module: nn.Module, changes: tuple[Change, ...]) -> None:
+        self.module, self.changes = weakref.ref(module), changes
+
+    def __call__(self) -> None:
+        module: Any = self.module()
+        type(module).reset_parameters(module)
+        for change in self.changes:
+            change(module)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Changed, (self.module(), self.changes)
+
+
 def change_initial(module: nn.Module, change: Change) -> None:
     """Applies `change(module)` now, and after the module's own initialisation in each later `reset_parameters()`.
 
     For modules of `torch.nn` whose own initialisation is not the one of the paper.
     """
-    before = getattr(module.__dict__.get("reset_parameters"), "args", (module, ()))[1]
-    module.__dict__["reset_parameters"] = partial(_reset, module, (*before, change))
+    before = module.__dict__.get("reset_parameters")
+    changes = before.changes if isinstance(before, Changed) else ()
+    module.__dict__["reset_parameters"] = Changed(module, (*changes, change))
     change(module)
-
-
-def _reset(module: nn.Module, changes: tuple[Change, ...]) -> None:
-    type(module).reset_parameters(module)  # type: ignore[attr-defined]
-    for change in changes:
-        change(module)
 
 
 @torch.no_grad()
