@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from fastweights import __version__
 from fastweights.catalogue import COMMANDS
-from fastweights.commands._streams import print_any_text, print_nowhere
+from fastweights.commands._streams import print_nowhere, printable_streams
 from fastweights.errors import Died, InputError
 from fastweights.training.launched import dismiss, follow, follows
 
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, 1 for what failed, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _share_cores()
-    print_any_text()
-    try:
-        return follow(_carry_out) if follows() else _run(arguments)
-    except Died as death:
-        return _complain(str(death), status=1)
-    finally:
-        dismiss()
+    with printable_streams():
+        try:
+            return follow(_carry_out) if follows() else _run(arguments)
+        except Died as death:
+            return _complain(str(death), status=1)
+        finally:
+            dismiss()
 
 
 def _carry_out(order: dict[str, Any]) -> None:
@@ -115,10 +115,7 @@ def _share_cores() -> None:
 
 
 def _complain(message: str, status: int = 2) -> int:
-    line = " ".join(message.split())
-    # What a stranger's file says must not steer the terminal.
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    print(f"fastweights: {shown}", file=sys.stderr)
+    print(f"fastweights: {' '.join(message.split())}", file=sys.stderr)
     return status
 
 
