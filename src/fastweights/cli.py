@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from fastweights import __version__
 from fastweights.catalogue import COMMANDS
 from fastweights.commands._streams import print_nowhere, printable_streams
-from fastweights.errors import Died, InputError
+from fastweights.errors import Died, InputError, require
 from fastweights.training.launched import dismiss, follow, follows
 
 EPILOGUE = """examples:
@@ -66,6 +66,7 @@ def _carry_out(order: dict[str, Any]) -> None:
 def _run(arguments: list[str]) -> int:
     """A command, and one line for whatever it complains of."""
     try:
+        _require_utf8(arguments)
         options = _parser(arguments[:1]).parse_args(arguments)
         status: int = options.run(options)
         print(end="", flush=True)
@@ -86,6 +87,15 @@ def _run(arguments: list[str]) -> int:
         return _complain(_out_of_memory(error))
     except KeyboardInterrupt:
         return 130
+
+
+def _require_utf8(arguments: list[str]) -> None:
+    """Neither tokenizers nor the files of weights can take other text, and Python hands it on as lone surrogates."""
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        value = before.startswith("--") and not argument.startswith("--")
+        fits = not any("\ud800" <= character <= "\udfff" for character in argument)
+        remedy = "Rename the file, or set the terminal to UTF-8."
+        require(fits, before if value else "argument", "UTF-8", repr(argument), remedy)
 
 
 def _missing(error: ModuleNotFoundError) -> str:

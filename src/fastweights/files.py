@@ -107,15 +107,20 @@ def decoded(content: bytes, parameter: str, got: object) -> str:
     Raises:
         InputError: the content is not UTF-8, has a zero byte, or has no characters but blanks.
     """
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        remedy = "Convert it, for example with iconv."
-        raise InputError(f"{parameter} must be UTF-8, got {got} with a bad byte at {error.start}. {remedy}") from None
+    text = unicode_of(content, parameter, got)
     require("\0" not in text, parameter, "a text", f"{got}, which has a zero byte")
     text = normalised(text)
     require(text.strip() != "", parameter, "a file with characters in it", f"the empty {got}")
     return text
+
+
+def unicode_of(content: bytes, parameter: str, got: object) -> str:
+    """UTF-8 as it is; `InputError` with the position of the first byte that is not."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        remedy = "Convert it, for example with iconv."
+        raise InputError(f"{parameter} must be UTF-8, got {got} with a bad byte at {error.start}. {remedy}") from None
 
 
 def normalised(text: str) -> str:

@@ -66,7 +66,8 @@ class Bar:
 
     def __init__(self, console: Console | None, total: int, done: int) -> None:
         self.console = console
-        columns = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn()]
+        told = TextColumn("{task.description}", markup=False)
+        columns = [BarColumn(), MofNCompleteColumn(), told, TimeRemainingColumn()]
         self.progress = Progress(*columns, console=console, disable=not (console and console.is_terminal))
         self.task = self.progress.add_task("", total=total, completed=done)
 
