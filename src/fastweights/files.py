@@ -57,14 +57,10 @@ def appending(path: Path, parameter: str) -> Iterator[BinaryIO]:
     """
     if path.is_symlink():
         path.unlink()
+    if path.exists():
+        require_regular(path, parameter)
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", *UNBLOCKED))
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        require_regular(path, parameter)  # a pipe or a device says so
-        raise error
-    with os.fdopen(descriptor, "a+b") as file:
-        _require_regular(os.fstat(file.fileno()), parameter, path)
+    with os.fdopen(os.open(path, flags, 0o666), "a+b") as file:
         yield file
 
 
