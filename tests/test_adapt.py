@@ -146,6 +146,7 @@ def spoilt(folder, fault):
     for home in [home for home in folder.iterdir() if home.is_dir() and home.name not in keep]:
         for picture in home.iterdir():
             picture.unlink()
+        home.rmdir()
     return rf"folder must be with 2 to 5 folders of examples, got {len(keep)}"
 
 

@@ -13,7 +13,8 @@ from fastweights.catalogue import BACKENDS
 from fastweights.compiler.target import TARGETS
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"errors", "signature", "state", "families", "files", "gradients", "lengths", "lines", "metric", "precision"}
+BASE = {"errors", "signature", "state", "families", "files", "gradients", "lengths", "lines", "metric"}
+BASE |= {"precision", "printable"}
 KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,

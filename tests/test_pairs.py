@@ -100,9 +100,9 @@ def of_files(train, validation=("a\n", "b\n")):
     ("train", "said"),
     [
         (("a\nb\n", "a\n"), "of equally many lines, got 2 and 1"),
-        (("", "a\n"), "of sentences, got nothing"),
+        (("", "a\n"), "with characters in it, got the empty one"),
         ((b"\xff\xfe", b"a\n"), "must be UTF-8"),
-        ((b"a\0\n", b"a\n"), "must be a text, got one with a zero byte"),
+        ((b"a\0\n", b"a\n"), "must be a text, got one, which has a zero byte"),
     ],
 )
 def test_files_that_are_no_pairs_are_refused_in_a_line(train, said):
@@ -249,7 +249,7 @@ def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, cap
 def test_what_cannot_be_translated_is_said_in_a_line(translator, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n\xff\n")))
     for arguments, said in {
-        (): "line 2 must be UTF-8, got a bad byte at 0",
+        (): "line 2 must be UTF-8, got standard input with a bad byte at 0",
         ("a", "--beam", "0"): "beam must be at least 1",
         ("a", "--penalty", "nan"): "penalty must be at least 0",
     }.items():

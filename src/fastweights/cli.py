@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from fastweights import __version__
 from fastweights.catalogue import COMMANDS
-from fastweights.commands._streams import print_any_text, print_nowhere
-from fastweights.errors import Died, InputError
+from fastweights.commands._streams import print_nowhere, printable_streams
+from fastweights.errors import Died, InputError, require
 from fastweights.training.launched import dismiss, follow, follows
 
 EPILOGUE = """examples:
@@ -41,20 +41,20 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}. See {self.prog} --help.\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}. See {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, 1 for what failed, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _share_cores()
-    print_any_text()
-    try:
-        return follow(_carry_out) if follows() else _run(arguments)
-    except Died as death:
-        return _complain(str(death), status=1)
-    finally:
-        dismiss()
+    with printable_streams():
+        try:
+            return follow(_carry_out) if follows() else _run(arguments)
+        except Died as death:
+            return _complain(str(death), status=1)
+        finally:
+            dismiss()
 
 
 def _carry_out(order: dict[str, Any]) -> None:
@@ -66,6 +66,7 @@ def _carry_out(order: dict[str, Any]) -> None:
 def _run(arguments: list[str]) -> int:
     """A command, and one line for whatever it complains of."""
     try:
+        _require_utf8(arguments)
         options = _parser(arguments[:1]).parse_args(arguments)
         status: int = options.run(options)
         print(end="", flush=True)
@@ -86,6 +87,15 @@ def _run(arguments: list[str]) -> int:
         return _complain(_out_of_memory(error))
     except KeyboardInterrupt:
         return 130
+
+
+def _require_utf8(arguments: list[str]) -> None:
+    """Neither tokenizers nor the files of weights can take other text, and Python hands it on as lone surrogates."""
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        value = before.startswith("--") and not argument.startswith("--")
+        fits = not any("\ud800" <= character <= "\udfff" for character in argument)
+        remedy = "Rename the file, or set the terminal to UTF-8."
+        require(fits, before if value else "argument", "UTF-8", repr(argument), remedy)
 
 
 def _missing(error: ModuleNotFoundError) -> str:
@@ -115,10 +125,7 @@ def _share_cores() -> None:
 
 
 def _complain(message: str, status: int = 2) -> int:
-    line = " ".join(message.split())
-    # What a stranger's file says must not steer the terminal.
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    print(f"fastweights: {shown}", file=sys.stderr)
+    print(f"fastweights: {' '.join(message.split())}", file=sys.stderr)
     return status
 
 

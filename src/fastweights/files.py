@@ -4,6 +4,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,50 +21,111 @@ except ImportError:  # Windows, where nobody can remove a file that is open
 LARGEST = 1 << 30
 """Bytes that are read of a file at most, unless less is expected."""
 
+UNBLOCKED = ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
+"""Flags to open a file that may be anything."""
+
 DEEPEST = 20
 """How many lists and objects may stand inside each other in JSON: ours has five."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
     """Replaces `path` by `content`. A crash or a full disk leaves the old file as it was.
 
-    A killed process leaves a file `.NAME.*.tmp` as well, which the next one that writes `path` removes.
+    A symbolic link or a named pipe at `path` is replaced, never followed or opened. A killed process leaves a file
+    `.NAME.*.tmp` as well, which the next one that writes `path` removes.
+
+    Args:
+        path: The file. Missing folders above it are made.
+        content: The whole content.
+        durable: Whether the content must survive a power cut.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    try:
-        with _temporary(path) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if os.name == "nt":
-                file.close()  # an open file cannot be renamed there
-            os.replace(file.name, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        # A full disk names no file, and the temporary one would tell nobody anything.
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    with _replacing(path, durable) as file:
+        file.write(content)
+
+
+def copy_atomically(source: Path, path: Path) -> None:
+    """Replaces `path` by the content of the regular file `source`, of any size."""
+    with _opened(source, "file") as read, _replacing(path) as file:
+        shutil.copyfileobj(read, file)
+
+
+@contextmanager
+def appending(path: Path, parameter: str) -> Iterator[BinaryIO]:
+    """A regular file, open for reading and for writing at its end; made if it is missing.
+
+    A symbolic link at `path` is removed, never followed. `InputError` for anything else that is not a regular file.
+    """
+    if path.is_symlink():
+        path.unlink()
+    if path.exists():
+        require_regular(path, parameter)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", *UNBLOCKED))
+    with os.fdopen(os.open(path, flags, 0o666), "a+b") as file:
+        yield file
+
+
+def make_own_folder(path: Path) -> Path:
+    """Makes a folder that the library fills, and those above it. A symbolic link in its place is removed."""
+    if path.is_symlink():
+        path.unlink()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def read_file(path: Path, parameter: str, limit: int = LARGEST) -> bytes:
     """The content of a regular file of at most `limit` bytes; `InputError` for anything else.
 
-    Whoever names the file may be a stranger: a pipe would be waited for, and a device never ends.
+    The path may come from an untrusted source: a named pipe would block, and a device has no end.
     """
-    try:
-        _require_regular(os.stat(path), parameter, path)
-        flags = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
-        with os.fdopen(os.open(path, sum(getattr(os, flag, 0) for flag in flags)), "rb") as file:
-            # Another file may have taken its place.
-            status = os.fstat(file.fileno())
-            _require_regular(status, parameter, path)
-            require(
-                status.st_size <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with {status.st_size:,}"
-            )
+    with _opened(path, parameter) as file:
+        size = os.fstat(file.fileno()).st_size
+        require(size <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with {size:,}")
+        try:
             # What is written behind its end meanwhile is left alone.
-            return file.read(status.st_size) or b""
-    except OSError as error:
-        raise _unreadable(parameter, path, error) from None
+            return file.read(size) or b""
+        except OSError as error:
+            raise _unreadable(parameter, path, error) from None
+
+
+def read_text(path: Path, parameter: str) -> str:
+    """The text of a UTF-8 file, as `decoded` reads it."""
+    return decoded(read_file(path, parameter), parameter, path)
+
+
+def decoded(content: bytes, parameter: str, got: object) -> str:
+    """UTF-8 as text: without a byte order mark, and with "\\n" for every line end of Windows or of an old Macintosh.
+
+    Args:
+        content: The bytes of a file, or of a part of an archive.
+        parameter: The name of the parameter, for error messages.
+        got: The name of the file, for error messages.
+
+    Raises:
+        InputError: the content is not UTF-8, has a zero byte, or has no characters but blanks.
+    """
+    text = unicode_of(content, parameter, got)
+    require("\0" not in text, parameter, "a text", f"{got}, which has a zero byte")
+    text = normalised(text)
+    require(text.strip() != "", parameter, "a file with characters in it", f"the empty {got}")
+    return text
+
+
+def unicode_of(content: bytes, parameter: str, got: object) -> str:
+    """UTF-8 as it is; `InputError` with the position of the first byte that is not."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        remedy = "Convert it, for example with iconv."
+        raise InputError(f"{parameter} must be UTF-8, got {got} with a bad byte at {error.start}. {remedy}") from None
+
+
+def normalised(text: str) -> str:
+    """A text without a byte order mark, and with "\\n" for every line end.
+
+    >>> normalised("\\ufeffone\\r\\ntwo\\rthree\\n")
+    'one\\ntwo\\nthree\\n'
+    """
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def require_regular(path: Path, parameter: str) -> None:
@@ -121,6 +183,42 @@ def _require_flat(value: Any, parameter: str, got: object) -> None:
 
 def _parts(value: Any) -> Any:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+@contextmanager
+def _opened(path: Path, parameter: str) -> Iterator[BinaryIO]:
+    """A regular file, open for reading; `InputError` for anything else."""
+    try:
+        _require_regular(os.stat(path), parameter, path)
+        flags = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in UNBLOCKED)
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        raise _unreadable(parameter, path, error) from None
+    with os.fdopen(descriptor, "rb") as file:
+        # Another file may have taken its place.
+        _require_regular(os.fstat(file.fileno()), parameter, path)
+        yield file
+
+
+@contextmanager
+def _replacing(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
+    """A temporary file that takes the place of `path` at the end, unless an error comes first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    try:
+        with _temporary(path) as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            if os.name == "nt":
+                file.close()  # an open file cannot be renamed there
+            os.replace(file.name, path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        # A full disk names no file, and the name of the temporary one is of no use.
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
@@ -68,7 +69,15 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
             raise InputError(f"module must be one that ONNX has operators for, got {_cause(error)}") from error
         assert written is not None
         _declare(written.model, opset)
-        written.save(file)
+        _write(written, Path(file))
+
+
+def _write(program: Any, path: Path) -> None:
+    """Writes a program, and the file of its weights where they are large: a symbolic link is replaced, not followed."""
+    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        program.save(Path(folder, path.name))
+        for part in Path(folder).iterdir():
+            part.replace(path.parent / part.name)
 
 
 def open_session(file: str | Path) -> Any:

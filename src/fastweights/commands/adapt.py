@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from fastweights.commands._arguments import add_run, folder
+from fastweights.printable import printable
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     found = adapt(model, task, options.pictures)
     for seen, certainties in zip(found.pictures, found.certainties[-1], strict=True):
         best = int(certainties.argmax())
-        print(f"{seen.name}: {found.classes[best]}, {100 * float(certainties[best]):.0f} %")
+        print(f"{printable(seen.name)}: {printable(found.classes[best])}, {100 * float(certainties[best]):.0f} %")
     shots = f"{task.shots} example{'' if task.shots == 1 else 's'}"
     trained = f"{task.ways} classes with {shots} each and {task.labels} labels"
     write_atomically(

@@ -7,13 +7,14 @@ from typing import Any
 
 from fastweights.commands._arguments import add_run
 from fastweights.errors import require
+from fastweights.files import normalised
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """A run, what to continue, and how."""
     add_run(command)
     several = "text to continue; several of them, each with its own --prompt, are continued side by side"
-    command.add_argument("--prompt", default=[], action="append", dest="prompts", help=several)
+    command.add_argument("--prompt", type=normalised, default=[], action="append", dest="prompts", help=several)
     command.add_argument("--state", type=Path, metavar="FILE", help="go on with what --save-state wrote")
     command.add_argument("--save-state", type=Path, metavar="FILE", help="what another day can go on with, to the bit")
     command.add_argument("--length", type=int, default=500, help="tokens at most, default: %(default)s")
@@ -21,7 +22,9 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
     fewest = "only the fewest likely tokens that together have probability P"
     command.add_argument("--top-p", type=float, default=1.0, metavar="P", help=fewest)
-    command.add_argument("--end", metavar="TOKEN", help="where to stop, such as '.'; it is the last one")
+    command.add_argument(
+        "--end", type=normalised, metavar="TOKEN", help="where to stop, such as '.'; it is the last one"
+    )
     command.add_argument("--seed", type=int, default=None, help="for the same text every time; + 1 a prompt")
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from fastweights.commands._arguments import add_run
 from fastweights.commands._shown import memories
 from fastweights.errors import require
+from fastweights.files import normalised
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """A run, a text, and where the page goes."""
     add_run(command)
     source = command.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", help="what the model reads")
+    source.add_argument("--text", type=normalised, help="what the model reads")
     source.add_argument("--file", type=Path, help="a UTF-8 text file that it reads")
     most = "tokens, from the beginning; default: %(default)s"
     command.add_argument("--most", type=int, default=300, metavar="N", help=most)
@@ -21,14 +22,14 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page."""
-    from fastweights.files import read_file, write_atomically
+    from fastweights.files import read_text, write_atomically
     from fastweights.inspect import page, watch_text
     from fastweights.trained import load
 
     require(options.most >= 1, "most", "at least 1", options.most)
     model, text = load(options.folder, options.layer)
     require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder}, another model's")
-    words = options.text if options.file is None else read_file(options.file, "file").decode("utf-8", "replace")
+    words = options.text if options.file is None else read_text(options.file, "file")
     require(bool(words), "text", "at least one character", "none")
     found, tokens = watch_text(model, text, words, options.most)
     write_atomically(

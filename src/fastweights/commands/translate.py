@@ -7,14 +7,15 @@ from itertools import islice
 from typing import Any
 
 from fastweights.commands._arguments import add_run
-from fastweights.errors import InputError, require
+from fastweights.errors import require
+from fastweights.files import normalised, unicode_of
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """A run, what to translate, and how."""
     add_run(command)
     lines = "left out: every line of standard input, UTF-8, becomes a line"
-    command.add_argument("sentences", nargs="*", metavar="SENTENCE", help=lines)
+    command.add_argument("sentences", type=normalised, nargs="*", metavar="SENTENCE", help=lines)
     command.add_argument("--beam", type=int, default=5, help="hypotheses that are kept, default: %(default)s")
     longer = "power of the length that log-probabilities are divided by, default: %(default)s"
     command.add_argument("--penalty", type=float, default=1.0, help=longer)
@@ -40,7 +41,7 @@ def _translated(model: Any, task: Any, lines: Sequence[str], options: argparse.N
     from fastweights.tasks.kinds.pairs import Sentences
     from fastweights.training.loops.translation import translate
 
-    said = [line.strip() for line in lines]
+    said = [" ".join(line.split("\n")).strip() for line in lines]
     places = [place for place, line in enumerate(said) if line]
     sources = Sentences.of(task.encode(said[place]) for place in places)
     for place, sentence in zip(places, translate(model, task, sources, options.beam, options.penalty), strict=True):
@@ -51,7 +52,4 @@ def _translated(model: Any, task: Any, lines: Sequence[str], options: argparse.N
 def _read() -> Iterator[str]:
     """The lines of standard input."""
     for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(f"line {number} must be UTF-8, got a bad byte at {error.start}.") from None
+        yield normalised(unicode_of(line, f"line {number}", "standard input"))

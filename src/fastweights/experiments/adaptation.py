@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fastweights.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._images import read_channels
-from fastweights.tasks._pictures import is_picture, square
+from fastweights.tasks._pictures import SUFFIXES, is_picture, square, tell_left_out, without_pictures
 from fastweights.tasks.kinds.episodes import Episodes
 
 MOST = 10_000
@@ -87,10 +87,16 @@ def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Se
     require(folder.is_dir(), "folder", "a folder of folders with examples, and pictures to name", f"'{folder}'")
     channels, side = task.shape
     by_home: dict[str, list[Seen]] = {}
-    for number, (name, content) in enumerate(sorted(members(folder, is_picture)), start=1):
+    others: list[str] = []
+    for number, (name, content) in enumerate(sorted(members(folder, is_picture, others)), start=1):
         require(number <= MOST, "folder", f"of at most {MOST:,} pictures", "more")
         image = square(read_channels(content, name, channels), side)
         by_home.setdefault(name.rpartition("/")[0], []).append(Seen(name, np.ascontiguousarray(image)))
+    names = [seen.name for home in by_home.values() for seen in home]
+    for empty in without_pictures(others, names):
+        remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
+        require(False, f"class {empty!r}", "with pictures", "a folder without any", remedy)
+    tell_left_out(folder, others)
     pictures = by_home.pop("", [])
     _require_classes(by_home, pictures, task, folder)
     turns = zip(*by_home.values(), strict=True)

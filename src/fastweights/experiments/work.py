@@ -18,6 +18,7 @@ from fastweights.experiments.plan import Plan
 from fastweights.experiments.status import shown, status
 from fastweights.experiments.twins import twin_of
 from fastweights.experiments.workers import Worker, start
+from fastweights.files import write_atomically
 from fastweights.training.hardware import make_fabric
 from fastweights.training.progress import Interrupted, stop_on_signal
 from fastweights.training.run import FAILURE, Busy
@@ -69,9 +70,8 @@ def _attempt(job: Job, plan: Plan) -> bool:
     except Busy:
         return False
     except (InputError, OSError, RuntimeError) as error:
-        path = job.run(plan.folder).path
-        path.mkdir(parents=True, exist_ok=True)
-        (path / FAILURE).write_text(" ".join(str(error).split()), encoding="utf-8", errors="replace")
+        failure = " ".join(str(error).split()).encode(errors="backslashreplace")
+        write_atomically(job.run(plan.folder).path / FAILURE, failure)
     return True
 
 

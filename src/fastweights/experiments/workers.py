@@ -12,6 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fastweights.errors import InputError, require
+from fastweights.files import appending, make_own_folder
 
 # torch takes seconds to import, and a process must hear sooner that it is no longer wanted.
 if TYPE_CHECKING:
@@ -38,11 +39,10 @@ class Local:
     other end is closed then."""
 
     def __init__(self, plan: "Plan", number: int, threads: int) -> None:
-        self.log = plan.path / "jobs" / f"{number}.log"
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = make_own_folder(plan.path / "jobs") / f"{number}.log"
         # -P and the path of this process: nothing is imported from the current folder that is not here, too.
         command = [sys.executable, "-P", "-c", PROGRAM.format(path=sys.path), json.dumps([_facts(plan), threads])]
-        with self.log.open("ab") as log:
+        with appending(self.log, "log") as log:
             # A session of its own is deaf to Ctrl-C, of which it hears from here.
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True

@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -12,7 +11,8 @@ from torch import Tensor
 
 from fastweights.errors import require
 from fastweights.inspect.contents import Contents
-from fastweights.report.document import framed
+from fastweights.printable import printable
+from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT, rgb
 
 FULL = 127
@@ -31,12 +31,15 @@ def page(found: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
     for contents in found:
         T = contents.attention.shape[1]
         require(len(tokens) == T, "tokens", f"as many as {contents.name} has steps, {T}", len(tokens))
-    data = {"tokens": list(tokens), "memories": [_memory(contents) for contents in found]}
+    data = {
+        "tokens": [printable(token, kept="\n\t\r") for token in tokens],
+        "memories": [_memory(contents) for contents in found],
+    }
     # A text must not end the script that it stands in.
     script = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     folder = files("fastweights.inspect")
     style, code, body = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js", "page.html"))
-    told = body.replace("{title}", escape(title))
+    told = body.replace("{title}", shown(title))
     data_script = f'<script type="application/json" id="data">{script}</script>'
     return framed(title, f" {_signs()}\n{style}", f"{told}{data_script}<script>{code}</script>")
 
@@ -44,11 +47,11 @@ def page(found: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
 def _memory(contents: Contents) -> dict[str, Any]:
     scale = contents.attention.abs().amax(dim=(1, 2))
     return {
-        "name": contents.name,
-        "cell": contents.cell,
+        "name": printable(contents.name),
+        "cell": printable(contents.cell),
         "signed": contents.signed,
-        "courses": {name: _numbers(course.T) for name, course in contents.courses.items()},
-        "limits": contents.limits,
+        "courses": {printable(name): _numbers(course.T) for name, course in contents.courses.items()},
+        "limits": {printable(name): limit for name, limit in contents.limits.items()},
         "scale": _numbers(scale),
         "attention": [_packed(a, s) for a, s in zip(contents.attention, scale, strict=True)],
     }

@@ -14,6 +14,7 @@ from PIL import Image
 
 from fastweights.inspect.contents import Contents
 from fastweights.inspect.episode import Episode
+from fastweights.printable import printable
 from fastweights.report.chart import PARAMETERS
 from fastweights.report.palette import LIGHT
 
@@ -30,7 +31,7 @@ def sheet(episode: Episode, title: str) -> bytes:
     rows = 2 + len(episode.memories)
     with rc_context(PARAMETERS):
         figure: Any = Figure(figsize=(11, 2.2 * rows), layout="constrained")
-        figure.suptitle(title, fontsize=11)
+        figure.suptitle(printable(title), fontsize=11)
         parts = figure.subfigures(rows, 1, height_ratios=(3, *[4] * (rows - 1)))
         _draw_frames(parts[0], episode)
         _draw_values(parts[1].subplots(), episode)

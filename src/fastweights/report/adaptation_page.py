@@ -2,12 +2,11 @@
 
 import base64
 from collections.abc import Iterator
-from html import escape
 
 from torch import Tensor
 
 from fastweights.experiments.adaptation import Adaptation, Seen
-from fastweights.report.document import framed
+from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.png import png
 
@@ -48,7 +47,7 @@ def adaptation_page(found: Adaptation, run: str, trained: str) -> str:
         f"of {run} was trained for {trained}, not on these classes: nothing was trained here."
     )
     body = (
-        f'<h1>{escape(title)}</h1><h2>Examples</h2><p>{escape(said)}</p><div class="tiles">{"".join(_examples(found))}'
+        f'<h1>{shown(title)}</h1><h2>Examples</h2><p>{shown(said)}</p><div class="tiles">{"".join(_examples(found))}'
         f'</div><h2>Answers</h2><p>{_legend(found)}</p><div class="answers">{"".join(_answers(found))}</div>'
     )
     return framed(title, _colours(len(found.classes)) + STYLE, body)
@@ -57,11 +56,11 @@ def adaptation_page(found: Adaptation, run: str, trained: str) -> str:
 def _examples(found: Adaptation) -> Iterator[str]:
     for number, (seen, label) in enumerate(found.examples, start=1):
         caption = f"{number}. {found.classes[label]}"
-        yield f"<figure>{_image(seen, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
+        yield f"<figure>{_image(seen, caption)}<figcaption>{shown(caption)}</figcaption></figure>"
 
 
 def _legend(found: Adaptation) -> str:
-    keys = " ".join(f'<span class="key c{n}">{escape(name)}</span>' for n, name in enumerate(found.classes))
+    keys = " ".join(f'<span class="key c{n}">{shown(name)}</span>' for n, name in enumerate(found.classes))
     return f"{keys}<br>Lines: how certain of each class after 0, 1, 2, ... examples, from 0 to 100 %."
 
 
@@ -71,7 +70,7 @@ def _answers(found: Adaptation) -> Iterator[str]:
         best = int(course[-1].argmax())
         answer = f"{found.classes[best]}, {_percent(course[-1, best])}"
         yield (
-            f'<article>{_image(seen, seen.name)}<h3 class="sure">{escape(answer)}</h3><div>{escape(seen.name)}</div>'
+            f'<article>{_image(seen, seen.name)}<h3 class="sure">{shown(answer)}</h3><div>{shown(seen.name)}</div>'
             f"{_lines(course)}<details><summary>Numbers</summary>{_table(found, course)}</details></article>"
         )
 
@@ -89,7 +88,7 @@ def _lines(course: Tensor) -> str:
 
 
 def _table(found: Adaptation, course: Tensor) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in found.classes)
+    head = "".join(f'<th scope="col">{shown(name)}</th>' for name in found.classes)
     rows = "".join(
         f'<tr><th scope="row">{t}</th>{"".join(f"<td>{_percent(p)}</td>" for p in row)}</tr>'
         for t, row in enumerate(course)
@@ -117,4 +116,4 @@ def _colours(classes: int) -> str:
 
 def _image(seen: Seen, words: str) -> str:
     source = f"data:image/png;base64,{base64.b64encode(png(seen.image)).decode()}"
-    return f'<img src="{source}" alt="{escape(words)}">'
+    return f'<img src="{source}" alt="{shown(words)}">'

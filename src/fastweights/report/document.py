@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+from fastweights.printable import printable
 from fastweights.report.palette import variables
 
 
@@ -55,6 +56,17 @@ class Figure(NamedTuple):
 
 KINDS = {"svg": "image/svg+xml", "png": "image/png"}
 
+CODE = re.compile(r"(`(?:[^`\\]|\\(?!\|))+`)")
+"""Code; a backslash before a pipe could not be told from an escape in a table."""
+
+MARKUP = re.compile(r"[\\*\[\]`~$|]|(?<![^\W_])_|_(?![^\W_])|(?<!http)(?<!https):(?=//)")
+"""Characters that Markdown takes for something else: of emphasis, of links but to web pages, of formulas, of tables."""
+
+ENTITY = re.compile(r"&(?=#?\w)")
+
+BLOCK = re.compile(r"^(?:(\d{1,9})(?=[.)](?:\s|$))|(?=>|(?:[-+]|#{1,6})(?:\s|$)|[-=]{2,}$))")
+"""The beginning of a line that makes a list, a heading, a quotation or a rule of it."""
+
 Block = Heading | Paragraph | Bullets | Grid | Figure
 
 STYLE = """
@@ -93,7 +105,7 @@ def framed(title: str, style: str, body: str) -> str:
     """A page in the colours of all pages, of a style sheet and the elements of its body."""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{variables()}{style}</style>"
+        f"<title>{shown(title)}</title><style>{variables()}{style}</style>"
     )
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
 
@@ -165,7 +177,7 @@ def _html(block: Block, anchor: str) -> str:
             return f"<div {scrolled}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         case Figure(_, caption, content, kind):
             source = f"data:{KINDS[kind]};base64,{base64.b64encode(content).decode()}"
-            picture = f'<img src="{source}" alt="{escape(caption)}"><figcaption>{_inline(caption)}</figcaption>'
+            picture = f'<img src="{source}" alt="{shown(caption)}"><figcaption>{_inline(caption)}</figcaption>'
             # What is no drawing has letters of a size of its own: it is scrolled where it is wider than the page.
             sheet = "" if kind == "svg" else ' class="sheet" role="region" tabindex="0"'
             return f'<div class="figures"><figure{sheet}>{picture}</figure></div>'
@@ -176,9 +188,14 @@ def _row(cells: Sequence[str]) -> str:
     return f'<tr><th scope="row">{_inline(cells[0])}</th>{rest}</tr>'
 
 
+def shown(text: str) -> str:
+    """Text in HTML, between tags or as the value of an attribute."""
+    return escape(printable(text, kept="\n\t"))
+
+
 def _inline(text: str) -> str:
-    """Text with what stands between backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    """Text in HTML, and what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", shown(text))
 
 
 def _markdown(block: Block, figures: str) -> str:
@@ -191,12 +208,21 @@ def _markdown(block: Block, figures: str) -> str:
             return "\n".join(f"- {_plain(item)}" for item in items)
         case Grid(header, rows, words):
             rule = ["---", *["---" if words else "---:"] * (len(header) - 1)]
-            return "\n".join(f"| {' | '.join(_plain(cell) for cell in row)} |" for row in (header, rule, *rows))
+            first, *others = ([_plain(cell) for cell in row] for row in (header, *rows))
+            return "\n".join(f"| {' | '.join(row)} |" for row in (first, rule, *others))
         case Figure(name, caption, _, kind):
             return f"![{_plain(caption)}]({figures}/{name}.{kind})"
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown takes as it is; code between backticks has no escapes but of what divides a table's cells."""
-    parts = re.split(r"(`[^`]+`)", " ".join(text.split()).replace("|", "\\|"))
-    return "".join(part if n % 2 else part.replace("<", "&lt;") for n, part in enumerate(parts))
+    """Markdown that shows a text as it is, in one line; what stands between backticks is code.
+
+    Code has no escapes but of what divides the cells of a table. A text makes no link and no element of HTML.
+    """
+    parts = CODE.split(printable(" ".join(text.split())))
+    line = "".join(part.replace("|", "\\|") if n % 2 else _escaped(part) for n, part in enumerate(parts))
+    return BLOCK.sub(r"\1\\", line)
+
+
+def _escaped(text: str) -> str:
+    return ENTITY.sub("&amp;", MARKUP.sub(r"\\\g<0>", text)).replace("<", "&lt;")

@@ -1,5 +1,7 @@
 """Episodes of agents: a picture a model, from the folder of its run."""
 
+import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from fastweights.training.run import BEST
 from fastweights.training.settings.actor_critic import ActorCritic
 
 EPISODE = "episode.png"
+LONGEST = 80
+"""Characters of a model in the name of a file."""
 LIMIT = 1 << 24
 """Bytes of a picture."""
 
@@ -34,6 +38,13 @@ def _plays(group: Group) -> bool:
     return isinstance(trial.training, ActorCritic)
 
 
+def _stem(model: str) -> str:
+    """A model as a part of the name of a file: of flags it may have any characters, and any number of them."""
+    plain = re.sub(r"[^\w.-]+", "-", model, flags=re.ASCII)[:LONGEST]
+    digest = hashlib.sha256(model.encode(errors="surrogatepass")).hexdigest()[:8]
+    return model if plain == model else f"{plain}-{digest}"
+
+
 def episodes(group: Group) -> Iterator[Block]:
     """Those that were drawn."""
     there = [record for record in shown(group) if (record.path / EPISODE).is_file()]
@@ -46,4 +57,4 @@ def episodes(group: Group) -> Iterator[Block]:
             "expected and earned, and what each memory wrote and read."
         )
         picture = read_file(record.path / EPISODE, EPISODE, limit=LIMIT)
-        yield Figure(f"{name.replace('/', '-')}-{preset}-episode-{model}", caption, picture, "png")
+        yield Figure(f"{name.replace('/', '-')}-{preset}-episode-{_stem(model)}", caption, picture, "png")

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastweights.files import write_atomically
 from fastweights.metric import Metric
+from fastweights.printable import printable
 
 ROWS = 12
 """How many names of two lines each find room above each other."""
@@ -18,16 +19,24 @@ def draw_learning_curve(
 ) -> Path:
     """Draws a run's main metric over steps into a PNG file, with a named line at every baseline in its range."""
     # matplotlib takes a second to import, and only this function needs it.
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5))
+    # Names of folders and of baselines are no formulas.
+    with rc_context({"text.parse_math": False}):
+        return _draw(Figure(figsize=(9, 5)), folder, metrics, metric, baselines)
+
+
+def _draw(
+    figure: Any, folder: Path, metrics: Sequence[Mapping[str, Any]], metric: Metric, baselines: Mapping[str, float]
+) -> Path:
     axes = figure.subplots()
     figure.subplots_adjust(left=0.09, right=0.75)
     steps = [line["step"] for line in metrics]
     for part, label in {"train": "training", "validation": "validation"}.items():
         curve = [line.get(f"{part}_{metric.name}", math.nan) for line in metrics]
         axes.plot(steps, curve, label=label)
-    axes.set(xlabel="updates", ylabel=metric.label or metric.name, title=folder.name, xlim=(0, steps[-1]))
+    axes.set(xlabel="updates", ylabel=metric.label or metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
     axes.legend()
     bottom, top = axes.get_ylim()
     seen = sorted((value, name) for name, value in baselines.items() if bottom < value < top)
@@ -36,7 +45,7 @@ def draw_learning_curve(
         axes.axhline(value, color="grey", linestyle=":", linewidth=1)
         beside: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": axes.get_yaxis_transform()}
         leader = {"arrowstyle": "-", "color": "grey", "linewidth": 0.5, "relpos": (0, 0.5)}
-        said = f"{name}: {value:.2f}\n(test data)"
+        said = f"{printable(name)}: {value:.2f}\n(test data)"
         axes.annotate(said, (1, value), (1.04, height), va="center", fontsize=9, arrowprops=leader, **beside)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)

@@ -8,7 +8,7 @@ from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.experiments.experiment import FREE, Published, Results, Summary
-from fastweights.files import write_atomically
+from fastweights.files import make_own_folder, read_file, write_atomically
 from fastweights.metric import Metric
 from fastweights.report.aggregates import aggregates
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
@@ -43,19 +43,20 @@ def write_report(collection: Collection) -> Path:
     folder, blocks = collection.folder, list(_page(collection))
     markdown, page = folder / "report.md", folder / "report.html"
     figures = {f"{block.name}.{block.kind}": block.content for block in blocks if isinstance(block, Figure)}
+    drawn = make_own_folder(folder / FIGURES)
     for name, content in figures.items():
-        write_atomically(folder / FIGURES / name, content)
+        write_atomically(drawn / name, content)
     stale = _figures(markdown) - figures.keys()
     write_atomically(markdown, to_markdown(blocks, FIGURES).encode(errors="backslashreplace"))
     write_atomically(page, to_html(TITLE, blocks).encode(errors="backslashreplace"))
     for name in stale:
-        (folder / FIGURES / name).unlink(missing_ok=True)
+        (drawn / name).unlink(missing_ok=True)
     return page
 
 
 def _figures(markdown: Path) -> set[str]:
     """Files of the figures in a report that may be there."""
-    text = markdown.read_text(encoding="utf-8", errors="replace") if markdown.is_file() else ""
+    text = read_file(markdown, "report").decode(errors="replace") if markdown.is_file() else ""
     return set(re.findall(rf"\]\({FIGURES}/([\w.-]+\.(?:svg|png))\)", text))
 
 

@@ -13,6 +13,7 @@ from fastweights.errors import require, require_name
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
 from fastweights.files import read_file
 from fastweights.metric import still_improving
+from fastweights.printable import printable
 from fastweights.training.result import Result
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
 
@@ -146,7 +147,7 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
         experiment: Experiment = EXPERIMENTS.load(name)
         if preset == FREE:
             # Whatever the flags made is a row.
-            rows = {record.key[2]: record.key[2] for record in members}
+            rows = {record.key[2]: printable(record.key[2]) for record in members}
             experiment = replace(experiment, models=rows, claims=(), notes=())
         yield Group(name, preset, experiment, members)
 

@@ -27,43 +27,51 @@ ZIP = b"PK\x03\x04"
 Member = tuple[str, bytes]
 
 
-def members(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+def members(path: Path, wanted: Callable[[str], object], others: list[str] | None = None) -> Iterator[Member]:
     """Names and contents of the regular files of a folder, a `.tar`, a `.tar.gz` or a `.zip` whose names are `wanted`.
 
-    `InputError` for what cannot be read, is damaged, or comes to more than `LARGEST` bytes.
+    The names of all other files are added to `others`, and those of folders with a slash behind them. `InputError` for
+    what cannot be read, is damaged, or comes to more than `LARGEST` bytes.
     """
-    total = 0
-    for name, content in _in_folder(path, wanted) if path.is_dir() else _in_archive(path, wanted):
+    total, others = 0, [] if others is None else others
+    for name, content in _in_folder(path, wanted, others) if path.is_dir() else _in_archive(path, wanted, others):
         total += len(content)
         require(total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more")
         yield name, content
 
 
-def _in_folder(folder: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+def _in_folder(folder: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if wanted(name) and path.is_file():
             yield name, read_file(path, "data file")
+        else:
+            others.append(f"{name}/" if path.is_dir() else name)
 
 
-def _in_archive(path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+def _in_archive(path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     content = read_file(path, "data file")
     if content[:4] == ZIP:
-        yield from _in_zip(content, path, wanted)
+        yield from _in_zip(content, path, wanted, others)
         return
     # Unzipped as a whole, since only its end tells whether what came before is right.
     content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
     try:
-        yield from ((name, file) for name, file in _in_tar(content) if wanted(name))
+        for name, file in _in_tar(content):
+            if wanted(name):
+                yield name, file
+            else:
+                others.append(name)
     except (tarfile.TarError, ValueError) as error:
         raise InputError(f"folder must be a folder or a whole tar archive, got {path}: {error}.") from None
 
 
-def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object]) -> Iterator[Member]:
+def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     """Regular files, none larger than the archive says of it, which Python's own reader sees to."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             chosen = [m for m in archive.infolist() if not m.is_dir() and wanted(_checked(m.filename))]
+            others += {m.filename for m in archive.infolist()} - {m.filename for m in chosen}
             total = sum(member.file_size for member in chosen)
             require(
                 total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more"

@@ -1,7 +1,14 @@
-"""Images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), what pillow reads, and scaling by area."""
+"""Images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), what pillow reads, and scaling by area.
+
+Images are read as a person sees them. A transparent image lies on white, or on black if its visible parts are nearly
+white. The orientation in the EXIF data of a camera is applied. Of an animation, the first frame is read.
+"""
 
 import io
+import logging
 import re
+import struct
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -10,6 +17,8 @@ from numpy.typing import NDArray
 
 from fastweights.errors import InputError, require
 from fastweights.tasks._files import gunzip
+
+log = logging.getLogger("fastweights")
 
 Bytes = NDArray[np.uint8]
 
@@ -24,8 +33,11 @@ LONGEST_SIDE = 1 << 14
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "TIFF", "WEBP")
 """Other than PGM. Not all that pillow reads: some formats start programs."""
 
-GREY = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B")
-"""What pillow calls images without colours."""
+GREY = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N")
+"""The modes of pillow without colours."""
+
+NEARLY_WHITE = 16
+"""Mean distance from white, in 255 levels, below which the visible parts of an image do not show on white."""
 
 _GAP = rb"(?:\s|#[^\n]*\n)+"
 _PGM = re.compile(rb"P([25])" + 3 * (_GAP + rb"(\d{1,9})") + rb"\s")
@@ -68,14 +80,17 @@ def read_pgm(content: bytes, name: str) -> Bytes:
     require(header is not None, name, "a PGM image", f"one that begins with {content[:16]!r}")
     assert header is not None
     kind, width, height, white = (int(group) for group in header.groups())
-    require(1 <= white <= 255, name, "of 8 bits", f"a white of {white}")
+    require(1 <= white < 1 << 16, name, "of 8 or 16 bits", f"a white of {white}")
     _require_size(name, width, height)
-    pixels = (
-        _numbers(content[header.end() :], name) if kind == 2 else np.frombuffer(content, np.uint8, -1, header.end())
-    )
+    pixels = _numbers(content[header.end() :], name) if kind == 2 else _integers(content[header.end() :], white)
     require(len(pixels) == width * height > 0, name, f"{width} x {height} pixels", f"{len(pixels):,}")
     require(int(pixels.max()) <= white, name, f"no brighter than {white}", int(pixels.max()))
-    return (pixels.reshape(height, width).astype(np.uint16) * 255 // white).astype(np.uint8)
+    return (pixels.reshape(height, width).astype(np.uint32) * 255 // white).astype(np.uint8)
+
+
+def _integers(content: bytes, white: int) -> NDArray[Any]:
+    size = 1 if white < 256 else 2
+    return np.frombuffer(content, f">u{size}", len(content) // size)
 
 
 def _numbers(text: bytes, name: str) -> NDArray[np.int64]:
@@ -95,7 +110,8 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         _require_size(name, *image.size)
         grey = channels == 1 or (not channels and image.mode in GREY)
-        pixels = _in_bytes(image, "L" if grey else "RGB", name)
+        require(image.mode not in ("I", "F"), name, "of 8 or 16 bits", f"pixels of mode {image.mode}")
+        pixels = _as_seen(_upright(image), "L" if grey else "RGB")
         return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
         raise
@@ -105,13 +121,61 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         ) from None
 
 
-def _in_bytes(image: Any, mode: str, name: str) -> Bytes:
-    """In grey or in colours; of 16 bits the upper half, where pillow would make all white that is not nearly black."""
-    require(image.mode not in ("I", "F"), name, "of 8 or 16 bits", f"pixels of mode {image.mode}")
-    if not image.mode.startswith("I;16"):
+def _upright(image: Any) -> Any:
+    """The image as the camera was held; as it is stored where its EXIF data are damaged."""
+    from PIL import ImageOps
+
+    image.load()
+    try:
+        return ImageOps.exif_transpose(image)
+    except (SyntaxError, ValueError, TypeError, KeyError, struct.error):
+        return image
+
+
+def _as_seen(image: Any, mode: str) -> Bytes:
+    """Bytes in grey `[height, width]` or in colours `[height, width, 3]`, without transparency."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return _of_sixteen_bits(image, mode)
+    if not image.has_transparency_data:
         return np.asarray(image.convert(mode))
-    upper = (np.asarray(image) >> 8).astype(np.uint8)
+    image = _with_alpha(image)
+    ground = _ground(np.asarray(image.convert("L")), np.asarray(image.getchannel("A")))
+    return np.asarray(Image.alpha_composite(Image.new("RGBA", image.size, (*3 * [ground], 255)), image).convert(mode))
+
+
+def _of_sixteen_bits(image: Any, mode: str) -> Bytes:
+    """The upper half, where pillow would make all white that is not nearly black."""
+    levels, clear = np.asarray(image), image.info.get("transparency")
+    upper = (levels >> 8).astype(np.uint8)
+    if clear is not None:
+        alpha = np.where(levels == clear, 0, 255).astype(np.uint8)
+        upper = np.where(alpha, upper, _ground(upper, alpha)).astype(np.uint8)
     return upper if mode == "L" else np.stack(3 * [upper], axis=-1)
+
+
+def _with_alpha(image: Any) -> Any:
+    """The image in mode RGBA."""
+    clear = image.info.get("transparency")
+    if isinstance(clear, tuple) and max(clear) > 255:  # of 16 bits, where pillow keeps the upper 8 of the pixels
+        image.info["transparency"] = tuple(level >> 8 for level in clear)
+    return (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
+
+
+def _ground(levels: Bytes, alpha: Bytes) -> int:
+    """White, or black behind what would not show on white."""
+    visible = alpha.astype(np.int64)
+    contrast = int((visible * (255 - levels.astype(np.int64))).sum())
+    if visible.sum() > 0 and contrast < NEARLY_WHITE * visible.sum() and alpha.min() < 255:
+        _say("Transparent pictures whose visible parts are nearly white are put on black, all others on white.")
+        return 0
+    return 255
+
+
+@cache
+def _say(message: str) -> None:
+    log.warning(message)
 
 
 def _require_size(name: str, width: int, height: int) -> None:

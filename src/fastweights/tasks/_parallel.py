@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fastweights.errors import InputError, require
+from fastweights.errors import require
+from fastweights.files import decoded
 from fastweights.tasks.kinds.pairs import Pairs, PairSet, Sentences
 from fastweights.tokenizers.bpe import Bpe
 
@@ -99,7 +100,7 @@ class Parallel(Pairs):
         return PairSet(kept[0], kept[1], tuple(compress(target, fits)))
 
     def _lines(self, part: str) -> tuple[Lines, Lines]:
-        source, target = (decoded(self.read(part, language), part) for language in ("source", "target"))
+        source, target = (_lines_of(self.read(part, language), part) for language in ("source", "target"))
         equal = f"{len(source):,} and {len(target):,}"
         require(len(source) == len(target), f"{part} files", "of equally many lines", equal)
         whole = [bool(s and t) for s, t in zip(source, target, strict=True)]
@@ -114,13 +115,10 @@ def _digest(sides: tuple[Lines, Lines]) -> str:
     return hashlib.sha256("\0".join(map("\n".join, sides)).encode()).hexdigest()
 
 
-def decoded(content: bytes, name: str) -> Lines:
+def _lines_of(content: bytes, name: str) -> Lines:
     """The lines of a UTF-8 file, without blanks at either end."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} file must be UTF-8, got a bad byte at {error.start}.") from None
-    require("\0" not in text, f"{name} file", "a text", "one with a zero byte")
+    # A stray carriage return inside a sentence must not make two lines of it.
+    inside = content.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\n" in content else content
+    text = decoded(inside, f"{name} file", "one")
     lines = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
-    require(text.strip() != "", f"{name} file", "of sentences", "nothing")
     return lines

@@ -2,11 +2,12 @@
 
 import hashlib
 import io
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from functools import cache, lru_cache
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +15,25 @@ from numpy.typing import NDArray
 
 from fastweights.errors import require
 from fastweights.files import cache_folder, make_private, write_atomically
+from fastweights.printable import printable
 from fastweights.tasks._images import Bytes, read_channels, scale_by_area
+
+log = logging.getLogger("fastweights")
 
 DIGEST = 32
 """Bytes of SHA-256, behind what is kept."""
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 """Of files that are read as pictures."""
+
+HIDDEN = {"__macosx", "@eadir", "thumbs.db", "desktop.ini"}
+"""Names of what file managers make for themselves, beside those that begin with a dot."""
+
+NAMED = 3
+"""Files that are named of those that are left out."""
+
+READING = 2
+"""The version of how pictures are read. Squares that another version has put into the cache are not used."""
 
 Files = Mapping[str, Sequence[tuple[str, bytes]]]
 """Names and contents of the files of every class."""
@@ -63,8 +76,54 @@ def as_it_is(path: Path) -> AsItIs:
 
 
 def is_picture(name: str) -> bool:
-    """By the end of its name."""
-    return name.lower().endswith(SUFFIXES) and not name.rpartition("/")[2].startswith(".")
+    """By the end of its name, unless it is hidden."""
+    return name.lower().endswith(SUFFIXES) and not is_hidden(name)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file, or a folder above it, is one that file managers and notebooks make for themselves.
+
+    >>> is_hidden("cats/.ipynb_checkpoints/1.png"), is_hidden("__MACOSX/cats/1.png"), is_hidden("./cats/1.png")
+    (True, True, False)
+    """
+    parts = name.rstrip("/").split("/")
+    return any((part[:1] == "." and part not in (".", "..")) or part.casefold() in HIDDEN for part in parts)
+
+
+def without_pictures(others: Iterable[str], found: Iterable[str]) -> list[str]:
+    """The folders that hold no picture, hidden ones left out.
+
+    Args:
+        others: The names of folders, with a slash behind them, and of files that are no pictures.
+        found: The names of the pictures.
+    """
+    filled = {str(home) for name in found for home in PurePosixPath(name).parents}
+    homes = {name.rpartition("/")[0] for name in others if not is_hidden(name)} - {""}
+    return sorted(home for home in homes if str(PurePosixPath(home)) not in filled)
+
+
+def tell_left_out(path: Path, others: Sequence[str], empty: Sequence[str] = ()) -> None:
+    """Logs one line that names what is not read of a folder or an archive of pictures, unless all of it is.
+
+    Args:
+        path: The folder or the archive.
+        others: The names of files that are no pictures or hidden.
+        empty: The names of folders without pictures.
+    """
+    files = [name for name in others if not name.endswith("/")]
+    parts = {"hidden or no pictures": files, "without pictures": empty}
+    said = [f"{len(names)} {what} ({_first(names)})" for what, names in parts.items() if names]
+    if said:
+        _say(f"Left out of {printable(str(path))}: {', '.join(said)}.")
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join([*map(printable, sorted(names)[:NAMED]), *["..."][: len(names) > NAMED]])
+
+
+@cache
+def _say(message: str) -> None:
+    log.warning(message)
 
 
 def in_order(files: Files) -> Files:
@@ -83,7 +142,7 @@ def read_pictures(files: Files, channels: int, side: int) -> Pictures:
     digest = digest_of(files)
     counts = np.array([0, *(len(of_class) for of_class in files.values())])
     contents = [file for of_class in files.values() for file in of_class]
-    kept = cache_folder() / "pictures" / f"{digest[:32]}-{channels}-{side}.npy"
+    kept = cache_folder() / "pictures" / f"{digest[:32]}-{channels}-{side}-{READING}.npy"
     images = remembered(kept, lambda: _decode(contents, channels, side))
     return Pictures(tuple(files), counts.cumsum(), images, digest)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastweights.errors import InputError, require
+from fastweights.files import decoded
 from fastweights.tasks._pictures import Files
 
 PARTS = ("train", "val", "test")
@@ -72,9 +73,9 @@ def require_disjoint(parts: Sequence[Sequence[str]]) -> None:
 
 def _rows(content: bytes, table: str) -> list[list[str]]:
     try:
-        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{table} must be a table of UTF-8, got something else: {error}.") from None
+        rows = list(csv.reader(io.StringIO(decoded(content, table, "one"), newline=""), strict=True))
+    except csv.Error as error:
+        raise InputError(f"{table} must be a table of values with commas between them, got {error}.") from None
     header = rows[0] if rows else []
     require(header == HEADER, table, f"a table that begins with {','.join(HEADER)}", repr(",".join(header))[:80])
     rows = [row for row in rows[1:] if row]

@@ -5,9 +5,9 @@ import re
 import string
 
 from fastweights.errors import require
+from fastweights.files import decoded
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import DataFile, require_found
-from fastweights.tasks._tokenized import decoded
 from fastweights.tasks.wikitext_2 import Wikitext2
 
 SHAKESPEARE = DataFile(
@@ -24,7 +24,7 @@ STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
 
 def shakespeare() -> str:
     """Scenes of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
-    return SHAKESPEARE.read().decode()
+    return decoded(SHAKESPEARE.read(), "text", SHAKESPEARE.path)
 
 
 def babi() -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from fastweights.catalogue import TOKENIZERS
-from fastweights.errors import InputError, require
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.tokenizers._tokenizer import Tokenizer
 
@@ -59,15 +58,3 @@ class Tokenized(Stream):
         known = replace(self)  # type: ignore[type-var]
         vars(known)["learnt"] = TOKENIZERS.load(self.tokenizer).from_facts(facts.get("tokens"))
         return known
-
-
-def decoded(content: bytes, name: str, path: object) -> str:
-    """UTF-8 as text; `InputError` if it is something else, or nothing."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        remedy = "Convert it, for example with iconv."
-        raise InputError(f"{name} must be UTF-8, got {path} with a bad byte at {error.start}. {remedy}") from None
-    require("\0" not in text, name, "a text", f"{path}, which has a zero byte")
-    require(text.strip() != "", name, "a file with characters in it", f"the empty {path}")
-    return text.replace("\r\n", "\n")

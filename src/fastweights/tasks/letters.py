@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fastweights.errors import require
-from fastweights.files import read_file
+from fastweights.files import read_text
 from fastweights.tasks._texts import babi, noise, shakespeare, wikipedia
-from fastweights.tasks._tokenized import decoded
 from fastweights.tasks.text import Text
 
 GAP = " "
@@ -91,4 +90,4 @@ def _own(path: str) -> str:
     """A text file, which may be anything but what has a name."""
     remedy = f"Names are {', '.join(TEXTS)}; anything else is a file."
     require(Path(path).is_file(), "elsewhere", "names of texts, or text files", path, remedy)
-    return decoded(read_file(Path(path), "elsewhere"), "elsewhere", Path(path))
+    return read_text(Path(path), "elsewhere")

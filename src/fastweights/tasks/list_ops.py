@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.errors import InputError, require
-from fastweights.files import read_file
+from fastweights.files import decoded, read_file
 from fastweights.tasks._files import gunzip
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, FixedTask, Sets, require_sizes, split_sets
+from fastweights.tokenizers._tokenizer import lines
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -265,7 +266,7 @@ def read_examples(path: Path | str) -> Iterator[tuple[int, list[str]]]:
 
     `InputError` if it cannot be read, or names the first line that is wrong.
     """
-    for number, line in enumerate(_text(Path(path)).splitlines(), start=1):
+    for number, line in enumerate(lines(_text(Path(path))), start=1):
         label, tab, words = line.partition("\t")
         good = bool(tab) and len(label) == 1 and label in "0123456789" and bool(words.split())
         require(good, f"line {number} of {path}", "a digit, a tab and words", repr(line[:60]))
@@ -275,7 +276,4 @@ def read_examples(path: Path | str) -> Iterator[tuple[int, list[str]]]:
 def _text(path: Path) -> str:
     content = read_file(path, "list file")
     content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
-    try:
-        return content.decode("ascii")
-    except UnicodeDecodeError as error:
-        raise InputError(f"list file must be ASCII text, plain or gzipped, got {path}: {error}.") from None
+    return decoded(content, "list file", path)

@@ -10,7 +10,15 @@ import numpy as np
 from fastweights.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import MissingFile
-from fastweights.tasks._pictures import Pictures, in_order, is_picture, read_pictures
+from fastweights.tasks._pictures import (
+    Pictures,
+    in_order,
+    is_hidden,
+    is_picture,
+    read_pictures,
+    tell_left_out,
+    without_pictures,
+)
 from fastweights.tasks._splits import PARTS, Split, read_folders, read_tables
 from fastweights.tasks.kinds._classes import Classes
 from fastweights.tasks.kinds._random import ORDER, random_stream
@@ -28,7 +36,8 @@ class PictureFolder(Episodes):
     if they are there; else its folders `train`, `val` and `test`, with a folder a class in each; else every folder is a
     class, of which a fifth, rounded up, is for the test, a fifth for validation, and the others for training.
 
-    Files: whatever `folder` names, read by pillow.
+    Files: whatever `folder` names, read by pillow as a person sees them: turned upright, transparent pictures on white,
+    or on black if their visible parts are nearly white. Hidden files and folders are left out, and named in a line.
 
     Args:
         folder: A folder, or a `.zip`, `.tar` or `.tar.gz` of one.
@@ -60,7 +69,11 @@ class PictureFolder(Episodes):
         path = Path(self.folder)
         if not self.folder or not path.exists():
             raise MissingFile(f"folder must be one of pictures, got '{self.folder}'. Say folder=PATH.")
-        found = _inside(dict(members(path, lambda name: is_picture(name) or name.endswith(".csv"))))
+        others: list[str] = []
+        read = dict(members(path, _is_wanted, others))
+        tabled = any(name.rpartition("/")[2] in TABLES for name in read)
+        tell_left_out(path, others, () if tabled else without_pictures(others, read))
+        found = _inside(read)
         files, parts = self._split(found)
         pictures = read_pictures(files, 0, self.side)
         channels, needed = pictures.images.shape[1], {1: "grey pictures", 3: "colours"}
@@ -79,6 +92,10 @@ class PictureFolder(Episodes):
         held_out = -(-len(files) // HELD_OUT)
         cut = np.split(order, [len(files) - 2 * held_out, len(files) - held_out])
         return in_order(files), tuple(map(np.sort, cut))  # type: ignore[return-value]
+
+
+def _is_wanted(name: str) -> bool:
+    return is_picture(name) or (name.endswith(".csv") and not is_hidden(name))
 
 
 def _inside(found: dict[str, bytes]) -> dict[str, bytes]:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fastweights.catalogue import TOKENIZERS
 from fastweights.errors import require, require_name
-from fastweights.files import read_file
+from fastweights.files import read_text
 from fastweights.metric import BITS, Metric
 from fastweights.tasks._kneser_ney import KneserNey
-from fastweights.tasks._tokenized import Tokenized, decoded
+from fastweights.tasks._tokenized import Tokenized
 
 OZ = Path(__file__).parent / "data" / "wizard_of_oz.txt"
 """The Wonderful Wizard of Oz by L. Frank Baum, 1900 (public domain)."""
@@ -55,7 +55,7 @@ class Text(Tokenized):
     def whole(self) -> str:
         """What the file says."""
         path = OZ if self.text is None else Path(self.text)
-        return decoded(read_file(path, "text"), "text", path)
+        return read_text(path, "text")
 
     @property
     def content(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.errors import InputError, require
 
 LONGEST = 8
 """Tokens that a character may be made of, and more."""
@@ -77,6 +77,15 @@ def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
         remedy = "Leave it out, or take --tokenizer bytes, which knows everything."
         require(False, "text", "of tokens that are known", repr(error.args[0]), remedy)
         raise AssertionError from None
+
+
+def utf8(text: str) -> bytes:
+    """The bytes of a text; `InputError` for half of a surrogate pair, which no UTF-8 has."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        got = f"{text[error.start]!r} at {error.start}"
+        raise InputError(f"text must be of characters that UTF-8 has, got {got}. Decode it again.") from None
 
 
 def require_tokens(facts: Any, least: int = 1) -> list[str]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights.errors import InputError, require
-from fastweights.tokenizers._tokenizer import Tokenizer, lines
+from fastweights.tokenizers._tokenizer import Tokenizer, lines, utf8
 
 
 class Bpe(Tokenizer):
@@ -65,6 +65,8 @@ class Bpe(Tokenizer):
 
     def encode_each(self, texts: Sequence[str]) -> list[Tensor]:
         """Numbers of the pieces of every text, on all cores."""
+        for text in texts:
+            utf8(text)
         found = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [torch.tensor(one.ids, dtype=torch.long) for one in found]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.errors import require
-from fastweights.tokenizers._tokenizer import Tokenizer
+from fastweights.tokenizers._tokenizer import Tokenizer, utf8
 
 
 class Bytes(Tokenizer):
@@ -34,7 +34,7 @@ class Bytes(Tokenizer):
 
     def encode(self, text: str) -> Tensor:
         """A number a byte."""
-        return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).long() if text else torch.empty(0).long()
+        return torch.frombuffer(bytearray(utf8(text)), dtype=torch.uint8).long() if text else torch.empty(0).long()
 
     def decode(self, tokens: Tensor) -> str:
         """The same text; a mark of replacement for what is no UTF-8."""

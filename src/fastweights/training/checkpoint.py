@@ -51,6 +51,8 @@ def read_checkpoint(path: Path, kind: str = "checkpoint") -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except OSError as error:
         raise InputError(f"{kind} must be a readable file, got {path}: {error.strerror or error}.") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{kind} must be in a folder whose name is UTF-8, got {path}. Rename it.") from None
     except (SafetensorError, KeyError, ValueError):
         raise InputError(f"{kind} must be {requirement}, got {other}.") from None
     require(0 < len(entry) < LONGEST_ENTRY, kind, requirement, f"{path} with {len(entry):,} bytes of facts")

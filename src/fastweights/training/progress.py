@@ -4,16 +4,29 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+
+from fastweights.printable import printable
 
 
 class Plain(Console):
-    """Shows texts as they are: brackets and colons in them mean nothing. Whoever prints hears that nobody reads."""
+    """A console without markup in texts: brackets and colons mean nothing, and control characters are escaped.
+
+    Only styles that the program itself chooses reach the terminal. A reader that has gone raises `BrokenPipeError`.
+    """
 
     def __init__(self, soft_wrap: bool = True) -> None:
         super().__init__(markup=False, emoji=False, soft_wrap=soft_wrap)
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of what is printed, with `printable` texts."""
+        for segment in super().render(renderable, options):
+            shown = segment.text if segment.control else printable(segment.text, kept="\n\t")
+            yield Segment(shown, segment.style, segment.control)
 
     def on_broken_pipe(self) -> None:
         """As any file does."""
@@ -53,7 +66,8 @@ class Bar:
 
     def __init__(self, console: Console | None, total: int, done: int) -> None:
         self.console = console
-        columns = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()]
+        told = TextColumn("{task.description}", markup=False)
+        columns = [BarColumn(), MofNCompleteColumn(), told, TimeRemainingColumn()]
         self.progress = Progress(*columns, console=console, disable=not (console and console.is_terminal))
         self.task = self.progress.add_task("", total=total, completed=done)
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fastweights.errors import InputError, require
-from fastweights.files import read_file, read_json
+from fastweights.files import copy_atomically, read_file, read_json, write_atomically
 from fastweights.training import result as results
 from fastweights.training.result import Result
 from fastweights.training.sealed import (
@@ -79,9 +78,7 @@ class Run:
         """
         passing = (CONFIG, PROGRESS, FAILURE, LOCK)
         for path in (path for path in other.path.rglob("*") if path.is_file() and path.name not in passing):
-            copy = self.path / path.relative_to(other.path)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+            copy_atomically(path, self.path / path.relative_to(other.path))
         write_sealed(self.path / CONFIG, {**other.config(), "recipe": recipe, "config": config})
 
     @staticmethod
@@ -108,6 +105,8 @@ class Run:
         """Keeps other processes from training in this folder; a killed process lets go of it."""
         require(not self.path.exists() or self.path.is_dir(), "run", "a folder", f"the file {self.path}")
         self.path.mkdir(parents=True, exist_ok=True)
+        if (self.path / LOCK).is_symlink():  # old versions of filelock empty the file behind a link
+            (self.path / LOCK).unlink()
         lock = FileLock(self.path / LOCK)
         try:
             lock.acquire(timeout=0)
@@ -170,9 +169,10 @@ class Run:
         return hashlib.sha256(read_file(self.path / METRICS, METRICS)).hexdigest()
 
     def show_progress(self, step: int, seconds: float) -> None:
-        """Tells other processes how far the run is. Nothing is lost with it, so that it need not reach the disk."""
+        """Writes `progress.json`, for other processes. Nothing is lost with it, so that it need not reach the disk."""
         with suppress(OSError):
-            (self.path / PROGRESS).write_text(json.dumps({"step": step, "seconds": seconds}), encoding="utf-8")
+            content = json.dumps({"step": step, "seconds": seconds}).encode()
+            write_atomically(self.path / PROGRESS, content, durable=False)
 
     def progress(self) -> tuple[int, float]:
         """The step and the seconds that `show_progress` told last; zeros if that cannot be read."""

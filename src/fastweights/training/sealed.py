@@ -5,10 +5,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastweights.errors import require
-from fastweights.files import read_file, read_json, write_atomically
+from fastweights.files import appending, read_file, read_json, write_atomically
 
 SEAL = "sha256"
 LONGEST_LINE = 1 << 16
@@ -30,9 +30,8 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 def append_sealed(path: Path, line: Mapping[str, Any]) -> None:
     """Adds a line to a file of sealed lines. Its digest covers all lines before it, so that none can be lost."""
-    text = json.dumps(seal(line, _last_seal(path))) + "\n"
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
+    with appending(path, path.name) as file:
+        file.write(f"{json.dumps(seal(line, _last_seal(file, path)))}\n".encode())
         file.flush()
         # A checkpoint that is written later must not outlive it.
         os.fsync(file.fileno())
@@ -81,11 +80,9 @@ def unseal(sealed: Any, before: str, parameter: str, got: object) -> dict[str, A
     return content
 
 
-def _last_seal(path: Path) -> str:
-    """What the next line goes on from. The last lines are enough: to read all at every line would take ever longer."""
-    if not path.exists():
-        return ""
-    with path.open("rb") as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - LONGEST_LINE, 0))
-        last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+def _last_seal(file: BinaryIO, path: Path) -> str:
+    """The seal of the last line, empty without one. Only the end is read: all lines at every line would take ever
+    longer."""
+    file.seek(max(file.seek(0, os.SEEK_END) - LONGEST_LINE, 0))
+    last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     return str(read_json(last, path.name, path)[SEAL]) if last else ""

@@ -1,0 +1,318 @@
+"""Text from files and arguments cannot steer a terminal, reorder a page, or make links and elements of a report."""
+
+import ast
+import io
+import logging
+import os
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+
+import fastweights
+from fastweights import cli
+from fastweights.catalogue import COMMANDS
+from fastweights.commands._streams import printable_streams
+from fastweights.experiments.adaptation import Adaptation, Seen
+from fastweights.inspect.contents import Contents
+from fastweights.inspect.page import page
+from fastweights.printable import printable
+from fastweights.report.adaptation_page import adaptation_page
+from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
+from fastweights.report.learning_curve import draw_learning_curve
+from fastweights.training.progress import Bar, Plain
+from fastweights.training.run import Run
+from fastweights.training.sealed import read_sealed, write_sealed
+
+HOSTILE = [
+    "\x1b[2J\x1b]0;title\x07",
+    "\x9b31m",
+    "\u202egnp.exe",
+    "\u2066a\u2069",
+    "\x00\x08\x7f",
+    "\udce9",
+    "\r\nfastweights: all is well",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "&lt;b&gt; &#106;",
+    '" onload="alert(1)',
+    "[a](javascript:alert(1))",
+    "![a](file:///etc/passwd)",
+    "[a]: javascript:alert(1)",
+    "<javascript:alert(1)>",
+    "``[a](javascript:alert(1))`",
+    "`a\\|[b](javascript:1)`",
+    "a\\|b|c",
+    "# no heading",
+    "- no item",
+    "1. no item",
+    "> no quotation",
+    "---",
+    "===",
+    "**bold** _slanted_ ~~gone~~",
+    "${x}$ [[b]]",
+]
+STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+texts = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8)), min_size=1, max_size=4).map("".join)
+
+
+# One function
+
+
+@given(texts, st.sampled_from(["", "\n\t"]))
+def test_printable_text_steers_nothing_and_stays_as_it_is(text, kept):
+    shown = printable(text, kept)
+    assert not STEERS.search(shown)
+    assert printable(shown, kept) == shown
+    assert shown.replace("\n", "").replace("\t", "").isprintable() or all(
+        c in kept or c.isprintable() or not c.isascii() for c in shown
+    )
+
+
+@pytest.mark.parametrize("text", ["Übung", "日本語", "क्\u200dष", "👩\u200d🔬", "a b", "naïve\u0301"])
+def test_text_of_any_language_is_printable(text):
+    assert printable(text) == text
+
+
+# Terminals
+
+
+@given(texts)
+def test_everything_that_is_printed_goes_through_it(text):
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = streams
+    try:
+        with printable_streams():
+            print(text, end=text)
+            logging.lastResort.handle(logging.makeLogRecord({"msg": "%s", "args": (text,), "levelno": 30}))
+            console = Plain()
+            console.print(text)
+            table = Table(text, title=text)
+            table.add_row(text)
+            console.print(table)
+            with Bar(console, 1, 0) as bar:
+                bar.note(text)
+    finally:
+        sys.stdout, sys.stderr = before
+    for stream in streams:
+        stream.flush()
+        shown = stream.buffer.getvalue().decode()
+        assert shown
+        assert not STEERS.search(shown)
+
+
+def test_a_terminal_gets_our_own_styles_and_no_others():
+    written = io.StringIO()
+    written.isatty = lambda: True
+    console = Plain()
+    console.file = written
+    console._color_system = console._detect_color_system() if console.is_terminal else None
+    for text in HOSTILE:
+        with Bar(Plain(), 1, 0):
+            console.print(text, style="red")
+    shown = re.sub(r"\x1b\[[\d;]*m", "", written.getvalue())
+    assert not STEERS.search(shown)
+
+
+def test_streams_are_given_back(capsys):
+    before = sys.stdout, sys.stderr
+    assert cli.main(["list", "rules"]) == 0
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert cli.main(["evaluate", "/no/such/run"]) == 2
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_only_commands_print():
+    """All others return what they found, or show it on a console that was given to them."""
+    root = Path(fastweights.__file__).parent
+    for path in root.rglob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        printing = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+        assert not printing or path.parent.name == "commands" or path.name == "cli.py", path
+
+
+@pytest.fixture(scope="module")
+def hostile_run(tmp_path_factory):
+    """A run whose vocabulary steers terminals."""
+    run = tmp_path_factory.mktemp("hostile") / "run"
+    sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
+    assert cli.main(["train", "oz", *sizes, "--run", str(run)]) == 0
+    content = read_sealed(run / "config.json")
+    tokens = content["task"]["tokens"]
+    for letter, character in {"e": "\x1b", "t": "\x9b", "o": "\u202e", "h": "\x07", "n": "\u2066"}.items():
+        tokens = tokens.replace(letter, character)
+    content["task"]["tokens"] = tokens
+    write_sealed(run / "config.json", content)
+    return run
+
+
+def test_commands_print_no_character_of_a_vocabulary_that_steers(hostile_run, tmp_path, capsys):
+    generate = ["generate", str(hostile_run), "--prompt", "a", "--length", "200", "--seed", "1"]
+    assert cli.main(generate) == 0
+    assert cli.main([*generate, "--prompt", "b"]) == 0
+    page = tmp_path / "p.html"
+    assert cli.main(["inspect", str(hostile_run), "--text", "a\x1b\u202eb\x9b", "--page", str(page)]) == 0
+    cli.main(["evaluate", str(hostile_run)])
+    assert cli.main(["report", str(hostile_run.parent)]) == 0
+    captured = capsys.readouterr()
+    assert "\\x1b" in captured.out
+    assert not STEERS.search(captured.out + captured.err)
+    for path in [page, *hostile_run.parent.glob("report.*")]:
+        assert not STEERS.search(path.read_text(encoding="utf-8")), path
+
+
+STRINGS = [text for text in HOSTILE if "\x00" not in text]
+
+
+@pytest.mark.parametrize("name", COMMANDS.names())
+def test_commands_print_no_argument_that_steers(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for text in STRINGS:
+        for arguments in ([text], [text, text], [text, f"--{text}"], ["--layer", text, text], [f"--page={text}", text]):
+            try:
+                status = cli.main([name, *arguments])
+            except SystemExit as stop:
+                status = stop.code
+            captured = capsys.readouterr()
+            assert status == 2, arguments
+            assert not STEERS.search(captured.out + captured.err)
+            assert len(captured.err.splitlines()) == 1, captured.err
+
+
+# Pages
+
+
+class Elements(HTMLParser):
+    """The names, and the attributes that load or do something, of all elements of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, [(n, v) for n, v in attributes if n.startswith("on") or n in ("src", "href")]))
+
+
+def blocks_of(text):
+    return [
+        Heading(1, text),
+        Heading(2, text),
+        Heading(3, text),
+        Paragraph(text),
+        Bullets([text, text]),
+        Grid([text, "b"], [[text, text]]),
+        Figure("a", text, b"<svg/>"),
+    ]
+
+
+@given(texts)
+def test_a_page_has_the_same_elements_whatever_its_texts_are(text):
+    whole, plain = (Elements(to_html(words, blocks_of(words))).found for words in (text, "a"))
+
+    def outside_code(elements):
+        return [(tag, [n for n, _ in attributes]) for tag, attributes in elements if tag != "code"]
+
+    assert outside_code(whole) == outside_code(plain)
+    for _, attributes in whole:
+        assert all(value.startswith(("data:image/", "#")) for _, value in attributes)
+    assert not STEERS.search(to_html(text, blocks_of(text)))
+
+
+@given(texts.filter(str.split))
+def test_markdown_has_the_same_elements_whatever_its_texts_are(text):
+    markdown_it = pytest.importorskip("markdown_it")
+    parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+    def elements(words):
+        tokens = parser.parse(to_markdown(blocks_of(words), "figures"))
+        flat = [token for outer in tokens for token in [outer, *(outer.children or [])]]
+        return [(t.type, t.attrGet("href") or t.attrGet("src")) for t in flat if t.type not in ("text", "code_inline")]
+
+    found = elements(text)
+    assert [kind for kind, _ in found] == [kind for kind, _ in elements("a")]
+    assert all(not target or re.match(r"#|https?://|figures/a\.svg$", target) for _, target in found)
+    assert not STEERS.search(to_markdown(blocks_of(text), "figures"))
+
+
+@given(texts.map(lambda text: " ".join(text.split())).filter(lambda text: text and "`" not in text))
+def test_markdown_shows_a_text_as_it_is(text):
+    markdown_it = pytest.importorskip("markdown_it")
+    parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for block in (Paragraph(text), Bullets([text]), Grid(["x"], [[text]])):
+        tokens = parser.parse(to_markdown([block], "figures"))
+        inline = [token for token in tokens if token.type == "inline"][-1]
+        assert "".join(child.content for child in inline.children) == printable(text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
+    def adapted(name):
+        seen = Seen(name, np.zeros((1, 2, 2), np.uint8))
+        found = Adaptation((name, "b"), ((seen, 0), (seen, 1)), (seen,), torch.full((3, 1, 2), 0.5))
+        return adaptation_page(found, name, name)
+
+    def inspected(name):
+        contents = Contents(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
+        return page([contents], [name], name)
+
+    for made in (adapted, inspected):
+        whole = made(text)
+        assert [tag for tag, _ in Elements(whole).found] == [tag for tag, _ in Elements(made("a")).found]
+        assert not STEERS.search(whole)
+        assert not any(n.startswith("on") for _, attributes in Elements(whole).found for n, _ in attributes)
+
+
+@pytest.mark.parametrize("text", [name for name in HOSTILE if "/" not in name and "\x00" not in name])
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_learning_curve_is_drawn_whatever_names_there_are(tmp_path, text):
+    from fastweights.metric import BITS
+
+    folder = tmp_path / f"a{text}$\\frac{{$"
+    folder.mkdir()
+    lines = [{"step": step, "train_bits": 1.0, "validation_bits": float(step)} for step in (0, 1)]
+    assert draw_learning_curve(folder, lines, BITS, {f"{text}$_$": 0.5}).is_file()
+
+
+# Arguments that are not UTF-8
+
+
+BAD = os.fsdecode(b"caf\xe9")
+
+
+def options_of(name):
+    """The options of a command that take a value."""
+    import argparse
+
+    command = cli._parser([name])._subparsers._group_actions[0].choices[name]
+    return [
+        a.option_strings[-1] for a in command._actions if a.option_strings and not isinstance(a, argparse._HelpAction)
+    ]
+
+
+@pytest.mark.parametrize("name", COMMANDS.names())
+def test_an_argument_that_is_not_utf_8_is_refused_in_one_line(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for option in options_of(name):
+        for arguments in ([option, BAD], [f"{option}={BAD}"], ["a", option, BAD]):
+            assert cli.main([name, *arguments]) == 2
+            said = capsys.readouterr().err
+            assert len(said.splitlines()) == 1
+            assert "must be UTF-8, got '" in said
+            assert "caf\\udce9" in said
+    assert cli.main([name, BAD]) == 2
+    assert "argument must be UTF-8" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_any_vocabulary_is_measured(hostile_run):
+    assert Run.open(hostile_run).config()["task"]["tokens"]

@@ -1,0 +1,184 @@
+"""Everything that is written goes through one place: a link is replaced, never followed, and no pipe is waited for."""
+
+import ast
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import fastweights
+from fastweights import InputError, cli
+from fastweights.files import appending, copy_atomically, make_own_folder, read_file, read_text, write_atomically
+from fastweights.training.checkpoint import Checkpoint, write_checkpoint
+from fastweights.training.run import LOCK, PROGRESS, Run
+from fastweights.training.sealed import append_sealed, read_sealed_lines
+
+ROOT = Path(fastweights.__file__).parent
+DIRECT = {
+    "write_text",
+    "write_bytes",
+    "savez",
+    "tofile",
+    "to_csv",
+    "copyfile",
+    "copy2",
+    "copytree",
+    "symlink_to",
+    "touch",
+}
+"""Methods and functions that write a file by its path."""
+PRIVATE = {
+    "files.py": "the one place",
+    "compiler/cpp/build.py": "a temporary folder of its own, whose files then replace those in the cache",
+}
+
+
+def writes(path):
+    """The calls in a file of source that open a file to write it, or write it by its path."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        words = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        words += [k.value.value for k in node.keywords if k.arg == "mode" and isinstance(k.value, ast.Constant)]
+        opened = name in ("open", "fdopen") and any(set(w) <= set("rwaxbt+") and set(w) & set("wax+") for w in words)
+        if opened or name in DIRECT:
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_nothing_is_written_past_the_one_place():
+    found = {path.relative_to(ROOT).as_posix(): [*writes(path)] for path in ROOT.rglob("*.py")}
+    assert not [call for path, calls in found.items() if path not in PRIVATE for call in calls]
+    assert all(found[path] for path in PRIVATE), "a file that no longer writes"
+
+
+def append(path):
+    with appending(path, "file") as file:
+        file.write(b"new")
+
+
+def copy(path):
+    source = path.with_name("source")
+    source.write_bytes(b"new")
+    copy_atomically(source, path)
+
+
+WAYS = {
+    "write": lambda path: write_atomically(path, b"new"),
+    "write for now": lambda path: write_atomically(path, b"new", durable=False),
+    "append": append,
+    "copy": copy,
+    "metrics": lambda path: append_sealed(path, {"step": 1}),
+    "checkpoint": lambda path: write_checkpoint(path, Checkpoint({"a": torch.zeros(1)}, {})),
+}
+
+
+@pytest.mark.parametrize("target", ["precious.txt", "nowhere"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_link_is_replaced_and_never_followed(tmp_path, way, target):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("precious")
+    path = tmp_path / "file"
+    path.symlink_to(tmp_path / target)
+    WAYS[way](path)
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+    assert not path.is_symlink()
+    assert path.read_bytes()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_pipe_is_waited_for(tmp_path, way):
+    """It is replaced, or refused where something is to be added to it."""
+    path = tmp_path / "file"
+    os.mkfifo(path)
+    failures = []
+
+    def write():
+        try:
+            WAYS[way](path)
+        except InputError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert path.is_file() or "must be a regular file" in str(failures[0])
+
+
+@pytest.mark.parametrize("read", [read_file, read_text])
+def test_no_pipe_is_read(tmp_path, read):
+    os.mkfifo(tmp_path / "file")
+    with pytest.raises(InputError, match="text must be a regular file"):
+        read(tmp_path / "file", "text")
+
+
+def test_a_folder_that_is_filled_is_the_library_s_own(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "figures").symlink_to(tmp_path / "precious")
+    assert make_own_folder(tmp_path / "figures").is_dir()
+    assert not (tmp_path / "figures").is_symlink()
+    assert make_own_folder(tmp_path / "a" / "b").is_dir()
+
+
+def test_what_is_appended_comes_last(tmp_path):
+    for _ in range(3):
+        append(tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"newnewnew"
+    for step in range(3):
+        append_sealed(tmp_path / "lines", {"step": step})
+    assert [line["step"] for line in read_sealed_lines(tmp_path / "lines")] == [0, 1, 2]
+
+
+def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, capsys):
+    """A folder of a stranger, resumed: nothing outside of it is changed."""
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--preset", "smoke", "--steps", "4", "--characters", "6000", "--sample", "3"]
+    assert cli.main(["train", "oz", *sizes, "--run", "run"]) == 0
+    run, precious = tmp_path / "run", tmp_path / "precious"
+    precious.mkdir()
+    written = {path.name: path.read_bytes() for path in run.iterdir()} | {
+        PROGRESS: b"{}",
+        LOCK: b"",
+        "failure.txt": b"no",
+    }
+    (run / "result.json").unlink()
+    for name, content in written.items():
+        if name != "result.json":
+            (precious / name).write_bytes(content)
+            (run / name).unlink(missing_ok=True)
+            (run / name).symlink_to(precious / name)
+    assert cli.main(["train", "oz", "--run", "run", "--resume"]) == 0
+    assert cli.main(["report", "run"]) == 0
+    assert {path.name: path.read_bytes() for path in precious.iterdir()} == {
+        name: content for name, content in written.items() if name != "result.json"
+    }
+
+
+def test_a_report_deletes_no_figure_of_another_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
+    assert cli.main(["train", "oz", *sizes, "--run", "runs/run"]) == 0
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "family.png").write_bytes(b"precious")
+    (tmp_path / "runs" / "figures").symlink_to(tmp_path / "precious")
+    (tmp_path / "runs" / "report.md").write_text("![](figures/family.png)\n")
+    assert cli.main(["report", "runs"]) == 0
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["family.png"]
+    assert not (tmp_path / "runs" / "figures").is_symlink()
+
+
+def test_progress_replaces_a_pipe_and_a_link(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    os.mkfifo(tmp_path / PROGRESS)
+    Run(tmp_path).show_progress(3, 1.5)
+    assert json.loads((tmp_path / PROGRESS).read_text()) == {"step": 3, "seconds": 1.5}
+    (tmp_path / PROGRESS).unlink()
+    (tmp_path / PROGRESS).symlink_to(tmp_path / "precious")
+    Run(tmp_path).show_progress(4, 2.5)
+    assert Run(tmp_path).progress() == (4, 2.5)
+    assert (tmp_path / "precious").read_text() == "precious"
