@@ -54,7 +54,7 @@ FORMS = {
     "titans": "W is made from surprise, which waits for W, in titans.py:",
     "outer-product": "W is put through tanh, in outer_product.py:",
     "fast-weight-memory": "W is multiplied with itself, in fast_weight_memory.py:",
-    "delta-lstm": "every row of W is in a product with a vector of its own, in delta.py:",
+    "delta-lstm": "h is made from c, which waits for h, in delta_lstm.py:",
 }
 
 
