@@ -15,7 +15,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.products import PRODUCTS
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
-from fastweights.lines import line_of, line_of_error, reason_of
+from fastweights.lines import is_of_torch, line_of, line_of_error, reason_of
 
 MORE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),
@@ -23,6 +23,22 @@ MORE = (
     *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
 )
 """Operations that PyTorch counts as elementary and can take apart all the same."""
+KEPT = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
+"""Operations that have a rule of their own."""
+WHOLE = (
+    "linalg_vector_norm",
+    "std",
+    "std_mean",
+    "elu",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "mish",
+    "sinc",
+    "softplus",
+)
+"""Operations with a gradient that the gradients of their parts do not make up, at a kink or by an overflow. A graph
+without a gradient keeps them, since what is made of it is differentiated by autograd."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +78,25 @@ def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> T
         Unsupported: the step does what no graph can hold.
     """
     arguments = examples(cell, sizes, dtype)
-    made = _traced(cell, _flat, arguments, [])
+    made = _traced(cell, _differentiable, arguments, [], WHOLE)
     _take_new_states(made.graph.graph, len(arguments[0]))
     return made
 
 
-def _traced(cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor]) -> Trace:
+def _traced(
+    cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor], whole: tuple[str, ...] = ()
+) -> Trace:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     lines = Lines()
     function = torch.func.functionalize(way(cell, [len(a) for a in arguments], lines))
     try:
         with torch.random.fork_rng(devices=[]):
-            graph = make_fx(function, decomposition_table=_decompositions())(
+            graph = make_fx(function, decomposition_table=_decompositions(whole))(
                 *chain.from_iterable(arguments), *gradients
             )
+    except Unsupported:
+        raise
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
     graph.graph.eliminate_dead_code()
@@ -127,6 +147,17 @@ def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     return flat
 
 
+def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    flat = _flat(cell, counts, lines)
+
+    def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad(), Attached(cell.name):
+            results: tuple[Tensor, ...] = flat(*tensors)
+        return results
+
+    return differentiable
+
+
 def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     flat, total = _flat(cell, counts, lines), sum(counts)
 
@@ -138,23 +169,35 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
 
 
 @cache
-def _decompositions() -> dict[Any, Any]:
+def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in MORE]))
-    for kept in (
-        aten.select_backward,
-        aten.slice_backward,
-        aten.select_scatter,
-        aten.slice_scatter,
-        aten.var,
-        aten.var_mean,
-    ):
+    for name in (*KEPT, *whole):
+        kept = getattr(aten, name)
         for overload in kept.overloads():
             table.pop(getattr(kept, overload), None)
     return table
+
+
+class Attached(TorchFunctionMode):
+    """Refuses what takes a tensor out of the gradient: no graph without a gradient shows it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frame = sys._getframe(1)
+        is_off = not torch.is_grad_enabled() and any(isinstance(a, Tensor) for a in args)
+        if is_off or (func in DETACHING and not is_of_torch(frame)):
+            raise Unsupported(f"{self.name} takes a tensor out of the gradient", line_of(frame), "a step without it")
+        return func(*args, **(kwargs or {}))
+
+
+DETACHING = {torch.detach, Tensor.detach, Tensor.detach_, Tensor.data.__get__, Tensor.requires_grad_}  # type: ignore[attr-defined]
 
 
 class Lines(TorchFunctionMode):

@@ -51,7 +51,7 @@ class Update:
             raise NotAffine(f"{self.state} is multiplied from both sides")
         found = sorted((r.over for r in reads), key=lambda over: not over)
         fading = [(a,) for a in sorted(self._fading)]
-        return list(dict.fromkeys([*(erased or found), *fading])) or [tuple(range(len(self.shape)))[-1:]]
+        return list(dict.fromkeys(erased or [*found, *fading])) or [tuple(range(len(self.shape)))[-1:]]
 
     @property
     def _fading(self) -> frozenset[int]:
@@ -78,7 +78,10 @@ class Update:
         """Axes that are columns or groups, and what stands in the way if they cannot be."""
         name = self.state
         together = f"the rows of {name} fade by themselves, and are erased together"
-        yield self._fading, together if self.erased and len(self._fading) < 2 else f"every number of {name} fades by itself"
+        yield (
+            self._fading,
+            together if self.erased and len(self._fading) < 2 else f"every number of {name} fades by itself",
+        )
         for erased in self.erased:
             known = frozenset[int]().union(*(axes(f) for f in _flat(erased.known)))
             yield known, f"what is erased of {name} differs from row to row"
