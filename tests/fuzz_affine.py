@@ -33,7 +33,12 @@ TIMES = (1, 1, 2, 3, 5, 16, 17, 33, 37, 70)
 SMALL_SIZES, SMALL_TIMES = (1, 2, 3, 4), (1, 2, 3, 5)
 """For an interpreter, which goes from number to number."""
 
-NAMES = ("Annotated", "NamedTuple", "Slot", "Tensor", "Value", "torch", "F")
+HEAD = """from typing import Annotated, NamedTuple
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from fastweights.signature import Slot, Value
+"""
 INPUTS = {
     **dict.fromkeys(("q", "k", "r"), ("K", "key")),
     **dict.fromkeys(("v", "u"), ("V", "value")),
@@ -55,7 +60,7 @@ STATES = ["K", "V", "", "V K", "V K", "V K", "K V", "K K", "M K", "M V", "V K K"
 STATES += ["V M K", "V K V", "M V K K"]
 CHANGES = [
     *("{x}", "{x}", "{x}", "{x}.flip(0)", "{x}.cumsum(0)", "{x}.roll(1, 0)", "{x}.tanh()", "0.5 * {x}", "{x} * {s}"),
-    *("{x} * {y}", "{x} - {y}", "F.normalize({x}, dim=0)", "{x}.softmax(0)", "F.relu({x})"),
+    *("{x} * {y}", "{x} - 0.5 * {y}", "F.normalize({x}, dim=0)", "{x}.softmax(0)", "F.relu({x})"),
     *("torch.where({x} > 0.2, {x}, {y})", "{x}.flip(0).cumsum(0).flip(0)"),
 ]
 """Of vectors x and y of one size and a number s, another vector."""
@@ -202,7 +207,7 @@ class Code:
         body = [f"    {line}" for line in self.lines]
         return "\n".join(
             [
-                *("class State(NamedTuple):", *slots, "", "class Inputs(NamedTuple):", *given, ""),
+                *(HEAD, "class State(NamedTuple):", *slots, "", "class Inputs(NamedTuple):", *given, ""),
                 *("def step(state: State, x: Inputs) -> tuple[State, Value]:", *body),
                 f"    return State({', '.join(self.states)}), y",
                 "",
@@ -228,7 +233,7 @@ def make(seed: int, stream: int, number: int, backend: str) -> Made:
     """One cell, its arguments drawn in its sizes."""
     random = Random(f"{seed} {stream} {number}")
     text, file = Code(random).text, f"cell_{seed}_{stream}_{number}.py"
-    known: dict[str, Any] = {"__name__": "fuzzed", **{n: globals()[n] for n in NAMES}}
+    known: dict[str, Any] = {"__name__": "fuzzed"}
     exec(compile(text, file, "exec"), known)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     cell = Cell.of(known["step"])

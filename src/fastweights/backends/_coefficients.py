@@ -65,8 +65,10 @@ class Write(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The coefficients of all steps, `[N, B, H G, C, ...]` with G groups; `offsets` are added to what the queries read, and
-    `across_offsets` to what the vectors over the rows do."""
+    """The coefficients of all steps, `[N, B, H G, C, ...]` with G groups.
+
+    `offsets` are added to what the queries read, and `across_offsets` to what the vectors over the rows read.
+    """
 
     decay: Tensor | None
     writes: list[Write]

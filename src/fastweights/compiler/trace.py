@@ -26,16 +26,8 @@ MORE = (
 KEPT = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
 """Operations that have a rule of their own."""
 WHOLE = (
-    "linalg_vector_norm",
-    "std",
-    "std_mean",
-    "elu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "mish",
-    "sinc",
-    "softplus",
+    *("linalg_vector_norm", "std", "std_mean", "softplus", "mish", "elu", "celu"),
+    *("hardtanh", "hardsigmoid", "hardswish", "sinc", "xlogy"),
 )
 """Operations with a gradient that the gradients of their parts do not make up, at a kink or by an overflow. A graph
 without a gradient keeps them, since what is made of it is differentiated by autograd."""
@@ -152,7 +144,8 @@ def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[.
 
     def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad(), Attached(cell.name):
-            results: tuple[Tensor, ...] = flat(*tensors)
+            # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
+            results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]  # type: ignore[misc]
         return results
 
     return differentiable

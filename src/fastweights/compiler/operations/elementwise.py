@@ -1,7 +1,7 @@
 """Operations that compute every number of a tensor from the numbers at its place."""
 
 from collections.abc import Callable
-from math import pi
+from math import inf, pi
 from typing import Any
 
 import torch
@@ -141,6 +141,19 @@ def _elu(graph: Graph, x: Value, alpha: float = 1.0, scale: float = 1.0, input_s
     return where(graph, is_positive, scaled(graph, x, scale), multiplied(graph, powers, alpha * scale))
 
 
+def _celu(graph: Graph, x: Value, alpha: float = 1.0) -> Value:
+    return _elu(graph, x, alpha, 1.0, 1 / alpha)
+
+
+def _xlogy(graph: Graph, x: Any, y: Any) -> Value:
+    x, y = as_value(x), as_value(y)
+    outside = _comparison("logical_or", as_mask)(
+        graph, _comparison("le")(graph, y, 0.0), _comparison("eq")(graph, y, inf)
+    )
+    is_nothing = _comparison("logical_and", as_mask)(graph, _comparison("eq")(graph, x, 0.0), outside)
+    return multiplied(graph, x, elementwise("log")(graph, where(graph, is_nothing, 1.0, y)))
+
+
 def _sinc(graph: Graph, x: Value) -> Value:
     is_zero = _comparison("eq")(graph, x, 0.0)
     angle = multiplied(graph, where(graph, is_zero, 1.0, x), pi)
@@ -208,7 +221,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "contiguous"), _same),
     **{"add": sum_of("add"), "sub": sum_of("sub"), "mul": multiplied, "div": _divided, "pow": _pow, "where": where},
     **{"clamp": _clamp, "relu": _relu, "hardtanh": _hardtanh, "hardsigmoid": _hardsigmoid, "hardswish": _hardswish},
-    **{"softplus": _softplus, "mish": _mish, "elu": _elu, "sinc": _sinc},
+    **{"softplus": _softplus, "mish": _mish, "elu": _elu, "celu": _celu, "sinc": _sinc, "xlogy": _xlogy},
     **{"isnan": _is_nan, "isinf": _is_infinite, "_to_copy": _to_copy},
     **{"softshrink_backward": _shrunk_backward, "hardshrink_backward": _shrunk_backward},
     **{"copy": _copy, "copy_": _copy, "full_like": _full_like, "ones_like": _ones_like, "zeros_like": _zeros_like},
