@@ -191,8 +191,7 @@ def test_chunks_have_the_gradients_of_pytorch_at_kinks_too(family):
         want = scan_checks.results_and_gradients(cell, "reference", a)
         try:
             got = scan_checks.results_and_gradients(cell, "chunkwise", a)
-        except InputError as told:
-            assert "\n" not in str(told)
+        except InputError:
             continue
         pairs = [(got[n][b], want[n][b]) for n in want for b in range(shape.B) if want[n][b].isfinite().all()]
         off = max(error(mine, theirs, least=1e-3) for mine, theirs in pairs)
@@ -212,7 +211,7 @@ def test_a_step_that_takes_a_tensor_out_of_the_gradient_is_refused_in_chunks():
     for function in (operation("v.detach() * v"), operation("v * v.amax().detach()"), without):
         cell = recalled(function)
         a = scan_checks.arguments(cell, SHAPE)
-        with pytest.raises(InputError, match="takes a tensor out of the gradient in "):
+        with pytest.raises(InputError, match="a tensor is taken out of the gradient, in "):
             scan_checks.run(cell, "chunkwise", a)
         got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("auto", "reference"))
         scan_checks.assert_close(got, want, torch.float64)

@@ -31,18 +31,22 @@ WHOLE = (
 )
 """Operations with a gradient that the gradients of their parts do not make up, at a kink or by an overflow. A graph
 without a gradient keeps them, since what is made of it is differentiated by autograd."""
+DETACHING = {torch.detach, Tensor.detach, Tensor.detach_, Tensor.data.__get__, Tensor.requires_grad_}  # type: ignore[attr-defined]
+"""Functions that take a tensor out of the gradient."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """A graph from state, inputs, params and the gradients of the new state and of y to the new state, y, and the
-    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from."""
+    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from, and `detached` the
+    first line that takes a tensor out of the gradient, if one does."""
 
     graph: torch.fx.GraphModule
     state: tuple[str, ...]
     inputs: tuple[str, ...]
     params: tuple[str, ...]
     lines: Mapping[str, str]
+    detached: str = ""
 
     @property
     def results(self) -> tuple[torch.fx.Node, ...]:
@@ -87,13 +91,11 @@ def _traced(
             graph = make_fx(function, decomposition_table=_decompositions(whole))(
                 *chain.from_iterable(arguments), *gradients
             )
-    except Unsupported:
-        raise
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
     graph.graph.eliminate_dead_code()
     names = [record._fields for record in arguments]
-    return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
+    return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes, lines.detached)
 
 
 def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
@@ -143,7 +145,7 @@ def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[.
     flat = _flat(cell, counts, lines)
 
     def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
-        with torch.enable_grad(), Attached(cell.name):
+        with torch.enable_grad():
             # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
             results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]  # type: ignore[misc]
         return results
@@ -175,38 +177,25 @@ def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
     return table
 
 
-class Attached(TorchFunctionMode):
-    """Refuses what takes a tensor out of the gradient: no graph without a gradient shows it."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frame = sys._getframe(1)
-        is_off = not torch.is_grad_enabled() and any(isinstance(a, Tensor) for a in args)
-        if is_off or (func in DETACHING and not is_of_torch(frame)):
-            raise Unsupported(f"{self.name} takes a tensor out of the gradient", line_of(frame), "a step without it")
-        return func(*args, **(kwargs or {}))
-
-
-DETACHING = {torch.detach, Tensor.detach, Tensor.detach_, Tensor.data.__get__, Tensor.requires_grad_}  # type: ignore[attr-defined]
-
-
 class Lines(TorchFunctionMode):
     """Notes which line of the cell makes which nodes of the graph."""
 
     def __init__(self) -> None:
         super().__init__()
         self.of_nodes: dict[str, str] = {}
+        self.detached = ""
+        """The first line that takes a tensor out of the gradient."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-        mode = get_proxy_mode()
+        mode, frame = get_proxy_mode(), sys._getframe(1)
+        is_off = not torch.is_grad_enabled() and any(isinstance(a, Tensor) for a in args)
+        if not self.detached and (is_off or (func in DETACHING and not is_of_torch(frame))):
+            self.detached = line_of(frame)
         result = func(*args, **(kwargs or {}))
         if mode is not None:
-            line = line_of(sys._getframe(1))
+            line = line_of(frame)
             for node in reversed(mode.tracer.graph.nodes):
                 if node.name in self.of_nodes:
                     break

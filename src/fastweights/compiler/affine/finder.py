@@ -42,8 +42,10 @@ def affine_form(step: Forward) -> AffineForm:
     """The affine form of a step.
 
     Raises:
-        NotAffine: it has none.
+        NotAffine: it has none, or its gradient is not that of its values.
     """
+    if step.detached:
+        raise NotAffine("a tensor is taken out of the gradient", step.detached)
     return Finder(step).form()
 
 
