@@ -12,6 +12,7 @@ interpreter. `--only STREAM NUMBER` makes one cell again.
 
 import linecache
 import os
+import re
 import sys
 from functools import cache, partial
 from random import Random
@@ -203,8 +204,14 @@ class Code:
         slots = [
             f'    {name}: Annotated[Tensor, Slot("{" ".join(axes)}", "memory")]' for name, axes in self.states.items()
         ]
-        given = [f'    {name}: Annotated[Tensor, Slot("{axes}", "{role}")]' for name, (axes, role) in INPUTS.items()]
         body = [f"    {line}" for line in self.lines]
+        # The first of every letter tells its size, also where a call has no state.
+        used = {*re.findall(r"\bx\.(\w+)", "\n".join(body)), "q", "v", "m"}
+        given = [
+            f'    {name}: Annotated[Tensor, Slot("{axes}", "{role}")]'
+            for name, (axes, role) in INPUTS.items()
+            if name in used
+        ]
         return "\n".join(
             [
                 *(HEAD, "class State(NamedTuple):", *slots, "", "class Inputs(NamedTuple):", *given, ""),

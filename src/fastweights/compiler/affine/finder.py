@@ -192,7 +192,7 @@ class Finder:
     def _read(self, atom: Product, line: str) -> Expression:
         """An input in the place of a product with a state."""
         shape, over = self.step.state[atom.state].shape, tuple(sorted(atom.over))
-        if not over and sum(n > 1 for n in shape) > 1:
+        if not over and 1 not in shape and len(shape) > 1:
             raise NotAffine(f"numbers of {atom.state} are seen one by one, not in a product with a vector", line)
         index = tuple(i for a, i in enumerate(atom.place) if a not in over)
         vector = Value(shape, atom.vector)

@@ -61,13 +61,13 @@ class Update:
         """The state with these columns.
 
         Raises:
-            NotAffine: the coefficients depend on so many other axes that no axis is left for the rows.
+            NotAffine: the coefficients depend on so many other axes that no axis is left for the rows, or on the rows of
+            a single matrix: a product for each row is no faster than the steps.
         """
         groups = frozenset[int]()
         for tied, why in self._tied(Part(self.state, self.shape, (), columns), reads):
             groups |= tied.difference(columns)
-            left = [a for a, n in enumerate(self.shape) if n > 1 and a not in groups and a not in columns]
-            if groups and not left:
+            if groups and (len(self.shape) < 3 or len(groups | {*columns}) == len(self.shape)):
                 raise NotAffine(why)
         part = Part(self.state, self.shape, tuple(sorted(groups)), columns)
         if any(not part.is_along(r) and groups & {*r.over} for r in reads):
