@@ -7,39 +7,25 @@ tensors and modules closed over: a kernel that is taken for another one is wrong
 between two calls. A cell that fails is made again by `--only STREAM NUMBER`.
 """
 
-import argparse
-import math
-import os
-import queue
 import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from multiprocessing import get_context
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
-from fastweights import Cell, InputError, scan
-from fastweights.compiler.cpp import build
+from fastweights import Cell, scan
 from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
+from fuzzing import Verdict, compared, parser, run
 from holders import Holder, Scaled
 
-PROCESSES = 2
 TWINS = 3
 """How many cells in a row have the same code."""
-BOUND = {torch.float64: 1e-7, torch.float32: 1e-2}
-"""Relative errors that are no rounding: nobody knows how a random cell multiplies it, and what is wrong is off by 1."""
-NUDGES = 4
-"""How often the reference is asked whether it jumps before a kernel is called wrong."""
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 
 
@@ -235,6 +221,14 @@ class Made(NamedTuple):
     dtype: torch.dtype
     text: str
 
+    def outcome(self, arguments: Any, backend: str) -> list[Tensor]:
+        """Results, and gradients of everything that learns."""
+        a = scan_checks.with_gradients(arguments)
+        y, state = scan(self.cell, *a, backend=backend)
+        leaves = [*scan_checks.leaves(a).values(), *{id(x): x for x in self.leaves}.values()]
+        loss = (y * torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape).cos()).sum() + state.W.sin().sum()
+        return [y.detach(), state.W.detach(), *torch.autograd.grad(loss, leaves, materialize_grads=True)]
+
 
 def make(seed: int, stream: int, number: int) -> Made:
     """Cell `number` of a stream: its code is that of the other streams, what it holds is its own."""
@@ -257,141 +251,18 @@ def make(seed: int, stream: int, number: int) -> Made:
     return Made(cell, scan_checks.arguments(cell, shape, dtype), leaves, changes, dtype, f"# {shape}, {dtype}\n{text}")
 
 
-def outcome(made: Made, backend: str) -> list[Tensor]:
-    """Results, and gradients of everything that learns."""
-    a = scan_checks.with_gradients(made.arguments)
-    y, state = scan(made.cell, *a, backend=backend)
-    leaves = [*scan_checks.leaves(a).values(), *{id(x): x for x in made.leaves}.values()]
-    loss = (y * torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape).cos()).sum() + state.W.sin().sum()
-    return [y.detach(), state.W.detach(), *torch.autograd.grad(loss, leaves, materialize_grads=True)]
-
-
-def compared(made: Made) -> tuple[str, str]:
-    """ "equal", "refused", "wrong", "raw" or, where the reference gives no numbers, "void"; and why."""
-    try:
-        want = outcome(made, "reference")
-    except Exception as error:
-        return "void", f"{type(error).__name__}: {str(error).partition(chr(10))[0][:80]}"
-    if not all(torch.isfinite(x).all() for x in want):
-        return "void", "not finite"
-    try:
-        got = outcome(made, "compiled")
-    except InputError as error:
-        told = str(error)
-        return ("raw", told) if "\n" in told else ("refused", told.partition("'compiled': ")[2] or told)
-    except Exception as error:
-        return "raw", f"{type(error).__name__}: {error}"
-    off = apart(got, want)
-    if off <= BOUND[made.dtype]:
-        return "equal", ""
-    jump = max(apart(outcome(nudged(made, seed), "reference"), want) for seed in range(NUDGES))
-    return ("wrong", f"off by {off:.1e}") if off > 10 * jump else ("void", "the reference jumps where we are")
-
-
-def nudged(made: Made, seed: int) -> Made:
-    """The same cell, run with numbers that a rounding could have made of the others."""
-    draw, eps = torch.Generator().manual_seed(seed), torch.finfo(made.dtype).eps
-
-    def nudge(x: Tensor) -> Tensor:
-        return x * (1 + 8 * eps * torch.randn(x.shape, generator=draw, dtype=made.dtype))
-
-    return made._replace(
-        arguments=tree_map_only(Tensor, lambda x: nudge(x) if x.is_floating_point() else x, made.arguments)
-    )
-
-
-def apart(got: list[Tensor], want: list[Tensor]) -> float:
-    """The largest distance between two results."""
-    return max((distance(x, z) for x, z in zip(got, want, strict=True)), default=0.0)
-
-
-def distance(got: Tensor, want: Tensor) -> float:
-    """Relative to the length of what is wanted or, where that is short, to 0.01."""
-    off = ((got - want).norm() / want.norm().clamp(min=0.01)).item()
-    return off if math.isfinite(off) else math.inf
-
-
-def tried(seed: int, stream: int, number: int) -> tuple[str, str, str]:
+def tried(seed: int, stream: int, number: int) -> tuple[Verdict, str]:
     """What becomes of a cell, before and after what it holds has changed."""
     made = make(seed, stream, number)
-    verdict, why = compared(made)
+    verdict = compared(made, "compiled")
     with torch.no_grad():
-        for change in made.changes if verdict == "equal" else []:
+        for change in made.changes if verdict.kind == "equal" else []:
             change()
-    if made.changes and verdict == "equal":
-        verdict, why = compared(made)
-        verdict, why = ("equal", "") if verdict in ("equal", "void") else (verdict, f"{why} after a change")
-    return verdict, why, made.text
-
-
-def work(seed: int, stream: int, numbers: range, results: Any) -> None:
-    """One process."""
-    torch.set_num_threads(1)
-    # What is wrong is wrong without optimisation, and takes half the time.
-    build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
-    parent = os.getppid()
-    for number in numbers:
-        if os.getppid() == parent:
-            results.put((stream, number, *tried(seed, stream, number)))
-
-
-def results_of(number: int, seed: int) -> Iterator[tuple[int, int, str, str, str]]:
-    """Stream, number, verdict, reason and code of every cell, as they come."""
-    context = get_context("spawn")
-    results = context.Queue()
-    counts = range(math.ceil(number / PROCESSES))
-    processes = [context.Process(target=work, args=(seed, s, counts, results), daemon=True) for s in range(PROCESSES)]
-    for process in processes:
-        process.start()
-    for _ in range(len(counts) * PROCESSES):
-        while True:
-            try:
-                yield results.get(timeout=5)
-                break
-            except queue.Empty:
-                dead = [p.exitcode for p in processes if p.exitcode]
-                if dead:
-                    raise RuntimeError(f"a process ended with exit code {dead[0]}") from None
-    for process in processes:
-        process.join()
-
-
-def main() -> int:
-    """Runs random cells and counts what becomes of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--number", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, nargs=2, metavar=("STREAM", "NUMBER"))
-    flags = parser.parse_args()
-    if flags.only:
-        print(*reversed(tried(flags.seed, *flags.only)), sep="\n")
-        return 0
-    verdicts, reasons, begin = Counter[str](), Counter[str](), time.monotonic()
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["FASTWEIGHTS_CACHE"] = cache
-        for stream, number, verdict, why, text in results_of(flags.number, flags.seed):
-            verdicts[verdict] += 1
-            reasons[short(why)] += verdict in ("refused", "void")
-            if verdict in ("wrong", "raw"):
-                print(f"\n--only {stream} {number}: {verdict}: {why}\n{text}", flush=True)
-            done, took = verdicts.total(), time.monotonic() - begin
-            left = (flags.number - done) * took / done
-            told = ", ".join(f"{name} {n}" for name, n in verdicts.items())
-            print(
-                f"\r{done}/{flags.number}, {done / took:.2f} a second, {left:.0f} s left: {told}   ", end="", flush=True
-            )
-    print()
-    for reason, count in reasons.most_common():
-        if count:
-            print(f"  {count:4} {reason}")
-    print(f"equal {verdicts['equal']}, refused {verdicts['refused']}, wrong {verdicts['wrong'] + verdicts['raw']}")
-    return 1 if verdicts["wrong"] + verdicts["raw"] else 0
-
-
-def short(why: str) -> str:
-    """A reason without the line of code, to be counted."""
-    return why.partition(" in <a user's cell>")[0].partition(" in fuzz_cells")[0][:100]
+    if made.changes and verdict.kind == "equal":
+        after = compared(made, "compiled")
+        verdict = verdict if after.kind == "void" else after._replace(why=after.why and f"{after.why} after a change")
+    return verdict, made.text
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(tried, parser(__doc__).parse_args()))

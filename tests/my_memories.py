@@ -93,3 +93,33 @@ def wrapped_twice(d_model, heads):
 
 
 NUMBER = 3
+
+
+class TurnedInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+
+
+def flipped(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
+    """Keys from the other end."""
+    W = state.W + torch.outer(x.v, x.k.flip(0))
+    return BoundedState(W), W @ x.q
+
+
+def summed_so_far(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
+    """Cumulative sums, whose gradient goes the other way."""
+    W = state.W + torch.outer(x.v.cumsum(0), x.k.cumsum(0))
+    return BoundedState(W), (W @ x.q).cumsum(0)
+
+
+def turned_around(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
+    """A state and an output from the other end."""
+    W = 0.5 * state.W.flip(0) + torch.outer(x.v, x.k)
+    return BoundedState(W.flip(1)), (W @ x.q).flip(0)
+
+
+def from_all_sides(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
+    """Transposed, in parts, and in another order."""
+    W = 0.5 * state.W.roll(1, 0) + torch.cat([x.v[1:], x.v[:1]])[:, None] * x.k[None]
+    return BoundedState(W.flip(0, 1)), W.flip(1) @ x.q.roll(1, 0) + torch.stack([x.v, x.v.flip(0)]).sum(0)

@@ -19,7 +19,7 @@ from fastweights.compiler.trace import trace_forward
 from fastweights.problem import pose
 from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
 from fastweights.testing import scan_checks
-from fastweights.testing.samples import Shape
+from fastweights.testing.samples import Shape, sample_state
 from fastweights.testing.tolerance import error, tolerance
 
 EXACT = tolerance(torch.float64).forward
@@ -54,7 +54,7 @@ FORMS = {
     "titans": "W is made from surprise, which waits for W, in titans.py:",
     "outer-product": "W is put through tanh, in outer_product.py:",
     "fast-weight-memory": "W is multiplied with itself, in fast_weight_memory.py:",
-    "delta-lstm": "every row of W is in a product with a vector of its own, in delta.py:",
+    "delta-lstm": "h is made from c, which waits for h, in delta_lstm.py:",
 }
 
 
@@ -188,7 +188,82 @@ def read_both_ways(state: One, x: Rated) -> tuple[One, Value]:
     return type(state)(W), before + W @ x.q + (keys @ x.q - again @ x.k) * x.v
 
 
+class Normalised(NamedTuple):
+    W: Matrix
+    n: Accumulator
+
+
+def summed_keys(state: Normalised, x: QKV) -> tuple[Normalised, Value]:
+    """A vector that is seen whole, as a key, and in a product, as a normaliser."""
+    n = state.n + x.k
+    W = state.W + torch.outer(x.v, n)
+    return Normalised(W, n), W @ x.q / (1 + n @ x.q)
+
+
+def seen_whole(state: Normalised, x: Rated) -> tuple[Normalised, Value]:
+    """The same, fading, with a product before it is seen whole, of which a part erases."""
+    n = state.n * x.decay + x.k
+    W = state.W - x.beta * torch.outer(state.W @ n / (1 + n @ n), n) + torch.outer(x.v * (state.n @ x.q), n)
+    return Normalised(W, n), W @ (x.q * n)
+
+
+class Cube(NamedTuple):
+    S: Annotated[Tensor, Slot("V K K", "memory")]
+
+
+class Memories(NamedTuple):
+    S: Annotated[Tensor, Slot("M V K", "memory")]
+
+
+class Routed(NamedTuple):
+    q: Key
+    k: Annotated[Tensor, Slot("M K", "key")]
+    v: Annotated[Tensor, Slot("M V", "value")]
+    route: Annotated[Tensor, Slot("M", "rate")]
+    decay: Annotated[Tensor, Slot("M", "decay")]
+
+
+def second_order(state: Cube, x: Rated) -> tuple[Cube, Value]:
+    S = x.beta * state.S + torch.einsum("v,k,l->vkl", x.v, x.k, x.k)
+    return Cube(S), torch.einsum("vkl,k,l->v", S, x.q, x.q)
+
+
+def second_order_delta(state: Cube, x: Rated) -> tuple[Cube, Value]:
+    """Erases along the key vec(k k^T)."""
+    S = state.S * torch.outer(x.decay, x.decay)
+    erased = torch.einsum("vkl,k,l->v", S, x.k, x.k)
+    S = S + x.beta * torch.einsum("v,k,l->vkl", x.v - erased, x.k, x.k)
+    return Cube(S), torch.einsum("vkl,k,l->v", S, x.q, x.q)
+
+
+def read_by_both_keys(state: Cube, x: Rated) -> tuple[Cube, Value]:
+    """Read along one axis of keys and along the other."""
+    S = state.S + torch.einsum("v,k,l->vkl", x.v, x.k, x.k.flip(0))
+    return Cube(S), torch.einsum("vkl,k->vl", S, x.q) @ x.k + torch.einsum("vkl,l->vk", state.S, x.q) @ x.decay
+
+
+def mixture(state: Memories, x: Routed) -> tuple[Memories, Value]:
+    """Memories that are written with one key and mixed when they are read."""
+    S = state.S + torch.einsum("m,mv,k->mvk", x.route, x.v, x.q)
+    return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route)
+
+
+def mixture_of_deltas(state: Memories, x: Routed) -> tuple[Memories, Value]:
+    """Each memory fades and is corrected along a key of its own."""
+    S = state.S * x.decay[:, None, None]
+    u = x.route[:, None] * (x.v - torch.einsum("mvk,mk->mv", S, x.k))
+    S = S + u[:, :, None] * x.k[:, None, :]
+    return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route.softmax(0))
+
+
 STRANGERS = {
+    summed_keys: "n <- n + v k^T, W <- W + v k^T",
+    seen_whole: "n <- n diag(a) + v k^T, W <- W - W e f^T + v k^T",
+    second_order: "S <- S a + v k^T (axes of S: rows 0 1, columns 2)",
+    second_order_delta: "S <- S diag(a) - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
+    read_by_both_keys: "S <- S + v k^T (axes of S: groups 0, rows 2, columns 1)",
+    mixture: "S <- S + v k^T (axes of S: rows 0 1, columns 2)",
+    mixture_of_deltas: "S <- S a - S e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
     retention: "S^T <- S^T a + v k^T",
     by_einsum: "W <- W diag(a) - W e f^T + v k^T",
     shared: "W <- W - 2 (W e f^T) + v k^T",
@@ -205,9 +280,31 @@ def test_a_strangers_cell_runs_in_chunks(step, told, dtype):
     cell = Cell.of(step)
     assert found(cell) == told
     for shape in (Shape(2, 37, 3, 5, 4), Shape(1, 20, 2, 1, 1), Shape(1, 20, 1, 1, 3), Shape(2, 9, 1, 3, 1)):
-        a = scan_checks.arguments(cell, shape)
+        start = sample_state(cell, shape, seed=5)
+        a = scan_checks.arguments(cell, shape)._replace(initial=type(start)(*(x[0] for x in start)))
         want = scan_checks.results_and_gradients(cell, "reference", a)
         scan_checks.assert_close(scan_checks.results_and_gradients(cell, "chunkwise", a.to(dtype)), want, dtype, shape)
+
+
+def part_of_rows(state: One, x: QKV) -> tuple[One, Value]:
+    W = state.W + torch.outer(x.v, x.k)
+    return type(state)(W), (W[:, :2] @ x.q[:2]) * x.v
+
+
+def summed_to_a_matrix(state: Cube, x: QKV) -> tuple[Cube, Value]:
+    S = state.S + (torch.outer(x.k, x.k) * x.v[:, None, None]).tanh()
+    return Cube(S), torch.einsum("vkl,k,l->v", S, x.q, x.q)
+
+
+def erased_along_two_axes(state: Cube, x: QKV) -> tuple[Cube, Value]:
+    S = state.S - torch.einsum("vl,k->vkl", torch.einsum("vkl,k->vl", state.S, x.k), x.k)
+    S = S - torch.einsum("vk,l->vkl", torch.einsum("vkl,l->vk", state.S, x.q), x.q)
+    return Cube(S + x.v[:, None, None]), torch.einsum("vkl,k,l->v", S, x.q, x.q)
+
+
+def seen_flat(state: Cube, x: QKV) -> tuple[Cube, Value]:
+    S = state.S + torch.einsum("v,k,l->vkl", x.v, x.k, x.k)
+    return Cube(S), (S.flatten(1).tanh() * torch.outer(x.q, x.q).flatten()).sum(1)
 
 
 def squared(state: One, x: QKV) -> tuple[One, Value]:
@@ -290,6 +387,10 @@ def reading_each_other(state: Two, x: Rated) -> tuple[Two, Value]:
 
 
 REFUSED = {
+    part_of_rows: "numbers of W are seen one by one",
+    summed_to_a_matrix: "a whole matrix is added to S",
+    erased_along_two_axes: "S is multiplied from both sides",
+    seen_flat: "numbers of S are seen one by one",
     squared: "W is multiplied with itself",
     both_sides: "W is multiplied from both sides",
     whole_read: "numbers of W are seen one by one, not in a product with a vector",

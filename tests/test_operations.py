@@ -155,6 +155,68 @@ def test_what_is_equal_does_not_deviate(number):
         scan_checks.assert_close(got, want, torch.float64)
 
 
+class Recalled(NamedTuple):
+    k: Key
+    v: Value
+    M: Annotated[Tensor, Slot("V K", "value")]
+
+
+def recalled(function: Callable[[Tensor, Tensor], Any]) -> Cell:
+    """Scales what is read by a function of the inputs, so that the state is affine in itself."""
+
+    def step(state: State, x: Recalled) -> tuple[State, Value]:
+        W = state.W + torch.outer(x.v, x.k)
+        return State(W), W @ x.k * folded(function(x.v, x.M))
+
+    return Cell.of(step)
+
+
+KINKS = (0.0, 1.0, -0.2, 1000.0, -1000.0)
+"""Numbers where functions have kinks, where all are equal, and where exponentials overflow."""
+UNDECIDED = ("W.max()",)
+"""Of equal numbers PyTorch's gradient goes to all or, under `torch.vmap`, to the first."""
+BOUND = 1e-7
+"""Gradients that are wrong are off by more; numbers of 1000 make some ill-conditioned."""
+
+
+@pytest.mark.parametrize("family", COMPILED)
+def test_chunks_have_the_gradients_of_pytorch_at_kinks_too(family):
+    """Every operation that compiles, or a refusal in a line; each member of a batch is at a kink of its own."""
+    shape, wrong, equal = Shape(len(KINKS) + 2, 1, 1, 4, 3), [], 0
+    for line in [line for line in lines(family) if line not in UNDECIDED]:
+        cell = recalled(operation(line))
+        a = scan_checks.arguments(cell, shape)._replace(reset=None)
+        for b, number in enumerate(KINKS):
+            a.inputs.v[b], a.inputs.M[b] = number, number
+        want = scan_checks.results_and_gradients(cell, "reference", a)
+        try:
+            got = scan_checks.results_and_gradients(cell, "chunkwise", a)
+        except InputError:
+            continue
+        pairs = [(got[n][b], want[n][b]) for n in want for b in range(shape.B) if want[n][b].isfinite().all()]
+        off = max(error(mine, theirs, least=1e-3) for mine, theirs in pairs)
+        equal += off <= BOUND
+        wrong += [f"{line}: {off:.1e}"] if off > BOUND else []
+    assert not wrong
+    assert equal
+
+
+def test_a_step_that_takes_a_tensor_out_of_the_gradient_is_refused_in_chunks():
+    """Nothing in a graph of the values says so."""
+
+    def without(v: Tensor, W: Tensor) -> Tensor:
+        with torch.no_grad():
+            return v.sigmoid()
+
+    for function in (operation("v.detach() * v"), operation("v * v.amax().detach()"), without):
+        cell = recalled(function)
+        a = scan_checks.arguments(cell, SHAPE)
+        with pytest.raises(InputError, match="a tensor is taken out of the gradient, in "):
+            scan_checks.run(cell, "chunkwise", a)
+        got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("auto", "reference"))
+        scan_checks.assert_close(got, want, torch.float64)
+
+
 def test_every_function_has_an_operation():
     """A vocabulary without words that nobody can say."""
     assert not {name for name in FUNCTIONS if name not in OPERATIONS} - {"identity"}

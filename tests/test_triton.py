@@ -56,6 +56,16 @@ def test_guarantees(check, name):
     assert interpreted(check, name) == {name: "ok"}
 
 
+def test_what_is_read_out_of_order_lies_in_memory():
+    """By a new state, an output or a gradient, too."""
+    names = [f"{SCRIPT.with_name('my_memories.py')}:{name}" for name in OUT_OF_ORDER]
+    for check in ("equals_the_reference_everywhere", "equals_the_reference_cut"):
+        assert interpreted(check, *names) == dict.fromkeys(names, "ok")
+
+
+OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
+
+
 def test_chunks_of_every_affine_cell_equal_the_reference():
     names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.named(name))]
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")

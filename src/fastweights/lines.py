@@ -21,6 +21,14 @@ def line_of_error(error: BaseException) -> str:
     return _text(*frames[-1]) if frames else ""
 
 
+def is_of_torch(frame: FrameType | None) -> bool:
+    """Whether PyTorch itself calls, perhaps through a mode of the compiler."""
+    name = "" if frame is None else str(frame.f_globals.get("__name__"))
+    return name.startswith("torch.") or (
+        name.startswith("fastweights.compiler.") and is_of_torch(frame and frame.f_back)
+    )
+
+
 def _is_ours(frame: FrameType) -> bool:
     return f"{frame.f_globals.get('__name__', '')}.".startswith(OURS)
 

@@ -12,6 +12,7 @@ from fastweights.backends._fading import fading
 from fastweights.backends._maxima import later
 from fastweights.backends._plan import Scanned, call
 from fastweights.compiler.affine.form import Part
+from fastweights.compiler.ir import Shape
 from fastweights.lengths import only
 from fastweights.problem import FILL, Problem
 
@@ -47,11 +48,11 @@ def begun(stage: Scanned, problem: Problem, given: Mapping[str, Tensor], extra: 
         left, still = after[:, -1], [*still, start]
     time |= {name: mark for name, (mark, _) in marks.items()}
     fills |= {name: fill for name, (_, fill) in marks.items()}
-    columns, rows = stage.parts[0].columns, sum(part.rows for part in stage.parts) + extra
+    part, rows = stage.parts[0], sum(part.height for part in stage.parts) + extra
     made = Made(stage, tuple(time), len(stage.function.still), extra)
     B, T, H = problem.leading
-    numbers = B * H * len(stage.writes) * (columns + rows)
-    size = chunk_size(T, columns)
+    numbers = B * H * part.count * len(stage.writes) * (part.width + rows)
+    size = chunk_size(T, part.width)
     return Begun(Over(made, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers), start, left)
 
 
@@ -64,8 +65,10 @@ class Write(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The coefficients of all steps, `[N, B, H, C, ...]`; `offsets` are added to what the queries read, and
-    `across_offsets` to what the vectors over the rows do."""
+    """The coefficients of all steps, `[N, B, H G, C, ...]` with G groups.
+
+    `offsets` are added to what the queries read, and `across_offsets` to what the vectors over the rows read.
+    """
 
     decay: Tensor | None
     writes: list[Write]
@@ -82,16 +85,16 @@ class Made:
         self.stage, self.names, self.still, self.extra = stage, names, still, extra
 
     def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
-        stage, front = self.stage, tuple(time[0].shape[:4])
+        stage, part, front = self.stage, self.stage.parts[0], tuple(time[0].shape[:4])
         count = len(stage.function.moving)
         # Slow weights differ from head to head, not from step to step.
         params = [x.unsqueeze(1) for x in still[: self.still]]
         found = iter(stage.function.run(front, *time[:count], *params))
         step = Step(
-            decay=None if stage.fades is None else _wide(next(found), front, stage.fades),
+            decay=None if stage.fades is None else _wide(next(found), front, part, stage.fades),
             writes=[self._write(found, front, *kind) for kind in stage.writes],
-            queries=[_wide(next(found), front, 1) for _ in stage.queries],
-            across=[_wide(next(found), front, 1) for _ in stage.across],
+            queries=[_wide(next(found), front, part, len(part.columns)) for _ in stage.queries],
+            across=[_wide(next(found), front, part, len(part.rows)) for _ in stage.across],
             offsets=[],
             across_offsets=[],
         )
@@ -105,21 +108,26 @@ class Made:
         return _chunks(step, stage)
 
     def _write(self, found: Iterator[Tensor], front: tuple[int, ...], erases: bool, given: Sequence[bool]) -> Write:
-        key = _wide(next(found), front, 1)
-        erase = _wide(next(found), front, 1) if erases else None
-        rows = [part.rows for part in self.stage.parts]
+        parts = self.stage.parts
+        columns = len(parts[0].columns)
+        key = _wide(next(found), front, parts[0], columns)
+        erase = _wide(next(found), front, parts[0], columns) if erases else None
         values = [
-            _wide(next(found), front, bool(part.has_rows)) if is_given else key.new_zeros(()).expand(*front, part.rows)
-            for part, is_given in zip(self.stage.parts, given, strict=True)
+            _wide(next(found), front, part, len(part.rows))
+            if is_given
+            else key.new_zeros(()).expand(*key.shape[:-1], part.height)
+            for part, is_given in zip(parts, given, strict=True)
         ]
-        value = values[0] if len(rows) == 1 else torch.cat(values, -1)
+        value = values[0] if len(parts) == 1 else torch.cat(values, -1)
         return Write(key, erase, pad(value, (0, self.extra)) if self.extra else value)
 
 
-def _wide(x: Tensor, front: tuple[int, ...], axes: int) -> Tensor:
-    """A number or a vector for every step, with its axis."""
-    x = x if axes else x.unsqueeze(-1)
-    return x.expand(*front, x.shape[-1])
+def _wide(x: Tensor, front: tuple[int, ...], part: Part, axes: int) -> Tensor:
+    """A vector for every step, whose so many axes become one, with the groups on the axis of the heads."""
+    x = x.flatten(-axes) if axes else x.unsqueeze(-1)
+    groups = part.sizes(part.groups)
+    x = x.expand(*front, *groups, x.shape[-1])
+    return x.flatten(len(front), -2).movedim(-2, 3).flatten(2, 3) if groups else x
 
 
 def _apart(step: Step, stage: Scanned, start: Tensor, before: Tensor, after: Tensor) -> Step:
@@ -185,16 +193,17 @@ def _stacked(vectors: Sequence[Any]) -> Any:
 
 
 def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Products of all decays since the last reset, before and after every step, `[B, T, H, 1 or K]`; 0 if there was
+    """Products of all decays since the last reset, before and after every step, `[B, T, H G, 1 or K]`; 0 if there was
     none.
 
     before[t] = a[t] before[t-1] + b[t] is a chain of maps: every round joins those of twice as many steps.
     """
     assert problem.reset is not None
     like = problem.inputs[0]
-    decays = like.new_ones(()).expand(*problem.leading, 1)
+    (B, T, H), part = problem.leading, stage.parts[0]
+    decays = like.new_ones(()).expand(B, T, H * part.count, 1)
     if stage.fades is not None:
-        decays = _wide(call(stage.function, problem, given)[0], problem.leading, stage.fades)
+        decays = _wide(call(stage.function, problem, given)[0], (B, T, H), part, stage.fades)
     if problem.inside is not None:
         decays = only(problem.inside, decays, 1.0)
     began = problem.reset[:, :, None, None].expand(decays.shape)
@@ -207,40 +216,45 @@ def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tupl
 
 
 def matrix(stage: Scanned, state: Any) -> Tensor:
-    """The states of a stage below each other, `[B, H, R, K]`."""
+    """The states of a stage below each other, `[B, H G, R, K]` with G groups."""
     parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
     return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
 
 
 def _rows(x: Tensor, part: Part) -> Tensor:
-    if len(part.shape) == 2:
-        return x if part.column == 1 else x.mT
-    return x[..., None, :] if part.column == 0 else x.unsqueeze(-1) if part.shape else x[..., None, None]
+    B, H = x.shape[:2]
+    x = x.permute(0, 1, *(2 + a for a in (*part.groups, *part.rows, *part.columns)))
+    return x.reshape(B, H * part.count, part.height, part.width)
 
 
 def states(stage: Scanned, S: Tensor) -> dict[str, Tensor]:
     """The states back from it."""
-    rows = S.split([part.rows for part in stage.parts], -2)
+    rows = S.split([part.height for part in stage.parts], -2)
     return {part.state: _state(x, part) for x, part in zip(rows, stage.parts, strict=True)}
 
 
 def _state(x: Tensor, part: Part) -> Tensor:
-    if len(part.shape) == 2:
-        return x if part.column == 1 else x.mT
-    return x[..., 0, :] if part.column == 0 else x[..., 0] if part.shape else x[..., 0, 0]
+    order = (*part.groups, *part.rows, *part.columns)
+    x = x.reshape(x.shape[0], x.shape[1] // part.count, *part.sizes(order))
+    return x.permute(0, 1, *(2 + order.index(a) for a in range(len(order))))
 
 
 def seen(stage: Scanned, read: Reads) -> dict[str, Tensor]:
     """By name, of what every vector reads of all parts."""
     found = {}
     if read.along is not None:
-        rows = read.along.split([part.rows for part in stage.parts], -1)
-        found = {name: _shaped(rows[part].select(-2, n), stage.parts[part]) for name, n, part in stage.seen}
+        rows = read.along.split([part.height for part in stage.parts], -1)
+        for name, n, p, shape in stage.seen:
+            found[name] = _shaped(rows[p].select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
     if read.across is not None:
-        found |= {name: read.across.select(-2, n) for name, n in stage.crossed}
+        for name, n, p, shape in stage.crossed:
+            found[name] = _shaped(read.across.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
     return found
 
 
-def _shaped(x: Tensor, part: Part) -> Tensor:
-    """`[..., R]` without that axis if the state has none of rows."""
-    return x if part.has_rows else x.squeeze(-1)
+def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tensor:
+    """What is read `[B, T, H G, R]`, whose last axis is those of the state, as `[B, T, H, *shape]`."""
+    order = (*part.groups, *axes)
+    B, T, heads = x.shape[:3]
+    x = x.reshape(B, T, heads // part.count, *part.sizes(order))
+    return x.permute(0, 1, 2, *(3 + order.index(a) for a in sorted(order))).reshape(*x.shape[:3], *shape)

@@ -12,7 +12,7 @@ from fastweights.backends._form import form_of
 from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
 from fastweights.compiler.batched import Batched, batched
 from fastweights.compiler.forms import affine_of
-from fastweights.compiler.ir import Definition, Input, Value, behind
+from fastweights.compiler.ir import Definition, Input, Shape, Value, behind
 from fastweights.problem import Problem
 
 
@@ -27,10 +27,10 @@ class Function(NamedTuple):
 class Scanned(NamedTuple):
     """A stage of states that are rows of one matrix: what computes its coefficients, and which of them there are.
 
-    `fades` is the number of axes of a decay, None if there is none. `writes` tells of every write whether it erases,
-    and to which parts it gives values; `queries` of every vector that reads whether it does so after the step, and
-    `across` of every one over the rows; `seen` and `crossed` the names of what is read, each with its vector, and its
-    part.
+    `fades` is the number of axes of a decay, those of groups aside, and None if there is none. `writes` tells of every
+    write whether it erases, and to which parts it gives values; `queries` of every vector that reads whether it does so
+    after the step, and `across` of every one over the rows. `seen` and `crossed` have the name of every read, the place
+    of its vector, the part, and the shape of what is read.
     """
 
     parts: tuple[Part, ...]
@@ -38,9 +38,9 @@ class Scanned(NamedTuple):
     fades: int | None
     writes: tuple[tuple[bool, tuple[bool, ...]], ...]
     queries: tuple[bool, ...]
-    seen: tuple[tuple[str, int, int], ...]
+    seen: tuple[tuple[str, int, int, Shape], ...]
     across: tuple[bool, ...]
-    crossed: tuple[tuple[str, int], ...]
+    crossed: tuple[tuple[str, int, int, Shape], ...]
 
 
 class Raised(NamedTuple):
@@ -127,8 +127,8 @@ class Planner:
     def _kind(self) -> str:
         """Which measured kind it is; empty if none."""
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
-        by_column = any(s.across or (s.decay is not None and s.decay.shape) for s in stages)
-        if len(stages) < len(self.form.stages) or by_column:
+        others = any(s.across or s.fades_by_column or s.parts[0].groups or len(s.parts[0].columns) > 1 for s in stages)
+        if len(stages) < len(self.form.stages) or others:
             return ""
         plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
         return "sums" if plain else "other"
@@ -149,13 +149,15 @@ class Planner:
         along = [read for read in stage.reads if read not in stage.across]
         (vectors, places), (over_rows, at) = _vectors(along), _vectors(stage.across)
         names = [part.state for part in stage.parts]
-        seen = [(self.moving[r.seen], place, names.index(r.state)) for r, place in zip(along, places, strict=True)]
-        crossed = [(self.moving[r.seen], place) for r, place in zip(stage.across, at, strict=True)]
+        seen, crossed = (
+            [(self.moving[r.seen], n, names.index(r.state), r.seen.shape) for r, n in zip(reads, placed, strict=True)]
+            for reads, placed in ((along, places), (stage.across, at))
+        )
         values = [stage.decay, *(v for w in writes for v in (w.key, w.erase, *w.values))]
         values += [vector for vector, _ in (*vectors, *over_rows)]
         kinds = tuple((w.erase is not None, tuple(v is not None for v in w.values)) for w in writes)
         function = self._function([v for v in values if v is not None])
-        fades = None if stage.decay is None else len(stage.decay.shape)
+        fades = None if stage.decay is None else len(stage.decay.shape) - len(stage.parts[0].groups)
         queries, across = (tuple(is_after for _, is_after in found) for found in (vectors, over_rows))
         return Scanned(stage.parts, function, fades, kinds, queries, tuple(seen), across, tuple(crossed))
 

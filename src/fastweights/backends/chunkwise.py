@@ -109,7 +109,7 @@ def stretch(problem: Problem) -> Stretch | None:
         return None
     if stage.across:
         return None
-    given, K = given_to(problem), stage.parts[0].columns
+    given, K = given_to(problem), stage.parts[0].width
     # From S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, problem.state))
     eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)

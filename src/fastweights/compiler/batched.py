@@ -29,6 +29,7 @@ from fastweights.compiler.ir import (
     Value,
     axes,
     behind,
+    loads,
 )
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -89,7 +90,9 @@ class Writer:
 
     def _spread(self, expression: Expression, shape: Shape) -> str:
         code = self._code(expression, shape)
-        is_all = not isinstance(expression, Constant) and axes(expression) == {a for a, n in enumerate(shape) if n > 1}
+        # A sum of constants is a number, not a tensor.
+        is_tensor = next(loads(expression), None) is not None
+        is_all = is_tensor and axes(expression) == {a for a, n in enumerate(shape) if n > 1}
         return code if is_all else f"spread({code}, {shape}, like)"
 
     def _reduced(self, reduction: str, expression: Expression, shape: Shape) -> str:

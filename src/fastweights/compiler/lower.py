@@ -43,7 +43,8 @@ def lower_forward(trace: Trace) -> Forward:
     kinds = (trace.state, trace.inputs, trace.params, trace.state)
     state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
     lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
-    return Forward(state, inputs, params, after, dict(zip(trace.state, new_state, strict=True)), y, lines)
+    made = dict(zip(trace.state, new_state, strict=True))
+    return Forward(state, inputs, params, after, made, y, lines, trace.detached)
 
 
 class Lowering:
@@ -89,6 +90,10 @@ class Lowering:
     def _call(self, node: torch.fx.Node, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         if node.target is operator.getitem:
             return arguments[0][arguments[1]]
+        if node.target._schema.is_mutable and node.args[0].op != "placeholder":  # type: ignore[union-attr]
+            # What else reads that tensor would miss it.
+            what = f"a tensor that {node.target} writes into"
+            raise Unsupported(what, self.trace.lines.get(node.name, ""), "a new tensor")
         name = str(node.target).removeprefix("aten.").removeprefix("prims.").partition(".")[0]
         rule = OPERATIONS.get(name)
         is_of_bits = name.startswith("bitwise_") and node.meta["val"].dtype != torch.bool

@@ -38,7 +38,10 @@ class Step:
 @dataclass(frozen=True)
 class Forward:
     """A step without its gradient: `after` stands for the new state in all that is computed from it, and `lines` tells
-    in which line of the cell every new state is made, and, last, y."""
+    in which line of the cell every new state is made, and, last, y.
+
+    A line that takes a tensor out of the gradient is `detached`: the values do not show it.
+    """
 
     state: Mapping[str, Input]
     inputs: Mapping[str, Input]
@@ -47,3 +50,4 @@ class Forward:
     new_state: Mapping[str, Value]
     y: Value
     lines: tuple[str, ...]
+    detached: str = ""

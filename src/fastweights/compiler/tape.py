@@ -7,7 +7,6 @@ step: nothing needs to be known of the Python.
 
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +20,7 @@ from fastweights.compiler.names import Names, content
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.errors import InputError
-from fastweights.lines import line_of, line_of_error, reason_of
+from fastweights.lines import is_of_torch, line_of, line_of_error, reason_of
 from fastweights.promise import check_result
 
 FACTS = {
@@ -131,7 +130,7 @@ class Watched(Calls):
         result = super().__torch_function__(func, types, args, kwargs)
         self.learns = False
         self.switches |= name == "_set_grad_enabled"
-        is_fact = name in FACTS or (name == "requires_grad" and _is_of_torch(frame))
+        is_fact = name in FACTS or (name == "requires_grad" and is_of_torch(frame))
         if not is_fact and not _is_of_tensors(result) and any(map(self.operations.is_variable, _tensors(args))):
             raise Unsupported(f"a value taken out of a tensor by {name}", line_of(frame), BRANCH)
         return result
@@ -151,12 +150,6 @@ def _name(func: Any) -> str:
     """What a function is called; a property by its own name."""
     name = getattr(func, "__name__", "")
     return getattr(getattr(func, "__self__", None), "__name__", name) if name == "__get__" else name
-
-
-def _is_of_torch(frame: FrameType | None) -> bool:
-    """Whether PyTorch itself calls, perhaps through a mode of this folder."""
-    name = "" if frame is None else str(frame.f_globals.get("__name__"))
-    return name.startswith("torch.") or (name.startswith(f"{__package__}.") and _is_of_torch(frame and frame.f_back))
 
 
 def _is_of_tensors(result: Any) -> bool:

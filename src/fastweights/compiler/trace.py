@@ -15,7 +15,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.products import PRODUCTS
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
-from fastweights.lines import line_of, line_of_error, reason_of
+from fastweights.lines import is_of_torch, line_of, line_of_error, reason_of
 
 MORE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),
@@ -23,18 +23,30 @@ MORE = (
     *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
 )
 """Operations that PyTorch counts as elementary and can take apart all the same."""
+KEPT = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
+"""Operations that have a rule of their own."""
+WHOLE = (
+    *("linalg_vector_norm", "std", "std_mean", "softplus", "mish", "elu", "celu"),
+    *("hardtanh", "hardsigmoid", "hardswish", "sinc", "xlogy"),
+)
+"""Operations with a gradient that the gradients of their parts do not make up, at a kink or by an overflow. A graph
+without a gradient keeps them, since what is made of it is differentiated by autograd."""
+DETACHING = {torch.detach, Tensor.detach, Tensor.detach_, Tensor.data.__get__, Tensor.requires_grad_}  # type: ignore[attr-defined]
+"""Functions that take a tensor out of the gradient."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """A graph from state, inputs, params and the gradients of the new state and of y to the new state, y, and the
-    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from."""
+    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from, and `detached` the
+    first line that takes a tensor out of the gradient, if one does."""
 
     graph: torch.fx.GraphModule
     state: tuple[str, ...]
     inputs: tuple[str, ...]
     params: tuple[str, ...]
     lines: Mapping[str, str]
+    detached: str = ""
 
     @property
     def results(self) -> tuple[torch.fx.Node, ...]:
@@ -62,26 +74,28 @@ def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> T
         Unsupported: the step does what no graph can hold.
     """
     arguments = examples(cell, sizes, dtype)
-    made = _traced(cell, _flat, arguments, [])
+    made = _traced(cell, _differentiable, arguments, [], WHOLE)
     _take_new_states(made.graph.graph, len(arguments[0]))
     return made
 
 
-def _traced(cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor]) -> Trace:
+def _traced(
+    cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor], whole: tuple[str, ...] = ()
+) -> Trace:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     lines = Lines()
     function = torch.func.functionalize(way(cell, [len(a) for a in arguments], lines))
     try:
         with torch.random.fork_rng(devices=[]):
-            graph = make_fx(function, decomposition_table=_decompositions())(
+            graph = make_fx(function, decomposition_table=_decompositions(whole))(
                 *chain.from_iterable(arguments), *gradients
             )
     except Exception as error:  # whatever the cell and PyTorch raise while they are traced
         raise _untraceable(cell, error) from error
     graph.graph.eliminate_dead_code()
     names = [record._fields for record in arguments]
-    return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes)
+    return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes, lines.detached)
 
 
 def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
@@ -127,6 +141,18 @@ def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     return flat
 
 
+def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    flat = _flat(cell, counts, lines)
+
+    def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
+            results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]  # type: ignore[misc]
+        return results
+
+    return differentiable
+
+
 def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     flat, total = _flat(cell, counts, lines), sum(counts)
 
@@ -138,20 +164,14 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
 
 
 @cache
-def _decompositions() -> dict[Any, Any]:
+def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in MORE]))
-    for kept in (
-        aten.select_backward,
-        aten.slice_backward,
-        aten.select_scatter,
-        aten.slice_scatter,
-        aten.var,
-        aten.var_mean,
-    ):
+    for name in (*KEPT, *whole):
+        kept = getattr(aten, name)
         for overload in kept.overloads():
             table.pop(getattr(kept, overload), None)
     return table
@@ -163,14 +183,19 @@ class Lines(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.of_nodes: dict[str, str] = {}
+        self.detached = ""
+        """The first line that takes a tensor out of the gradient."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-        mode = get_proxy_mode()
+        mode, frame = get_proxy_mode(), sys._getframe(1)
+        is_off = not torch.is_grad_enabled() and any(isinstance(a, Tensor) for a in args)
+        if not self.detached and (is_off or (func in DETACHING and not is_of_torch(frame))):
+            self.detached = line_of(frame)
         result = func(*args, **(kwargs or {}))
         if mode is not None:
-            line = line_of(sys._getframe(1))
+            line = line_of(frame)
             for node in reversed(mode.tracer.graph.nodes):
                 if node.name in self.of_nodes:
                     break

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Read, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, within
 from fastweights.compiler.affine.order import in_order
-from fastweights.compiler.affine.terms import Element, Product, Term, sum_of
-from fastweights.compiler.affine.update import Update
+from fastweights.compiler.affine.terms import Product, Term, sum_of
+from fastweights.compiler.affine.update import Erased, Update
 from fastweights.compiler.algebra import Graph, terms_of
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import (
@@ -42,8 +42,10 @@ def affine_form(step: Forward) -> AffineForm:
     """The affine form of a step.
 
     Raises:
-        NotAffine: it has none.
+        NotAffine: it has none, or its gradient is not that of its values.
     """
+    if step.detached:
+        raise NotAffine("a tensor is taken out of the gradient", step.detached)
     return Finder(step).form()
 
 
@@ -145,7 +147,7 @@ class Finder:
         if definition in self.inputs:
             if definition in self.scalars:
                 return expression
-            return self._read(Element(*self.inputs[definition], index), "")
+            return self._read(Product(*self.inputs[definition], index), "")
         if definition not in self._made:
             self._made[definition] = self._seen(definition)
         return Load(self._made[definition], index)
@@ -178,7 +180,7 @@ class Finder:
                 terms = self.terms(Load(definition, identity(definition.shape)), name)
             except NotAffine:
                 continue
-            if any(isinstance(t.atom, Product) for t in terms):
+            if any(t.atom is not None and t.atom.over for t in terms):
                 return sum_of(
                     self.graph, [self._factors(t, definition.line) for t in terms], definition.shape
                 ).expression
@@ -187,43 +189,32 @@ class Finder:
     def _factors(self, term: Term, line: str) -> tuple[Expression, ...]:
         return term.known if term.atom is None else (*term.known, self._read(term.atom, line))
 
-    def _read(self, atom: Element | Product, line: str) -> Expression:
+    def _read(self, atom: Product, line: str) -> Expression:
         """An input in the place of a product with a state."""
-        shape, axis, index = self.step.state[atom.state].shape, None, atom.place
-        vector = Value((1,), Constant(1.0))
-        if isinstance(atom, Product):
-            axis, vector = atom.axis, atom.vector
-        elif len(shape) > 1:
-            axis = next((a for a in (1, 0) if shape[a] == 1), None)
-            if axis is None:
-                raise NotAffine(f"numbers of {atom.state} are seen one by one, not in a product with a vector", line)
-            index = tuple(i for a, i in enumerate(index) if a != axis)
+        shape, over = self.step.state[atom.state].shape, tuple(sorted(atom.over))
+        if not over and 1 not in shape and len(shape) > 1:
+            raise NotAffine(f"numbers of {atom.state} are seen one by one, not in a product with a vector", line)
+        index = tuple(i for a, i in enumerate(atom.place) if a not in over)
+        vector = Value(shape, atom.vector)
         for read in self.reads:
-            if read[:4] == (atom.state, axis, vector, atom.after):
+            if read[:4] == (atom.state, over, vector, atom.after):
                 return Load(read.seen, index)
-        seen = Input(tuple(n for a, n in enumerate(shape) if a != axis))
-        self.reads.append(Read(atom.state, axis, vector, atom.after, seen))
+        seen = Input(tuple(n for a, n in enumerate(shape) if a not in over))
+        self.reads.append(Read(atom.state, over, vector, atom.after, seen))
         return Load(seen, index)
 
     # Sums of products
 
     def _update(self, name: str, terms: Sequence[Term]) -> Update:
-        """Raises `NotAffine` unless a state is taken as it is, and in products along one axis."""
+        """Raises `NotAffine` unless every number of a state stays in its place."""
         shape = self.step.state[name].shape
-        stays, erased, written = [], [], []
-        for term in terms:
-            if term.atom is None:
-                written.extend(self._written(term.known, shape))
-            elif isinstance(term.atom, Element):
-                stays.append(term)
-            else:
-                erased.append(term)
-        for term in (*stays, *erased):
-            place = identity(shape)
-            axis = term.atom.axis if isinstance(term.atom, Product) else None
-            if term.atom is None or term.atom.place != tuple(i for a, i in enumerate(place) if a != axis):
+        written = [w for t in terms if t.atom is None for w in self._written(t.known, shape)]
+        for atom in (t.atom for t in terms if t.atom is not None):
+            if any(atom.place[a] != i for a, i in enumerate(identity(shape)) if a not in atom.over):
                 raise NotAffine(f"numbers of {name} change their places")
-        return Update(self.graph, name, shape, tuple(t.known for t in stays), tuple(erased), tuple(written))
+        stays = tuple(t.known for t in terms if t.atom is not None and not t.atom.over)
+        erased = tuple(Erased(t.known, t.atom.over, t.atom.vector) for t in terms if t.atom is not None and t.atom.over)
+        return Update(self.graph, name, shape, stays, erased, tuple(written))
 
     def _written(self, known: Sequence[Expression], shape: Shape) -> list[tuple[Expression, ...]]:
         """A product as a sum of those of vectors."""
@@ -273,7 +264,7 @@ class Finder:
         definition, index = load.definition, load.index
         line = definition.line or line
         if definition in self.inputs:
-            return [Term((), Element(*self.inputs[definition], index))]
+            return [Term((), Product(*self.inputs[definition], index))]
         match definition:
             case Map(_, expression):
                 found = self.terms(expression, own, line)
@@ -296,14 +287,30 @@ class Finder:
         if not bound:
             total = self.graph.product(shape, inside or [Constant(1.0)])
             return Term((*outside, self.graph.reduce("sum", shape, total, axis)), atom)
-        if not isinstance(atom, Element) or len(bound) > 1 or atom.place[bound[0]] != Index(axis):
-            raise NotAffine(f"numbers of {atom.state} are added up that lie elsewhere", line)  # type: ignore[union-attr]
-        if any(axes(f) != {axis} for f in inside):
+        assert atom is not None
+        return Term(outside, self._product(atom, inside, bound, shape, line))
+
+    def _product(
+        self, atom: Product, factors: Sequence[Expression], bound: Sequence[int], shape: Shape, line: str
+    ) -> Product:
+        """The sum of `factors` times a number of a state over the last axis, along which the axes `bound` go."""
+        sizes, last = self.step.state[atom.state].shape, len(shape) - 1
+        # Where an axis of the sum goes along one of the state, from end to end.
+        along = {i.axis: a for a, i in enumerate(atom.place) if i == Index(i.axis) and shape[i.axis] == sizes[a]}
+        if len(bound) > 1 or last not in along or not self._is_one_vector(atom, bound[0]):
+            raise NotAffine(f"numbers of {atom.state} are added up that lie elsewhere", line)
+        others = frozenset[int]().union(*(axes(f) for f in factors)) - {last}
+        if others - along.keys() or (others and len(sizes) < 3):
             raise NotAffine(f"every row of {atom.state} is in a product with a vector of its own", line)
-        only = [Index(0) if a == axis else Index(-1, 0, 0) for a in range(len(shape))]
-        vector = self.graph.product((shape[axis],), [substitute(f, only) for f in inside] or [Constant(1.0)])
-        rest = tuple(i for n, i in enumerate(atom.place) if n != bound[0])
-        return Term(outside, Product(atom.state, atom.after, bound[0], Value((shape[axis],), vector), rest))
+        own = [Index(along[a]) if a in along else Index(-1, 0, 0) for a in range(len(shape))]
+        vector = self.graph.product(sizes, [atom.vector, *(substitute(f, own) for f in factors)])
+        place = tuple(Index(-1, 0, 0) if a == bound[0] else i for a, i in enumerate(atom.place))
+        return atom._replace(place=place, over=(*atom.over, bound[0]), vector=vector)
+
+    def _is_one_vector(self, atom: Product, axis: int) -> bool:
+        """Whether a vector goes over one more axis. Elsewhere the sum over the other axis is taken of what is read."""
+        update = self.updates.get(atom.state)
+        return not atom.over or update is None or any({*atom.over, axis} <= {*e.over} for e in update.erased)
 
 
 def _inside(expression: Expression) -> Expression:
@@ -327,10 +334,10 @@ def _masked_factors(mask: Expression, known: Sequence[Expression]) -> Iterator[E
     yield Apply("where", (mask, inside, Constant(0.0)))
 
 
-def _masked_atom(mask: Expression, atom: Element | Product | None) -> Element | Product | None:
-    if not isinstance(atom, Product) or axes(mask):
+def _masked_atom(mask: Expression, atom: Product | None) -> Product | None:
+    if atom is None or not atom.over or axes(mask):
         return atom
-    return atom._replace(vector=Value(atom.vector.shape, _masked(mask, atom.vector.expression)))
+    return atom._replace(vector=_masked(mask, atom.vector))
 
 
 def _masked(mask: Expression, factor: Expression) -> Expression:

@@ -1,15 +1,17 @@
 """States that go in a step to what is affine in themselves, with coefficients that do not wait for them.
 
-Such a state S, as a matrix `[R, C]` or its transpose, goes in a step to
+Such a state is a matrix S `[R, C]`, and a step makes of it
 
-    S <- S diag(decay) + sum_r u_r key_r^T,     u_r = value_r - S erase_r,
+    S <- S diag(decay) + sum_r u_r key_r^T,     u_r = value_r - S erase_r.
 
-and everything else sees it in products with vectors, before the step or after it. The coefficients may depend on what
-was read of other such states: these come first. A scalar m <- max(m + plus, floor), as of a stabiliser, comes first,
-too.
+Everything else sees S in products with vectors, before the step or after it. The coefficients may depend on reads of
+other such states: those states come first. A scalar m <- max(m + plus, floor), as of a stabiliser, comes first, too.
+
+A state of any number of axes is such a matrix, or several: some of its axes, flattened, are the columns of S, others
+the rows. Each place along the remaining axes, the groups, has an S and coefficients of its own, like a head.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,37 +19,66 @@ from fastweights.compiler.ir import Definition, Input, Shape, Value, volume
 
 
 class Read(NamedTuple):
-    """What is seen of a state: its product with a vector over one of its axes (None: one of size 1 that it lacks),
-    after the step or before, and what stands for it."""
+    """What is seen of a state: its product with a vector over some of its axes, after the step or before, and what
+    stands for it. Where `over` is empty, the vector is 1, and the state is seen as it is.
+
+    The finder gives the vector over all axes of the state, a `Linear` over the groups and the columns or rows of S.
+    """
 
     state: str
-    axis: int | None
+    over: tuple[int, ...]
     vector: Value
     after: bool
     seen: Input
 
 
 class Part(NamedTuple):
-    """A state as rows of S: which of its axes goes along the columns of S, if any does."""
+    """A state as rows of S: which of its axes are groups, and which go along the columns; all others are rows."""
 
     state: str
     shape: Shape
-    column: int | None
+    groups: tuple[int, ...]
+    columns: tuple[int, ...]
 
     @property
-    def rows(self) -> int:
-        """How many rows of S it is."""
-        return volume([n for axis, n in enumerate(self.shape) if axis != self.column])
+    def rows(self) -> tuple[int, ...]:
+        """The axes along the rows."""
+        return tuple(a for a in range(len(self.shape)) if a not in (*self.groups, *self.columns))
+
+    def sizes(self, axes: Iterable[int]) -> Shape:
+        """The sizes of some axes."""
+        return tuple(self.shape[a] for a in axes)
 
     @property
-    def has_rows(self) -> bool:
-        """Whether an axis of it goes along them."""
-        return len(self.shape) > (self.column is not None)
+    def count(self) -> int:
+        """Number of groups."""
+        return volume(self.sizes(self.groups))
 
     @property
-    def columns(self) -> int:
-        """How many columns S has."""
-        return 1 if self.column is None else self.shape[self.column]
+    def height(self) -> int:
+        """Number of rows."""
+        return volume(self.sizes(self.rows))
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return volume(self.sizes(self.columns))
+
+    def is_along(self, read: Read) -> bool:
+        """Whether a vector over the columns reads; otherwise it is one over the rows."""
+        return {*read.over} == {a for a in self.columns if self.shape[a] > 1}
+
+    def __str__(self) -> str:
+        return f"{self.state}^T" if len(self.shape) == 2 and self.columns == (0,) else self.state
+
+    @property
+    def told(self) -> str:
+        """Which axes of more than two are which."""
+        if len(self.shape) < 3:
+            return ""
+        kinds = {"groups": self.groups, "rows": self.rows, "columns": self.columns}
+        told = [f"{kind} {' '.join(map(str, axes))}" for kind, axes in kinds.items() if axes]
+        return f" (axes of {self.state}: {', '.join(told)})"
 
 
 class Write(NamedTuple):
@@ -63,7 +94,7 @@ class Linear:
     """States that are affine with the same coefficients but for their values: below each other they are one S.
 
     A decay is None where nothing fades, else one number or one a column. Vectors over the columns read S, and also
-    those over the rows where S is one state.
+    those over the rows where S is one state. All values have the axes of the groups first.
     """
 
     parts: tuple[Part, ...]
@@ -74,8 +105,13 @@ class Linear:
     @property
     def across(self) -> tuple[Read, ...]:
         """The reads by vectors over the rows."""
-        columns = {part.state: part.column for part in self.parts}
-        return tuple(read for read in self.reads if read.axis != columns[read.state])
+        parts = {part.state: part for part in self.parts}
+        return tuple(read for read in self.reads if not parts[read.state].is_along(read))
+
+    @property
+    def fades_by_column(self) -> bool:
+        """Whether a decay has a number for every column."""
+        return self.decay is not None and len(self.decay.shape) > len(self.parts[0].groups)
 
     @property
     def gives(self) -> set[Definition]:
@@ -90,14 +126,12 @@ class Linear:
         return [v for v in parts if v is not None]
 
     def __str__(self) -> str:
-        name = " and ".join(
-            part.state + ("^T" if part.column == 0 and len(part.shape) > 1 else "") for part in self.parts
-        )
-        decay = "" if self.decay is None else " diag(a)" if self.decay.shape else " a"
+        name = " and ".join(map(str, self.parts))
+        decay = "" if self.decay is None else " diag(a)" if self.fades_by_column else " a"
         erased = [w for w in self.writes if w.erase is not None]
         given = [w for w in self.writes if any(v is not None for v in w.values)]
         told = [f"{name}{decay}", *_told(erased, f"- {name} e f^T"), *_told(given, "+ v k^T")]
-        return f"{name} <- {' '.join(told)}"
+        return f"{name} <- {' '.join(told)}{''.join(part.told for part in self.parts)}"
 
 
 def _told(writes: Sequence[Write], term: str) -> list[str]:

@@ -34,7 +34,9 @@ def _is_alike(one: Stage, other: Stage) -> bool:
     """Whether two may be rows of one matrix."""
     if not (isinstance(one, Linear) and isinstance(other, Linear)) or one.across or other.across:
         return False
-    return one.decay == other.decay and [w[:2] for w in one.writes] == [w[:2] for w in other.writes]
+    groups = [stage.parts[0].sizes(stage.parts[0].groups) for stage in (one, other)]
+    alike = groups[0] == groups[1] and one.decay == other.decay
+    return alike and [w[:2] for w in one.writes] == [w[:2] for w in other.writes]
 
 
 def _joined(one: Linear, other: Linear) -> Linear:

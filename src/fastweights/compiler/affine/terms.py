@@ -8,29 +8,25 @@ from fastweights.compiler.algebra import Graph
 from fastweights.compiler.ir import Apply, Constant, Expression, Index, Input, Load, Shape, Value, substitute
 
 
-class Element(NamedTuple):
-    """A number of a state, at an index."""
-
-    state: str
-    after: bool
-    place: tuple[Index, ...]
-
-
 class Product(NamedTuple):
-    """What a state gives in a product with a vector over one of its axes, at an index of the other."""
+    """One number of the product of a state with a vector: the sum of both over the axes in `over`, at a `place`.
+
+    The vector is an expression in the axes of the state. Where `over` is empty, this is a number of the state itself.
+    `place` has one index for each axis of the state; the indices of the axes in `over` have no meaning.
+    """
 
     state: str
     after: bool
-    axis: int
-    vector: Value
     place: tuple[Index, ...]
+    over: tuple[int, ...] = ()
+    vector: Expression = Constant(1.0)
 
 
 class Term(NamedTuple):
-    """A product of what is known and at most one `Element` or `Product` of a state."""
+    """A product of known factors and at most one number of a state or of its product with a vector."""
 
     known: tuple[Expression, ...]
-    atom: Element | Product | None
+    atom: Product | None
 
     def at(self, index: Sequence[Index]) -> "Term":
         """A term of the axes of a definition, at an index of it."""

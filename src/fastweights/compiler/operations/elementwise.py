@@ -1,6 +1,7 @@
 """Operations that compute every number of a tensor from the numbers at its place."""
 
 from collections.abc import Callable
+from math import inf, pi
 from typing import Any
 
 import torch
@@ -87,14 +88,82 @@ def _pow(graph: Graph, x: Any, exponent: Any) -> Value:
     return elementwise("pow")(graph, x, exponent)
 
 
+# Autograd differentiates the following as they are written here. Each is written so that its gradient is PyTorch's at a
+# kink too, and so that what is not chosen makes no NaN of it.
+
+
 def _clamp(graph: Graph, x: Value, low: Any = None, high: Any = None, min: Any = None, max: Any = None) -> Value:
     low, high = low if low is not None else min, high if high is not None else max
-    x = x if low is None else elementwise("maximum")(graph, x, low)
-    return x if high is None else elementwise("minimum")(graph, x, high)
+    x = x if low is None else _bounded(graph, "lt", x, low)
+    return x if high is None else _bounded(graph, "gt", x, high)
+
+
+def _bounded(graph: Graph, beyond: str, x: Value, bound: Any) -> Value:
+    """The bound where a number is beyond it; the bound itself is inside."""
+    outside = _comparison(beyond)(graph, x, bound)
+    if isinstance(bound, Value):
+        outside = _comparison("logical_or", as_mask)(graph, outside, _is_nan(graph, as_value(bound)))
+    return where(graph, outside, bound, x)
 
 
 def _relu(graph: Graph, x: Value) -> Value:
-    return elementwise("maximum")(graph, x, 0.0)
+    return where(graph, _comparison("le")(graph, x, 0.0), 0.0, x)
+
+
+def _hardtanh(graph: Graph, x: Value, low: float = -1.0, high: float = 1.0) -> Value:
+    inside = where(graph, _comparison("ge")(graph, x, high), high, x)
+    return where(graph, _comparison("le")(graph, x, low), low, inside)
+
+
+def _hardsigmoid(graph: Graph, x: Value) -> Value:
+    return multiplied(graph, _hardtanh(graph, elementwise("add")(graph, x, 3.0), 0.0, 6.0), 1 / 6)
+
+
+def _hardswish(graph: Graph, x: Value) -> Value:
+    inside = multiplied(graph, x, elementwise("add")(graph, x, 3.0), 1 / 6)
+    inside = where(graph, _comparison("ge")(graph, x, 3.0), x, inside)
+    return where(graph, _comparison("le")(graph, x, -3.0), 0.0, inside)
+
+
+def _softplus(graph: Graph, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    is_large = _comparison("gt")(graph, multiplied(graph, x, beta), threshold)
+    powers = elementwise("exp")(graph, multiplied(graph, where(graph, is_large, 0.0, x), beta))
+    return where(graph, is_large, x, multiplied(graph, elementwise("log1p")(graph, powers), 1 / beta))
+
+
+def _mish(graph: Graph, x: Value) -> Value:
+    return multiplied(graph, x, elementwise("tanh")(graph, _softplus(graph, x)))
+
+
+def _elu(graph: Graph, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    is_positive = _comparison("gt")(graph, x, 0.0)
+    powers = elementwise("expm1")(graph, multiplied(graph, where(graph, is_positive, 0.0, x), input_scale))
+    return where(graph, is_positive, scaled(graph, x, scale), multiplied(graph, powers, alpha * scale))
+
+
+def _celu(graph: Graph, x: Value, alpha: float = 1.0) -> Value:
+    return _elu(graph, x, alpha, 1.0, 1 / alpha)
+
+
+def _xlogy(graph: Graph, x: Any, y: Any) -> Value:
+    x, y = as_value(x), as_value(y)
+    outside = _comparison("logical_or", as_mask)(
+        graph, _comparison("le")(graph, y, 0.0), _comparison("eq")(graph, y, inf)
+    )
+    is_nothing = _comparison("logical_and", as_mask)(graph, _comparison("eq")(graph, x, 0.0), outside)
+    return multiplied(graph, x, elementwise("log")(graph, where(graph, is_nothing, 1.0, y)))
+
+
+def _sinc(graph: Graph, x: Value) -> Value:
+    is_zero = _comparison("eq")(graph, x, 0.0)
+    angle = multiplied(graph, where(graph, is_zero, 1.0, x), pi)
+    return where(graph, is_zero, 1.0, elementwise("div")(graph, elementwise("sin")(graph, angle), angle))
+
+
+def root(graph: Graph, x: Value, exponent: float = 0.5) -> Value:
+    """x to a power, whose gradient at 0 is 0: a root as of a norm."""
+    is_positive = _comparison("gt")(graph, x, 0.0)
+    return where(graph, is_positive, _pow(graph, where(graph, is_positive, x, 1.0), exponent), x)
 
 
 def _same(graph: Graph, x: Value, *_: Any, **__: Any) -> Value:
@@ -151,7 +220,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"bitwise_{name}": _comparison(f"logical_{name}", as_mask) for name in ("and", "or", "xor", "not")},
     **dict.fromkeys(("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "contiguous"), _same),
     **{"add": sum_of("add"), "sub": sum_of("sub"), "mul": multiplied, "div": _divided, "pow": _pow, "where": where},
-    **{"clamp": _clamp, "relu": _relu, "isnan": _is_nan, "isinf": _is_infinite, "_to_copy": _to_copy},
+    **{"clamp": _clamp, "relu": _relu, "hardtanh": _hardtanh, "hardsigmoid": _hardsigmoid, "hardswish": _hardswish},
+    **{"softplus": _softplus, "mish": _mish, "elu": _elu, "celu": _celu, "sinc": _sinc, "xlogy": _xlogy},
+    **{"isnan": _is_nan, "isinf": _is_infinite, "_to_copy": _to_copy},
     **{"softshrink_backward": _shrunk_backward, "hardshrink_backward": _shrunk_backward},
     **{"copy": _copy, "copy_": _copy, "full_like": _full_like, "ones_like": _ones_like, "zeros_like": _zeros_like},
 }

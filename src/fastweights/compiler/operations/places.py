@@ -224,7 +224,12 @@ def _extremum(of: Callable[..., Value]) -> Callable[..., Any]:
     def rule(graph: Graph, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None or not x.shape:
             return of(graph, x) if dim is None else (x, Value((), Constant(0.0)))
-        return of(graph, x, [dim], keepdim), _position(of)(graph, x, dim, keepdim)
+        position = _position(of)(graph, x, dim, keepdim)
+        if x.shape[dim] == 1:
+            return of(graph, x, [dim], keepdim), position
+        # Not the extremum itself: of equal numbers the first one alone has the gradient.
+        best = _gather(graph, x, dim, _position(of)(graph, x, dim, True))
+        return viewed(graph, best, position.shape), position
 
     return rule
 

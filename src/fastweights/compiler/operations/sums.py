@@ -1,11 +1,12 @@
 """Operations that reduce axes: sums, means, extrema, products of matrices."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from fastweights.compiler.algebra import Graph
 from fastweights.compiler.ir import Constant, Index, Reduction, Shape, Value, substitute, volume
-from fastweights.compiler.operations.elementwise import elementwise, multiplied, scaled, sum_of
+from fastweights.compiler.operations.elementwise import elementwise, multiplied, root, scaled, sum_of
 from fastweights.compiler.operations.value import as_mask, as_value, made
 
 
@@ -82,6 +83,27 @@ def _mv(graph: Graph, a: Value, b: Value) -> Value:
     return summed(graph, multiplied(graph, a, b), [-1])
 
 
+def _std(graph: Graph, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
+    return root(graph, _var(graph, x, dims, correction, keepdim))
+
+
+def _std_mean(graph: Graph, x: Value, dims: Any = None, **keywords: Any) -> tuple[Value, Value]:
+    return _std(graph, x, dims, **keywords), _mean(graph, x, dims, keywords.get("keepdim", False))
+
+
+def _norm(graph: Graph, x: Value, order: float = 2, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    """The sum of all |x|^p to the power of 1/p, or its limit."""
+    lengths = elementwise("abs")(graph, x)
+    if abs(order) == inf:
+        return (highest if order > 0 else lowest)(graph, lengths, dims, keepdim)
+    if order == 0:
+        return summed(graph, as_mask(x), dims, keepdim)
+    if order == 1:
+        return summed(graph, lengths, dims, keepdim)
+    powers = multiplied(graph, x, x) if order == 2 else root(graph, lengths, order)
+    return root(graph, summed(graph, powers, dims, keepdim), 1 / order)
+
+
 def _any(graph: Graph, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
     return as_mask(highest(graph, as_value(as_mask(x)), dims, keepdim))
 
@@ -99,7 +121,8 @@ def _log_softmax(graph: Graph, x: Value, dim: int, _half: bool = False) -> Value
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    **{"sum": summed, "amax": highest, "amin": lowest, "mean": _mean, "var": _var, "var_mean": _var_mean, "any": _any},
+    **{"sum": summed, "amax": highest, "amin": lowest, "mean": _mean, "any": _any},
+    **{"var": _var, "var_mean": _var_mean, "std": _std, "std_mean": _std_mean, "linalg_vector_norm": _norm},
     **dict.fromkeys(("addmm", "addmv", "baddbmm"), _addmm),
     **{"mm": _matmul, "bmm": _matmul, "mv": _mv, "dot": _mv, "_softmax": _softmax, "_log_softmax": _log_softmax},
 }

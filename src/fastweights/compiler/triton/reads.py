@@ -2,7 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fastweights.compiler.ir import Assemble, Definition, Load, Reduce, Region, Reshape, load_nodes, volume
+from fastweights.compiler.ir import (
+    Assemble,
+    Definition,
+    Expression,
+    Load,
+    Reduce,
+    Reshape,
+    Shape,
+    Value,
+    behind,
+    load_nodes,
+    volume,
+)
 
 LARGEST = 1 << 20
 """The most numbers of a tile: Triton has no larger ones."""
@@ -67,24 +79,28 @@ def order_of(definition: Reduce) -> tuple[int, ...] | None:
     return None
 
 
-def in_memory(definitions: Iterable[Definition], there: Iterable[Definition]) -> set[Definition]:
-    """Those that must lie in memory, since they are read in ways that a tile in registers does not allow; but for those
-    that are there."""
-    everything = set(definitions)
+def in_memory(results: Sequence[Value], there: Iterable[Definition]) -> set[Definition]:
+    """The definitions behind some results that must lie in memory, except for those that are already `there`.
+
+    They are read in ways that a tile in registers does not allow, by other definitions or by the results themselves.
+    """
+    everything = behind(results)
     found: set[Definition] = {d for d in everything if isinstance(d, Assemble) and not is_stacked(d)}
     for definition in everything:
         if isinstance(definition, Reshape):
             found.add(root(definition.base))
-        for body in definition.bodies:
-            found.update(_out_of_order(definition, body))
+        for _, shape, expression in definition.bodies:
+            found.update(_out_of_order(expression, shape, len(definition.shape) if is_slow(definition) else -1))
+    for shape, expression in results:
+        found.update(_out_of_order(expression, shape))
     return found.difference(there)
 
 
-def _out_of_order(reader: Definition, body: Region) -> Iterator[Definition]:
-    step = len(reader.shape) if is_slow(reader) else -1
-    for load in load_nodes(body.expression):
-        looped = any(i.axis == step >= 0 for i in load.index)
-        if looped or not is_pointed(load, body.shape):
+def _out_of_order(expression: Expression, shape: Shape, loop: int = -1) -> Iterator[Definition]:
+    """What an expression over a shape reads out of order; the axis `loop` is gone through one place at a time."""
+    for load in load_nodes(expression):
+        looped = any(i.axis == loop >= 0 for i in load.index)
+        if looped or not is_pointed(load, shape):
             yield root(load.definition)
 
 

@@ -115,7 +115,7 @@ class Source:
     @cached_property
     def _out_of_order(self) -> list[Definition]:
         there = {*self.step.inputs.values(), *self.step.params.values(), *self._tables, self.step.d_y}
-        return sorted(in_memory(self._everything, there), key=lambda d: d.serial)
+        return sorted(in_memory(self.step.results, there), key=lambda d: d.serial)
 
     @cached_property
     def _places(self) -> dict[Definition, int]:
