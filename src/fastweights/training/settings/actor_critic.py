@@ -6,8 +6,6 @@ from typing import Literal, get_args
 from fastweights.errors import require, require_name
 from fastweights.training.settings._training import Training, require_numbers, require_positive
 
-MOST_ACTIONS = 256
-"""An action is a byte in a checkpoint."""
 MOST_ACTORS = 1024
 
 Way = Literal["synchronous", "impala", "hogwild"]
@@ -35,6 +33,8 @@ class ActorCritic(Training):
             an eye for pictures may go out for good before the agent knows what it earns.
         clip: Largest norm of the gradient; 0 for no limit.
         discount: Of rewards, a step.
+        bootstrap_time_limits: Whether the value of the last observation of an episode that a time limit ended stands
+            for the rewards that would follow. Truncation is not termination. False treats both alike, as the papers do.
         value_cost: Of half the squared errors of values.
         entropy_cost: What an agent gains by a nat of entropy of its policy.
         clip_reward: Largest reward, to either side, that is learnt from; 0 for no limit. Returns are told as they are.
@@ -55,6 +55,7 @@ class ActorCritic(Training):
     squares: float = 0.0
     clip: float = 40.0
     discount: float = 0.99
+    bootstrap_time_limits: bool = True
     value_cost: float = 0.5
     entropy_cost: float = 0.01
     clip_reward: float = 1.0
