@@ -18,8 +18,8 @@ from fastweights.state import to
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.hardware import make_fabric
 from fastweights.training.faults import first_fault
+from fastweights.training.hardware import make_fabric
 from fastweights.training.learning import objective, rms_prop, update
 from fastweights.training.loops.actor_critic import measure
 from fastweights.training.processes import share

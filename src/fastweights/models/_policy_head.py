@@ -14,6 +14,8 @@ class PolicyHead(nn.Module):
         actions: Action space.
     """
 
+    learned: nn.Parameter | None
+
     def __init__(self, size: int, actions: Actions) -> None:
         super().__init__()
         self.linear = nn.Linear(size, actions.outputs + 1)

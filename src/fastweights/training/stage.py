@@ -112,7 +112,7 @@ class Stage:
                 self.step(action.cpu())
                 beyond.append(self._beyond(agent, logs[-1]))
                 seen.append(self._told(t + 2))
-        return Unroll(*_stacked(seen), torch.stack(logs, dim=1), torch.stack(beyond, dim=1), start)
+        return unroll_of([*_stacked(seen), torch.stack(logs, dim=1), torch.stack(beyond, dim=1)], start)
 
     def _told(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What an agent is given at a time step of an unroll, on its device."""
