@@ -107,7 +107,8 @@ class MultiDiscrete(Actions):
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        known = bool(self.sizes) and all(type(size) is int and size >= 1 for size in self.sizes)
+        known = isinstance(self.sizes, tuple) and bool(self.sizes)
+        known = known and all(type(size) is int and size >= 1 for size in self.sizes)
         require(known, "sizes", "whole numbers of at least 1", repr(self.sizes))
 
     @property
@@ -148,8 +149,8 @@ class Box(Actions):
     dtype = torch.float32
 
     def __post_init__(self) -> None:
-        pairs = list(zip(self.low, self.high, strict=False))
-        known = len(self.low) == len(self.high) > 0 and all(low <= high for low, high in pairs)
+        known = isinstance(self.low, tuple) and isinstance(self.high, tuple) and len(self.low) == len(self.high) > 0
+        known = known and all(low <= high for low, high in zip(self.low, self.high, strict=True))
         require(known, "low and high", "of one size, with low at most high", f"{self.low} and {self.high}")
 
     @property

@@ -1,6 +1,6 @@
 """The user's own code in runs: it is run where the user says, never because a file says so."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,8 +83,14 @@ def confirm_all(stored: Mapping[str, Any], own: Own, folder: Path) -> dict[str, 
 def require_names(options: Mapping[str, Any], folder: Path) -> None:
     """`InputError` if an option, or one inside of it, is a string that names code."""
     for name, value in options.items():
-        if isinstance(value, dict):
-            require_names(value, folder)
-        for part in value if isinstance(value, list | tuple) else (value,):
-            code = isinstance(part, str) and any(map(is_address, names_in(part)))
-            require(not code, f"{name} in {folder}", "a name of the library's", repr(part))
+        for text in _strings(value):
+            code = any(map(is_address, names_in(text)))
+            require(not code, f"{name} in {folder}", "a name of the library's", repr(text))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)

@@ -24,7 +24,8 @@ def anywhere(facts: dict[str, Any]) -> dict[str, Any]:
     trial = facts.get("trial")
     if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
         return facts
-    what = {name: value for name, value in training.items() if name not in ANY_TIME and value != BEFORE.get(name)}
+    before = BEFORE.items()
+    what = {name: value for name, value in training.items() if name not in ANY_TIME and (name, value) not in before}
     return {**facts, "trial": {**trial, "training": what}}
 
 

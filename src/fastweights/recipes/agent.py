@@ -15,6 +15,8 @@ from fastweights.training.settings.actor_critic import ActorCritic
 class Agent(ActorCritic):
     """An agent whose memory is any layer, in any environment of Gymnasium.
 
+    Data: yours: --env ID, of an environment of Gymnasium; or MODULE:CLASS or PATH.py:CLASS.
+
     Source: actor and critic of Irie et al. 2021, Sec. 4.3, made small; V-trace of Espeholt et al. 2018 (IMPALA).
 
     Args:

@@ -145,7 +145,7 @@ def _registered(address: str, name: str, options: dict[str, Any]) -> Any:
     except ModuleNotFoundError as error:
         raise MissingPackage(f"id must be of a package that is installed, got '{address}': {error}.") from None
     except gymnasium.error.Error as error:
-        remedy = "Name the code that has or registers it: MODULE:NAME or PATH.py:NAME."
+        remedy = f"Name the code that has or registers it: MODULE:{name} or PATH.py:{name} (--env)."
         said = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"id must be one that Gymnasium knows, got '{address}': {said}. {remedy}") from None
 

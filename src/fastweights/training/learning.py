@@ -79,12 +79,12 @@ def objective(model: nn.Module, unroll: Unroll, settings: ActorCritic) -> Tensor
 
 
 def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
-    """r_t, cut to the largest that is learnt from; where a time limit ended an episode, r_t + gamma V(o_{t+1}).
+    """r_t as it is learnt from, scaled and cut; where a time limit ended an episode, r_t + gamma V(o_{t+1}).
 
     There o_{t+1} is the last observation of the episode, and its value stands for the rewards that would follow.
     Whatever else came after an end is not counted: gamma_t is 0.
     """
-    earned = unroll.reward[:, 1:]
+    earned = settings.reward_scale * unroll.reward[:, 1:]
     if settings.clip_reward:
         earned = earned.clamp(-settings.clip_reward, settings.clip_reward)
     return earned + settings.discount * unroll.beyond

@@ -41,7 +41,10 @@ ANY_TIME = tuple(name for name in Where._fields if name != "precision")
 """What makes no other model: a run may go on with another value of it."""
 
 
-BEFORE = {"bootstrap_time_limits": False}
+BEFORE = {
+    **{"actors": 2, "acting": "synchronous", "squares": 0.0},
+    **{"bootstrap_time_limits": False, "reward_scale": 1.0},
+}
 """Settings that runs may be older than, with the values that these runs were trained with."""
 
 

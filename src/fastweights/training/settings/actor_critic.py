@@ -37,7 +37,10 @@ class ActorCritic(Training):
             for the rewards that would follow. Truncation is not termination. False treats both alike, as the papers do.
         value_cost: Of half the squared errors of values.
         entropy_cost: What an agent gains by a nat of entropy of its policy.
-        clip_reward: Largest reward, to either side, that is learnt from; 0 for no limit. Returns are told as they are.
+        reward_scale: Factor of rewards that are learnt from. A value is learnt fast where discounted returns are of the
+            order of 1 to 100. Returns are told as they are.
+        clip_reward: Largest reward, to either side, that is learnt from, after `reward_scale`; 0 for no limit. Returns
+            are told as they are.
         episodes: How many are played to validate; as many for the test.
         greedy: Whether the likeliest action is taken there, in place of a random one.
         longest: Steps of such an episode, on average over those of an environment: what comes after that many in all of
@@ -58,6 +61,7 @@ class ActorCritic(Training):
     bootstrap_time_limits: bool = True
     value_cost: float = 0.5
     entropy_cost: float = 0.01
+    reward_scale: float = 1.0
     clip_reward: float = 1.0
     episodes: int = 100
     greedy: bool = True
@@ -67,7 +71,7 @@ class ActorCritic(Training):
         super().__post_init__()
         require_numbers(self, ("unroll", "episodes", "longest"), 1)
         require_numbers(self, ("truncate", "squares", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
-        require_positive(self, ("learning_rate", "epsilon"))
+        require_positive(self, ("learning_rate", "epsilon", "reward_scale"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
         require_name("acting", self.acting, get_args(Way))
