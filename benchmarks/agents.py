@@ -33,7 +33,7 @@ def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
     agent = Agent(*task.arguments, layer, d_model=64, depth=0, heads=1 if layer == "lstm" else 4, tell_reward=False)
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
-    history = torch.zeros(ENVIRONMENTS, UNROLL, dtype=torch.uint8)
+    history = task.actions.blank(ENVIRONMENTS, UNROLL)
     stage = Stage(task.worlds(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
 
     def learn() -> None:

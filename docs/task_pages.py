@@ -68,7 +68,7 @@ def _facts_of_environment(kind: Any, docstring: str) -> list[str]:
     if needed := marked(docstring, "Needs:"):
         return [f"**Needs.** {needed}"]
     task = kind()
-    return [f"**Observations.** `{list(task.shape)}` numbers. **Actions.** {task.actions}."]
+    return [f"**Observations.** `{list(task.shape)}` numbers. **Actions.** `{task.actions}`."]
 
 
 FACTS = {

@@ -18,8 +18,9 @@ from fastweights.state import to
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.faults import first_fault
 from fastweights.training.hardware import make_fabric
-from fastweights.training.learning import first_fault, objective, rms_prop, update
+from fastweights.training.learning import objective, rms_prop, update
 from fastweights.training.loops.actor_critic import measure
 from fastweights.training.processes import share
 from fastweights.training.progress import Interrupted
@@ -40,7 +41,7 @@ def agent(layer="recurrent-delta-net", **changes):
 
 def stage(model, number=B, steps=3 * T, seed=0):
     task = Catch(size=6, seen=2)
-    history = torch.zeros(number, steps, dtype=torch.uint8)
+    history = task.actions.blank(number, steps)
     return Stage(task.worlds(number, seed), model.initial_state(number), history, 0)
 
 
@@ -91,7 +92,7 @@ def test_acting_and_measuring_change_no_agent():
             return worlds
 
     task = InPictures(size=6, seen=2)
-    Stage(task.worlds(B, 0), model.initial_state(B), torch.zeros(B, T, dtype=torch.uint8), 0).act(model, T)
+    Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
     found = [measure(model, task, SETTINGS, 1) for _ in range(2)]
     assert found[0] == found[1]
     assert model.training
@@ -118,7 +119,7 @@ def learnt(task, model, settings, updates):
     bare = model
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
-    history = torch.zeros(number, updates * settings.unroll, dtype=torch.uint8)
+    history = task.actions.blank(number, updates * settings.unroll)
     found = Stage(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
         update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
@@ -171,12 +172,14 @@ def test_a_number_that_is_none_is_told_by_part_and_step():
     model = agent("delta-net")
     unroll = stage(model).act(model, T)
     unroll.seen[1, 3, 0, 0] = float("nan")
-    assert first_fault(model, unroll).startswith("eye.0 is not finite from step 4")
+    assert first_fault(model, unroll.told, unroll.start) == "the output of module eye.0 is not finite from time step 4"
     unroll = stage(model).act(model, T)
     fabric = make_fabric(SETTINGS)
     shared, optimiser = fabric.setup(model, rms_prop(model, SETTINGS))
     model.memory[0].layer.output.register_forward_pre_hook(lambda module, given: (given[0] / 0,))
-    with pytest.raises(InputError, match=r"memory.0.layer.output is not finite from step 1 .* Take a smaller"):
+    with pytest.raises(
+        InputError, match=r"module memory.0.layer.output is not finite from time step 1 .* Take a smaller"
+    ):
         update(fabric, shared, optimiser, unroll, SETTINGS)
     assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
 

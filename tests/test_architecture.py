@@ -13,7 +13,7 @@ from fastweights.catalogue import BACKENDS
 from fastweights.compiler.target import TARGETS
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"errors", "signature", "state", "families", "files", "gradients", "lengths", "lines", "metric"}
+BASE = {"actions", "errors", "signature", "state", "families", "files", "gradients", "lengths", "lines", "metric"}
 BASE |= {"precision", "printable"}
 KNOWS = {
     "rules": BASE,
@@ -21,7 +21,7 @@ KNOWS = {
     "normalisers": BASE,
     "squashings": BASE,
     "tokenizers": BASE,
-    "tasks": BASE | {"catalogue", "tokenizers"},
+    "tasks": BASE | {"address", "catalogue", "tokenizers"},
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "compiler": BASE | {"cell", "promise", "remember"},
     "backends": BASE | {"problem", "compiler"},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import my_environments
 from fastweights.testing.tolerance import error, tolerance
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -45,6 +46,23 @@ def test_the_first_pass_of_ppo_sees_what_acting_saw(ppo, layer):
         policy, value, _ = agent(part.seen, part.first, part.start)
         assert error(policy.log_prob(part.action), part.log_probability) <= tolerance(torch.float32).forward
         assert error(value, part.target - part.advantage) <= tolerance(torch.float32).forward
+
+
+def test_a_time_limit_leaves_the_value_of_the_last_observation(ppo):
+    """The clock is cut off after three steps, at which it shows 3: the last target is 1 + gamma V(3)."""
+    if "Clock-v0" not in ppo.gymnasium.registry:
+        ppo.gymnasium.register("Clock-v0", my_environments.Clock)
+    chosen = settings(ppo, id="Clock-v0", steps=3)
+    torch.manual_seed(0)
+    world = ppo.World(chosen)
+    agent = ppo.Agent(world.features, world.actions, chosen)
+    world.state = agent.memory.initial_state(chosen.environments)
+    rollout = ppo.act(agent, world, chosen)
+    seen = torch.cat([rollout.seen, torch.full((4, 1, 1), 3.0)], 1)
+    first = torch.cat([rollout.first, torch.zeros(4, 1, dtype=torch.bool)], 1)
+    with torch.no_grad():
+        value = agent(seen, first, rollout.start)[1]
+    assert error(rollout.target[:, -1], 1 + chosen.discount * value[:, -1]) <= tolerance(torch.float32).forward
 
 
 def test_advantages_are_sums_over_the_rest_of_an_episode(ppo):

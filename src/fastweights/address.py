@@ -69,6 +69,15 @@ def find(address: str) -> Any:
     return _found(address, _load)
 
 
+def module_of(address: str) -> ModuleType:
+    """The module of an address, `MODULE:...` or `PATH.py:...`; imports the module or runs the file.
+
+    Raises:
+        InputError: there is no such module or file, or the code fails; the message says where.
+    """
+    return _load(address, address.rpartition(":")[0])
+
+
 def find_imported(address: str) -> Any:
     """The same, but only in the library and in modules that this process has imported: for addresses read from a file.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastweights.errors import InputError
 from fastweights.experiments.opened import trial_of
+from fastweights.experiments.own_code import Own
 from fastweights.files import write_atomically
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
@@ -18,16 +19,16 @@ STEPS = 100
 """Of an episode that is drawn for a report, at most."""
 
 
-def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300) -> Episode:
-    """A test episode of an agent as it is tested, or its first `most` steps; `layer` is what `load` takes.
+def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300, env: str | None = None) -> Episode:
+    """A test episode of an agent as it is tested, or its first `most` steps; `layer` and `env` are what `load` takes.
 
     Raises:
         InputError: the folder is no run or not one of an agent, or its environment is not there.
     """
-    settings = trial_of(Run.open(folder), layer).training
+    settings = trial_of(Run.open(folder), Own(layer, env)).training
     if not isinstance(settings, ActorCritic):
         raise InputError(f"run must be one of an agent, got {folder}, another model's.")
-    return watch_episode(*load(folder, layer), seed, most, settings.greedy)
+    return watch_episode(*load(folder, layer, env), seed, most, settings.greedy)
 
 
 def draw_episode(folder: Path) -> None:

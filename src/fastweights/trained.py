@@ -18,25 +18,28 @@ class Trained(NamedTuple):
     task: Any
 
 
-def load(run: str | Path, layer: Any = None) -> Trained:
+def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
     """The model of a run of `fastweights train` or `fastweights reproduce`, with the weights that validated best.
 
         model, text = fastweights.load("runs/oz-2026-08-01-120000")
         tokens = model.generate(text.encode("Dorothy")[None], length=100, top_p=0.9)
         print(text.decode(tokens[0]))
 
-    Nothing is unpickled, and no code is run that the folder names: where the layer is one of your own, say which.
+    Nothing is unpickled, and no code is run that the folder names: where the layer or the environment is your own code,
+    name it.
 
     Args:
         run: The run folder.
         layer: The layer or layers of a run that has its own: what `make_layer` takes. Left out for all others.
+        env: The environment of an agent that has its own: MODULE:NAME or PATH.py:NAME. Left out for all others.
 
     Raises:
-        InputError: the folder is no run or is damaged, or its layer must be given.
+        InputError: the folder is no run or is damaged, or its layer or environment must be given.
     """
     try:
         from fastweights.experiments.opened import load_run
+        from fastweights.experiments.own_code import Own
         from fastweights.training.run import Run
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None
-    return Trained(*load_run(Run.open(Path(run)), layer))
+    return Trained(*load_run(Run.open(Path(run)), Own(layer, env)))

@@ -23,6 +23,12 @@ def add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--layer", help="where your own layer is, for a run that has one: its code is run")
 
 
+def add_env(command: argparse.ArgumentParser) -> None:
+    """Where the code of the environment is."""
+    own = "MODULE:NAME or PATH.py:NAME of your own environment, for the run of an agent that has one: its code is run"
+    command.add_argument("--env", help=own)
+
+
 def cell_of(name: str) -> Any:
     """The cell that is meant by `CELL`."""
     from fastweights.cell import Cell

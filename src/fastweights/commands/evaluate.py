@@ -2,20 +2,22 @@
 
 import argparse
 
-from fastweights.commands._arguments import add_run
+from fastweights.commands._arguments import add_env, add_run
 from fastweights.commands._shown import show
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """A run."""
     add_run(command)
+    add_env(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measures and shows them."""
     from fastweights.experiments.carried_out import measure_run
+    from fastweights.experiments.own_code import Own
     from fastweights.training.run import Run
 
     run = Run.open(options.folder)
-    show(run, *measure_run(run, options.layer))
+    show(run, *measure_run(run, Own(options.layer, options.env)))
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from fastweights.commands._arguments import add_run
+from fastweights.commands._arguments import add_env, add_run
 from fastweights.commands._shown import memories
 from fastweights.errors import require
 
@@ -11,6 +11,7 @@ from fastweights.errors import require
 def add(command: argparse.ArgumentParser) -> None:
     """A run, which episode, and where the pictures go."""
     add_run(command)
+    add_env(command)
     command.add_argument("--seed", type=int, default=0, help="of the episode, default: %(default)s")
     most = "steps, from the beginning; default: %(default)s"
     command.add_argument("--most", type=int, default=300, metavar="N", help=most)
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
     require(options.most >= 1, "most", "at least 1", options.most)
     require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)
-    episode = play(options.folder, options.layer, options.seed, options.most)
+    episode = play(options.folder, options.layer, options.seed, options.most, options.env)
     write_atomically(options.gif, film(episode))
     write_atomically(options.sheet, sheet(episode, f"An episode of {options.folder}"))
     told = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"

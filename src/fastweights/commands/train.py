@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fastweights.address import is_address, names_in
 from fastweights.catalogue import EXPERIMENTS, RECIPES
 from fastweights.commands._shown import show
 from fastweights.commands._streams import print_nowhere
@@ -35,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
         with home.lock():
             trial = request.flags.trial()
             show(home, trial, *carry_out(home, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
+            print(_how_to_use(request.flags, home))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         print_nowhere()
         print(f"{_why(stop)} {_how_to_go_on(recipe, home)}", file=sys.stderr)
@@ -49,6 +51,17 @@ def _require_recipe(name: str) -> None:
         known = ", ".join(RECIPES.names())
         raise InputError(f"recipe must be one of {known}, got '{name}'. Try fastweights reproduce {name}.")
     require_name("recipe", name, RECIPES.names())
+
+
+def _how_to_use(flags: Any, run: Any) -> str:
+    """The commands for the model of a finished run; code of the user must be named to be run."""
+    given = {name: str(getattr(flags, name, "")) for name in ("layer", "env")}
+    own = {name: value for name, value in given.items() if any(map(is_address, names_in(value)))}
+    path, named = str(run.path), "".join(f" --{name} {shlex.quote(value)}" for name, value in own.items())
+    command = getattr(flags, "USE", "evaluate RUN").replace("RUN", shlex.quote(path), 1) + named
+    call = f"fastweights.load({path!r}{''.join(f', {name}={value!r}' for name, value in own.items())})"
+    again = f"fastweights evaluate {shlex.quote(path)}{named}"
+    return f"Use it: fastweights {command}\nMeasure it again: {again}\nIn Python: model, task = {call}"
 
 
 def _why(stop: BaseException) -> str:

@@ -9,7 +9,9 @@ from lightning_fabric import Fabric
 
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.opened import trial_of
+from fastweights.experiments.own_code import Own
 from fastweights.experiments.trial import build, loop_of, make_task, name_of, require_same_data, shared_task
+from fastweights.experiments.written import write_trial
 from fastweights.tasks import Task
 from fastweights.training.allocation import keep_freed_memory
 from fastweights.training.hardware import build_within_memory, make_fabric
@@ -55,7 +57,7 @@ def _train(
 
     def begin() -> None:
         if not resume:
-            run.begin(recipe, config, task.facts())
+            run.begin(recipe, {"trial": write_trial(trial), **config}, task.facts())
         if console is not None:
             size = sum(p.numel() for p in model.parameters())
             console.print(f"{name_of(trial)}, {size:,} parameters, run folder {run.path}")
@@ -73,9 +75,9 @@ def measure(run: Run, trial: Trial, task: Task) -> tuple[Session, Result]:
     return session, result
 
 
-def measure_run(run: Run, layer: Any) -> tuple[Trial, Session, Result]:
+def measure_run(run: Run, own: Own) -> tuple[Trial, Session, Result]:
     """What a run came to, measured again."""
-    trial = trial_of(run, layer)
+    trial = trial_of(run, own)
     task = make_task(trial.task, trial.task_options)
     require_same_data(run, trial, task)
     return trial, *measure(run, trial, task)

@@ -11,7 +11,7 @@ from fastweights.address import absolute
 from fastweights.catalogue import EXPERIMENTS, RECIPES
 from fastweights.errors import InputError, require, require_name
 from fastweights.experiments.experiment import FREE
-from fastweights.experiments.own_code import confirm_all
+from fastweights.experiments.own_code import NOTHING, Own, confirm_all
 from fastweights.training.launched import launched
 from fastweights.training.settings._training import ANY_TIME
 
@@ -50,7 +50,8 @@ def parse(name: str, arguments: list[str]) -> Request:
     resume = first.resume
     if resume:
         require(first.run is not None, "run", "given with --resume", "none", "Add --run DIR.")
-        stored = _stored(name, Path(first.run), _given(parser, settings).get("layer"))
+        given = _given(parser, settings)
+        stored = _stored(name, Path(first.run), Own(given.get("layer"), given.get("env")))
         parser.set_defaults(stored)
     else:
         require_name("preset", first.preset, kind.PRESETS)
@@ -87,10 +88,10 @@ def label(flags: Any) -> str:
     return ", ".join([str(getattr(flags, "layer", "model")), f"preset {nearest}", *said])
 
 
-def flags_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
+def flags_of(content: dict[str, Any], folder: Path, own: Own = NOTHING) -> Any:
     """The flags in a run's `config.json`; `InputError` if they are none of ours.
 
-    `layer` is what the user says that the layer is, which must be said where it is code of the user's own.
+    `own` names the code of the user that the run needs.
     """
     name, values = content.get("recipe"), content["config"].get("flags")
     require_name(f"recipe in {folder}", str(name), RECIPES.names())
@@ -102,7 +103,7 @@ def flags_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
         parsed = _parser(str(name), kind).parse_object(values).as_dict()
     except ArgumentError as error:
         raise InputError(f"flags in {folder} must be those of {name}, got others: {_said(error)}.") from None
-    return kind(**confirm_all({key: value for key, value in parsed.items() if key not in OWN}, layer, folder))
+    return kind(**confirm_all({key: value for key, value in parsed.items() if key not in OWN}, own, folder))
 
 
 def _parser(name: str, kind: Any) -> ArgumentParser:
@@ -143,13 +144,13 @@ def _given(parser: ArgumentParser, arguments: list[str]) -> dict[str, Any]:
     return given
 
 
-def _stored(name: str, path: Path, layer: str | None) -> dict[str, Any]:
+def _stored(name: str, path: Path, own: Own) -> dict[str, Any]:
     # Run folders need a lock file library that imports in a moment, but not torch.
     from fastweights.training.run import Run
 
     content = Run.open(path).config()
     require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))
-    return asdict(flags_of(content, path, layer))
+    return asdict(flags_of(content, path, own))
 
 
 def _underscores(argument: str) -> str:
@@ -161,4 +162,4 @@ def _underscores(argument: str) -> str:
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:
     """Files are found again from any folder."""
     found = {key: value.resolve() if isinstance(value, Path) else value for key, value in values.items()}
-    return {**found, "layer": absolute(str(found["layer"]))} if "layer" in found else found
+    return found | {name: absolute(str(found[name])) for name in Own._fields if name in found}

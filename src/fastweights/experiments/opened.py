@@ -10,26 +10,33 @@ from fastweights.errors import require, require_name
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.flags import flags_of
 from fastweights.experiments.job import Job, require_same
+from fastweights.experiments.own_code import Own
 from fastweights.experiments.trial import build, make_task
+from fastweights.experiments.written import read_trial
 from fastweights.tasks import Task
 from fastweights.training.kept import best_model
 from fastweights.training.run import Run
 from fastweights.training.settings._training import PRECISIONS, Where
 
 
-def load_run(run: Run, layer: Any) -> tuple[nn.Module, Task]:
+def load_run(run: Run, own: Own) -> tuple[nn.Module, Task]:
     """The model with the weights that validated best, in evaluation mode, and its task; its files need not be there."""
-    trial = trial_of(run, layer)
+    trial = trial_of(run, own)
     task = make_task(trial.task, trial.task_options).known_by(run.task())
     return best_model(run, lambda: build(trial, task)), task
 
 
-def trial_of(run: Run, layer: Any) -> Trial:
-    """What a run trains; `layer` is what the user says that its layer is, see `own_code`."""
+def trial_of(run: Run, own: Own) -> Trial:
+    """The training of a run: by the flags of a recipe, by its place in an experiment, or as the user wrote it.
+
+    `own` names the code of the user that the run needs.
+    """
     content = run.config()
     if "flags" in content["config"]:
-        trial: Trial = flags_of(content, run.path, layer).trial()
+        trial: Trial = flags_of(content, run.path, own).trial()
         return trial
+    if "experiment" not in content["config"]:
+        return read_trial(content["config"].get("trial"), own, run.path)
     job = _job(content["config"], run)
     trial = job.trial(EXPERIMENTS.load(job.experiment), Where(precision=_precision(content["config"])))
     require_same(run, job, trial)

@@ -9,7 +9,7 @@ from fastweights.errors import InputError
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.trial import require_same_data, shared_task
 from fastweights.training.run import RESULT, Run
-from fastweights.training.settings._training import ANY_TIME
+from fastweights.training.settings._training import ANY_TIME, BEFORE
 
 
 def twin_of(trial: Trial, folder: Path) -> Run | None:
@@ -20,11 +20,12 @@ def twin_of(trial: Trial, folder: Path) -> Run | None:
 
 
 def anywhere(facts: dict[str, Any]) -> dict[str, Any]:
-    """A run's facts but for where it is trained."""
+    """A run's facts but for where it is trained. A run that is older than a setting has the value of before."""
     trial = facts.get("trial")
     if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
         return facts
-    what = {name: value for name, value in training.items() if name not in ANY_TIME}
+    before = BEFORE.items()
+    what = {name: value for name, value in training.items() if name not in ANY_TIME and (name, value) not in before}
     return {**facts, "trial": {**trial, "training": what}}
 
 

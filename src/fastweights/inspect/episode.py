@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.errors import require
 from fastweights.inspect.contents import Contents, look_into
 from fastweights.inspect.watch import watch
 from fastweights.tasks.kinds._random import TEST
-from fastweights.tasks.kinds.environment import Environment
+from fastweights.tasks.kinds.environment import Environment, require_finite
 
 
 class Episode(NamedTuple):
@@ -18,8 +19,8 @@ class Episode(NamedTuple):
     """
 
     frames: Tensor  # what was seen, uint8 [T, rows, columns, 3]
-    actions: Tensor  # int64 [T]
-    probabilities: Tensor  # of these actions, [T]
+    actions: Tensor  # [T, *actions.shape]
+    probabilities: Tensor  # of these actions, [T]; densities of real numbers
     rewards: Tensor  # what they earned, [T]
     values: Tensor  # of what was seen, [T]
     memories: list[Contents]
@@ -38,26 +39,30 @@ def watch_episode(model: Any, task: Environment, seed: int = 0, most: int = 300,
     """
     told, actions, rewards = _played(model, task, seed, most, greedy)
     with watch(model) as scans:
-        logits, values, _ = model(*told)
-    probabilities = logits[0].softmax(-1).gather(-1, actions[:, None])[:, 0]
+        parameters, values, _ = model(*told)
+    probabilities = task.actions.distribution(parameters[0]).log_prob(actions).exp()
     found = [look_into(scan) for scan in scans]
     return Episode(frames_of(told[0][0]), actions, probabilities, rewards, values[0], found)
 
 
 def _played(model: Any, task: Environment, seed: int, most: int, greedy: bool) -> tuple[list[Tensor], Tensor, Tensor]:
     """What the agent was told, `[1, T, ...]`, what it did and what that earned, `[T]`: of the first environment."""
-    draw = torch.Generator().manual_seed(seed)
     worlds, state = task.worlds(task.together, seed, TEST), model.initial_state(task.together)
-    observed, action = worlds.begin(), torch.zeros(task.together, dtype=torch.int64)
+    observed, action = worlds.begin(), task.actions.blank(task.together)
     told: list[tuple[Tensor, ...]] = []
     did: list[tuple[Tensor, Tensor]] = []
-    while len(told) < most and not (told and bool(observed.first[0])):
-        told.append((observed.seen, observed.reward, action, observed.first))
-        logits, _, state = model(*(part.unsqueeze(1) for part in told[-1]), state)
-        chances = logits[:, 0].softmax(-1)
-        action = chances.argmax(-1) if greedy else chances.multinomial(1, generator=draw)[:, 0]
-        observed = worlds.step(action)
-        did.append((action[0], observed.reward[0]))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        while len(told) < most and not (told and bool(observed.first[0])):
+            require_finite(observed, f"time step {len(told) + 1} of the episode")
+            told.append((observed.seen, observed.reward, action, observed.first))
+            parameters, _, state = model(*(part.unsqueeze(1) for part in told[-1]), state)
+            finite = bool(parameters.isfinite().all())
+            require(finite, "policy", "finite", f"NaN or infinity at time step {len(told)} of the episode")
+            policy = task.actions.distribution(parameters[:, 0])
+            action = policy.mode if greedy else policy.sample()
+            observed = worlds.step(action)
+            did.append((action[0], observed.reward[0]))
     worlds.close()
     actions, rewards = (torch.stack(parts) for parts in zip(*did, strict=True))
     return [torch.stack(parts, 1)[:1] for parts in zip(*told, strict=True)], actions, rewards

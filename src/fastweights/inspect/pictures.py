@@ -90,10 +90,17 @@ def _draw_frame(axes: Any, episode: Episode, t: int) -> Any:
 
 
 def _caption(episode: Episode, t: int) -> str:
-    chance = 100 * float(episode.probabilities[t])
-    return (
-        f"step {t + 1}\naction {int(episode.actions[t])} ({chance:.0f} %)\nearns {float(episode.rewards[t]) + 0.0:.3g}"
-    )
+    earned = float(episode.rewards[t]) + 0.0
+    return f"step {t + 1}\naction {_action(episode, t)}\nearns {earned:.3g}"
+
+
+def _action(episode: Episode, t: int) -> str:
+    """An action, and its probability; real numbers have none."""
+    action = episode.actions[t]
+    if action.is_floating_point():
+        return " ".join(f"{value:.2g}" for value in action.tolist())
+    said = " ".join(map(str, action.reshape(-1).tolist()))
+    return f"{said} ({100 * float(episode.probabilities[t]):.0f} %)"
 
 
 def _draw_values(axes: Any, episode: Episode) -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
+from fastweights.actions import Actions, Discrete
 from fastweights.catalogue import VISION_NETS
 from fastweights.layers import layer_options, make_layer
 from fastweights.layers.fake_srwm import NoState
+from fastweights.models._policy_head import PolicyHead
 from fastweights.models.stack import make_stack
 from fastweights.state import detach
 
@@ -17,7 +18,7 @@ BRIGHTEST = 255
 
 
 class Agent(nn.Module):
-    """[logits of pi(a_t), V_t] = W h_t + b, h = memory([see(o_t), r_{t-1}, a_{t-1}])
+    """[parameters of pi(a_t), V_t] = W h_t + b, h = memory([see(o_t), r_{t-1}, a_{t-1}])
 
     The last reward is cut to [-1, 1]; neither it nor the last action is told at the first step of an episode, before
     which the memory is reset.
@@ -27,7 +28,7 @@ class Agent(nn.Module):
 
     Args:
         shape: Of an observation.
-        actions: How many there are.
+        actions: Action space; a number n of actions stands for `Discrete(n)`.
         pictures: Whether observations are pictures `(channels, side, side)` of bytes.
         layer: What `make_layer` takes; `options` go to it. None for an agent without a memory.
         d_model: Size of the memory.
@@ -46,7 +47,7 @@ class Agent(nn.Module):
     def __init__(
         self,
         shape: Sequence[int],
-        actions: int,
+        actions: Actions | int,
         pictures: bool,
         layer: str | None = "delta-net",
         d_model: int = 128,
@@ -63,10 +64,11 @@ class Agent(nn.Module):
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.actions, self.pictures = actions, pictures
+        self.actions = Discrete(actions) if isinstance(actions, int) else actions
+        self.pictures = pictures
         self.tell_reward, self.tell_action = tell_reward, tell_action
         self.eye, seen = _picture_eye(shape, vision) if pictures else _number_eye(shape, hidden)
-        width = seen + tell_reward + actions * tell_action
+        width = seen + tell_reward + self.actions.features * tell_action
         self.reader: nn.Module = nn.Identity()
         self.memory: nn.Module | None = None
         if layer is not None and depth:
@@ -77,25 +79,26 @@ class Agent(nn.Module):
             own = {"input_size": width} if "input_size" in layer_options(layer) else {}
             self.reader = nn.Identity() if own or width == d_model else nn.Linear(width, d_model)
             self.memory = make_layer(layer, d_model, heads, **own, **(options or {}))
-        self.head = nn.Linear(width if layer is None else d_model, actions + 1)
+        self.head = PolicyHead(width if layer is None else d_model, self.actions)
 
     def forward(
         self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any = None, truncate: int = 0
     ) -> tuple[Tensor, Tensor, Any]:
-        """Logits `[B, T, actions]`, values `[B, T]` and the state, from observations and what came before them.
+        """Parameters of the policy `[B, T, P]`, values `[B, T]` and the state, from observations and what came before.
+
+        `agent.actions.distribution(parameters)` is the policy. The parameters of `Discrete(n)` are n logits.
 
         Args:
             seen: `[B, T, *shape]`.
             reward: Of the action before, `[B, T]`.
-            action: The one before, int64 `[B, T]`.
+            action: The one before, `[B, T, *actions.shape]`.
             first: bool `[B, T]`: an episode begins.
             state: The state before the first step.
             truncate: Steps that gradients reach back through the memory; 0 for all.
         """
         x = self.reader(self._told(seen, reward, action, first))
         h, state = self._remember(x, first, state, truncate)
-        said = self.head(h)
-        return said[..., :-1], said[..., -1], state
+        return *self.head(h), state
 
     def initial_state(self, batch_size: int) -> Any:
         """The memory's."""
@@ -108,7 +111,7 @@ class Agent(nn.Module):
         if self.tell_reward:
             parts.append(reward.clamp(-1, 1).unsqueeze(-1) * later)
         if self.tell_action:
-            parts.append(one_hot(action, self.actions) * later)
+            parts.append(self.actions.encode(action) * later)
         return torch.cat(parts, dim=-1)
 
     def _remember(self, x: Tensor, first: Tensor, state: Any, truncate: int) -> tuple[Tensor, Any]:

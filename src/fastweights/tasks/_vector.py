@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.errors import InputError, require
 from fastweights.tasks._files import MissingFile
+from fastweights.tasks._spaces import given
 from fastweights.tasks.kinds._random import random_stream
-from fastweights.tasks.kinds.environment import Observed, Worlds
+from fastweights.tasks.kinds.environment import Cut, Observed, Worlds
 
 
 class MissingPackage(MissingFile):
@@ -23,7 +23,7 @@ class VectorWorlds(Worlds):
     """A vector environment of Gymnasium that begins an episode anew in the step that ends it.
 
     Args:
-        made: The vector environment.
+        made: The vector environment, whose autoreset mode is `SAME_STEP`.
         seed: Where its random numbers begin.
         split: Which stream of them.
         arrange: What makes an observation of ours of one of its.
@@ -33,7 +33,7 @@ class VectorWorlds(Worlds):
         self.made, self.arrange = made, arrange
         # Members have seeds that follow each other, and all are of 31 bits.
         self.seed = int(random_stream(seed, split).integers(2**31 - made.num_envs))
-        self.least = int(getattr(made.single_action_space, "start", 0))
+        self.given = given(made.single_action_space)
 
     def begin(self) -> Observed:
         """Resets all of them."""
@@ -42,13 +42,20 @@ class VectorWorlds(Worlds):
         return self._observed(seen, np.zeros(number), np.ones(number, bool))
 
     def step(self, actions: Tensor) -> Observed:
-        """A time limit ends an episode as its end does."""
-        seen, reward, ended, cut, self.info = self.made.step(actions.numpy() + self.least)
-        return self._observed(seen, reward, ended | cut)
+        """The next observations; of an episode that ends, the first observation of the next one."""
+        seen, reward, ended, cut, self.info = self.made.step(self.given.convert(actions))
+        return self._observed(seen, reward, ended | cut)._replace(cut=self._cut(np.flatnonzero(cut & ~ended)))
 
     def close(self) -> None:
         """Ends what it runs."""
         self.made.close()
+
+    def _cut(self, rows: np.ndarray) -> Cut | None:
+        """The episodes of these rows, which a time limit has just ended."""
+        if not len(rows):
+            return None
+        last = self.arrange(np.stack([self.info["final_obs"][row] for row in rows]))
+        return Cut(torch.from_numpy(rows), torch.from_numpy(np.array(last)))
 
     def _observed(self, seen: np.ndarray, reward: np.ndarray, first: np.ndarray) -> Observed:
         # Copied: an environment may write into the same array again.
@@ -63,22 +70,3 @@ def needed(name: str, extra: str, also: str = "") -> ModuleType:
     except ImportError as error:
         remedy = f"pip install 'fastweights[{extra}]'{also}"
         raise MissingPackage(f"{name} must be installed, got: {error}. {remedy}.") from None
-
-
-def number_of_actions(space: Any) -> int:
-    """How many a space of Gymnasium has; `InputError` if they cannot be counted."""
-    remedy = "Put a wrapper around it that numbers its actions."
-    require(type(space).__name__ == "Discrete", "action space", "Discrete", space, remedy)
-    return int(space.n)
-
-
-def found(make: Callable[[], Any], what: str) -> Any:
-    """What `make` makes; `InputError` in one line if Gymnasium does not know it."""
-    import gymnasium
-
-    try:
-        return make()
-    except ModuleNotFoundError as error:
-        raise MissingPackage(f"id must be of a package that is installed, got '{what}': {error}.") from None
-    except gymnasium.error.Error as error:
-        raise InputError(f"id must be one that Gymnasium knows, got '{what}': {' '.join(str(error).split())}") from None

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastweights.actions import Actions
 from fastweights.errors import require_name
-from fastweights.tasks._vector import VectorWorlds, needed, number_of_actions
+from fastweights.tasks._spaces import given
+from fastweights.tasks._vector import VectorWorlds, needed
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
 
@@ -53,9 +55,9 @@ class Atari(Environment):
         return 4, 84, 84
 
     @cached_property
-    def actions(self) -> int:
+    def actions(self) -> Actions:
         made = self._made(1, self.episode)
-        actions = number_of_actions(made.single_action_space)
+        actions = given(made.single_action_space).actions
         made.close()
         return actions
 

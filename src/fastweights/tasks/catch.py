@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastweights.actions import Actions, Discrete
 from fastweights.errors import require
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
@@ -52,8 +53,8 @@ class Catch(Environment):
         return self.size, self.width
 
     @property
-    def actions(self) -> int:
-        return 3
+    def actions(self) -> Actions:
+        return Discrete(3)
 
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
         return CatchWorlds(self, number, random_stream(seed, split))

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastweights.actions import Actions, Discrete
 from fastweights.errors import require, require_name
 from fastweights.metric import RETURN, SCORE, Metric
 from fastweights.tasks._vector import MissingPackage, needed
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
-from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+from fastweights.tasks.kinds.environment import Cut, Environment, Observed, Worlds
 
 Distribution = Literal["easy", "hard", "memory"]
 
@@ -75,8 +76,8 @@ class Procgen(Environment):
         return 3, 64, 64
 
     @property
-    def actions(self) -> int:
-        return 15
+    def actions(self) -> Actions:
+        return Discrete(15)
 
     @property
     def together(self) -> int:
@@ -120,15 +121,18 @@ class Games(Worlds):
 
     def step(self, actions: Tensor) -> Observed:
         """One that has come to its end is reset at once, and not, as envpool would, by the next action."""
-        parts = []
+        number, parts, finals = len(self.made), [], []
         for n, one in enumerate(self.made):
-            seen, reward, ended, cut, _ = one.step(actions[n :: len(self.made)].to(torch.int32).numpy())
+            seen, reward, ended, cut, _ = one.step(actions[n::number].to(torch.int32).numpy())
+            limited = np.flatnonzero(cut & ~ended)
+            finals.append((n + number * limited, seen[limited].copy()))
             over = np.flatnonzero(ended | cut).astype(np.int32)
             if len(over):
                 seen = seen.copy()
                 seen[over] = one.reset(over)[0]
             parts.append((seen, reward, ended | cut))
-        return self._joined(parts)
+        rows, last = (torch.from_numpy(np.concatenate(part)) for part in zip(*finals, strict=True))
+        return self._joined(parts)._replace(cut=Cut(rows, last) if len(rows) else None)
 
     def close(self) -> None:
         """Ends what they run."""

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastweights.actions import Actions, Discrete
 from fastweights.errors import require
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
@@ -39,8 +40,8 @@ class TMaze(Environment):
         return (3,)
 
     @property
-    def actions(self) -> int:
-        return 4
+    def actions(self) -> Actions:
+        return Discrete(4)
 
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
         return TMazes(self, number, random_stream(seed, split))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from fastweights.actions import Actions, Discrete
 from fastweights.tasks.kinds.environment import Environment, Observed
 from fastweights.testing.refusals import assert_bad_options_are_refused
 
@@ -19,15 +20,22 @@ def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) ->
     worlds, random = task.worlds(number, seed, split), torch.Generator().manual_seed(1)
     yield worlds.begin()
     for _ in range(STEPS):
-        yield worlds.step(torch.randint(task.actions, (number,), generator=random))
+        yield worlds.step(_random_actions(task.actions, number, random))
     worlds.close()
+
+
+def _random_actions(actions: Actions, number: int, random: torch.Generator) -> torch.Tensor:
+    if isinstance(actions, Discrete):
+        return torch.randint(actions.n, (number,), generator=random)
+    noise = torch.rand(number, actions.outputs + actions.learned, generator=random)
+    return actions.distribution(noise).mode
 
 
 def fingerprint(task: Environment, seed: int = 0, split: int = 0) -> str:
     """Of all that there is to see."""
     digest = hashlib.sha256()
     for observed in played(task, seed, split):
-        for part in observed:
+        for part in observed[:3]:
             digest.update(part.numpy().tobytes())
     return digest.hexdigest()
 
@@ -53,7 +61,7 @@ def check_shapes_and_types(make: Make) -> None:
     """Observations are as the task says, and as many as there are environments."""
     task = make()
     for number in (1, B):
-        for seen, reward, first in played(task, number=number):
+        for seen, reward, first, _ in played(task, number=number):
             assert seen.shape == (number * task.together, *task.shape), f"it has shape {list(seen.shape)}"
             assert seen.dtype == (torch.uint8 if task.pictures else torch.float32), f"it is {seen.dtype}"
             assert (reward.shape, reward.dtype) == (seen.shape[:1], torch.float32), "rewards are no float32 [B]"
@@ -63,14 +71,14 @@ def check_shapes_and_types(make: Make) -> None:
 
 def check_it_begins_with_a_first_and_no_reward(make: Make) -> None:
     """Nothing was done before."""
-    _, reward, first = next(played(make()))
+    _, reward, first, _ = next(played(make()))
     assert bool(first.all()), "an episode does not begin"
     assert not bool(reward.any()), "there is a reward for nothing"
 
 
 def check_what_is_given_is_kept(make: Make) -> None:
     """An observation does not change when the next one is made."""
-    kept = [(observed, [part.clone() for part in observed]) for observed in played(make())]
+    kept = [(observed[:3], [part.clone() for part in observed[:3]]) for observed in played(make())]
     for observed, copies in kept:
         assert all(torch.equal(part, copy) for part, copy in zip(observed, copies, strict=True)), "it changes"
 

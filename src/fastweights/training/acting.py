@@ -53,7 +53,7 @@ class Synchronous:
         """The agents' state, and room for the actions until the next evaluation."""
         settings, rows = session.settings, rows_of(session)
         steps = min(settings.evaluate_every, settings.steps) * settings.unroll
-        return session.bare.initial_state(rows), torch.zeros(rows, steps, dtype=torch.uint8)  # type: ignore[operator]
+        return session.bare.initial_state(rows), session.task.actions.blank(rows, steps)  # type: ignore[operator]
 
     @property
     def returns(self) -> Returns:
@@ -90,7 +90,8 @@ class Synchronous:
         fabric, settings = self.session.fabric, self.session.settings
         began = self.session.place.step - updates
         worlds = self.session.task.worlds(len(history), seed_of(settings.seed, fabric.global_rank, began))
-        self.stage = Stage(worlds, to(state, fabric.device), history, updates * settings.unroll, fabric.device)
+        taken, bootstrap = updates * settings.unroll, settings.bootstrap_time_limits
+        self.stage = Stage(worlds, to(state, fabric.device), history, taken, fabric.device, bootstrap)
 
 
 class Apart:

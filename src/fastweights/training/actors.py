@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from fastweights.tasks.kinds.environment import Environment
 from fastweights.training.crew import Work
 from fastweights.training.descent import set_learning_rate
-from fastweights.training.learning import complain, objective, rms_prop
+from fastweights.training.learning import objective, require_finite_loss, rms_prop
 from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.stage import Returns, Stage, Unroll
 
@@ -64,8 +64,7 @@ def begin_learning(
         unroll, counted = _act(stage, own, settings)
         own.zero_grad()
         loss = objective(own, unroll, settings)
-        if not loss.isfinite():
-            complain(own, unroll)
+        require_finite_loss(loss, own, unroll)
         loss.backward()
         if settings.clip:
             nn.utils.clip_grad_norm_(own.parameters(), settings.clip)
@@ -81,8 +80,9 @@ def begin_learning(
 def _stage_of(agent: nn.Module, task: Environment, rows: int, settings: ActorCritic, seed: tuple[int, ...]) -> Stage:
     """Environments of an actor, whose actions need not be taken again."""
     torch.manual_seed(seed_of(*seed))
-    history = torch.zeros(rows, settings.unroll, dtype=torch.uint8)
-    return Stage(task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows), history, 0)  # type: ignore[operator]
+    worlds, state = task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
+    history = task.actions.blank(rows, settings.unroll)
+    return Stage(worlds, state, history, 0, bootstrap=settings.bootstrap_time_limits)
 
 
 def _act(stage: Stage, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
@@ -96,5 +96,6 @@ def room_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Unro
     """Shared memory for an unroll."""
     seen = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.pictures else torch.float32)
     one = torch.zeros(rows, steps + 1)
-    room = Unroll(seen, one, one.long(), one.bool(), one[:, 1:], model.initial_state(rows))  # type: ignore[operator]
+    state, actions = model.initial_state(rows), task.actions.blank(rows, steps + 1)  # type: ignore[operator]
+    room = Unroll(seen, one, actions, one.bool(), one[:, 1:], one[:, 1:], state)
     return tree_map_only(Tensor, lambda leaf: leaf.detach().clone().share_memory_(), room)

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
-from fastweights.errors import require
 from fastweights.state import members
 from fastweights.training.descent import descend, micro_batches
+from fastweights.training.faults import refuse
 from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.stage import Unroll, unroll_of
 from fastweights.training.vtrace import vtrace
@@ -45,7 +44,7 @@ def update(
     """One update on an unroll; returns its loss, a sum over all steps of all environments.
 
     Raises:
-        InputError: The loss is no number; the message names the part of the model and the step.
+        InputError: The loss is not finite; the message names the module and the time step.
     """
     *tensors, start = unroll
     parts = micro_batches(tensors, settings.accumulate)
@@ -54,8 +53,7 @@ def update(
     def loss(place: int) -> Tensor:
         own = unroll_of(parts[place], members(start, slice(place * size, (place + 1) * size)))
         found = objective(model, own, settings)
-        if not found.isfinite():
-            complain(model, own)
+        require_finite_loss(found, model, own)
         # Processes take the mean of their gradients, which are of sums.
         return found * fabric.world_size
 
@@ -68,45 +66,31 @@ def objective(model: nn.Module, unroll: Unroll, settings: ActorCritic) -> Tensor
 
     Source: Espeholt et al. 2018 (IMPALA), Sec. 4.2.
     """
-    seen, reward, action, first, behaviour, start = unroll
-    logits, values, _ = model(seen, reward, action, first, start, settings.truncate)
-    logs, values, last = logits[:, :-1].log_softmax(-1), values[:, :-1], values[:, -1]
-    chosen = logs.gather(-1, action[:, 1:, None])[..., 0]
-    earned = reward[:, 1:]
-    if settings.clip_reward:
-        earned = earned.clamp(-settings.clip_reward, settings.clip_reward)
-    discounts = settings.discount * ~first[:, 1:]
-    learnt = vtrace(chosen - behaviour, discounts, earned, values, last)
-    critic = (learnt.targets - values).square().sum() / 2
-    entropy = -(logs.exp() * logs).sum()
-    gain: Tensor = (learnt.advantages * chosen).sum() + settings.entropy_cost * entropy
+    parameters, values, _ = model(*unroll.told, unroll.start, settings.truncate)
+    actions: Any = model.actions
+    policy = actions.distribution(parameters[:, :-1])
+    chosen = policy.log_prob(unroll.action[:, 1:])
+    discounts = settings.discount * ~unroll.first[:, 1:]
+    behind = chosen - unroll.log_probability
+    learnt = vtrace(behind, discounts, rewards_of(unroll, settings), values[:, :-1], values[:, -1])
+    critic = (learnt.targets - values[:, :-1]).square().sum() / 2
+    gain: Tensor = (learnt.advantages * chosen).sum() + settings.entropy_cost * policy.entropy().sum()
     return settings.value_cost * critic - gain
 
 
-def complain(model: nn.Module, unroll: Unroll) -> None:
-    """`InputError` that names the part of the model and the step where a number is none."""
-    remedy = "Take a smaller learning_rate; the run can go on from its last checkpoint."
-    require(False, "loss", "a number", f"another: {first_fault(model, unroll)}", remedy)
+def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
+    """r_t as it is learnt from, scaled and cut; where a time limit ended an episode, r_t + gamma V(o_{t+1}).
+
+    There o_{t+1} is the last observation of the episode, and its value stands for the rewards that would follow.
+    Whatever else came after an end is not counted: gamma_t is 0.
+    """
+    earned = settings.reward_scale * unroll.reward[:, 1:]
+    if settings.clip_reward:
+        earned = earned.clamp(-settings.clip_reward, settings.clip_reward)
+    return earned + settings.discount * unroll.beyond
 
 
-@torch.no_grad()
-def first_fault(model: nn.Module, unroll: Unroll) -> str:
-    """Which part of a model gives the first number that is none, and at which step of an unroll."""
-    faults: list[str] = []
-
-    def look(name: str, module: nn.Module, given: Any, said: Any) -> None:
-        if not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(said) if isinstance(leaf, Tensor)):
-            faults.append(name or "the whole")
-
-    hooks = [part.register_forward_hook(partial(look, name)) for name, part in model.named_modules()]
-    seen, reward, action, first, _, state = unroll
-    try:
-        for t in range(first.shape[1]):
-            told = (part[:, t : t + 1] for part in (seen, reward, action, first))
-            *_, state = model(*told, state)
-            if faults:
-                return f"{faults[0]} is not finite from step {t + 1} of the unroll on"
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return "every part is finite, but for sums"
+def require_finite_loss(loss: Tensor, model: nn.Module, unroll: Unroll) -> None:
+    """`InputError` that names the module and the time step, unless a loss is finite."""
+    if not bool(loss.isfinite()):
+        refuse("loss", model, unroll.told, unroll.start, "unroll")

@@ -42,7 +42,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
         network["options"] = {"feature_map": "softmax"}
     settings = {**TRAINING[preset], **(OWN[column] if preset == "cpu" else {})}
     truncate = int(model.endswith(CUT))
-    training = ActorCritic(truncate=truncate, learning_rate=RATE, greedy=False, **settings)
+    training = ActorCritic(bootstrap_time_limits=False, truncate=truncate, learning_rate=RATE, greedy=False, **settings)
     return Trial(task, options, "agent", network, training)
 
 

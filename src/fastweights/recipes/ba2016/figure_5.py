@@ -21,7 +21,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """64 units behind 64 rectified linear ones, and an unroll of one episode."""
     size, seen = (int(number) for number in column.split("-"))
     network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
-    training = ActorCritic(unroll=size - 1, learning_rate=2e-3, greedy=False, **TRAINING[preset])
+    settings: dict[str, Any] = {"bootstrap_time_limits": False, **TRAINING[preset]}
+    training = ActorCritic(unroll=size - 1, learning_rate=2e-3, greedy=False, **settings)
     return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
 
 

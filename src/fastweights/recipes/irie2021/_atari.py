@@ -71,7 +71,7 @@ def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
     truncate = 0 if model == "lstm" else 1
     eye = {"vision": "a3c"} if preset == "cpu" else {}
-    training = ActorCritic(truncate=truncate, **settings)
+    training = ActorCritic(bootstrap_time_limits=False, truncate=truncate, **settings)
     return Trial("atari", {"game": column}, "agent", {**NETWORKS[model], **eye}, training)
 
 

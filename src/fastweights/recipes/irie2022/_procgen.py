@@ -72,7 +72,8 @@ def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, pre
     settings = dict(TRAINING[preset])
     if preset == "paper":
         settings |= {"unroll": unroll, "steps": millions * 1_000_000 // (settings["batch_size"] * unroll)}
-    training = ActorCritic(learning_rate=6e-4, truncate=int(model not in ("lstm", "feed-forward")), **settings)
+    truncate = int(model not in ("lstm", "feed-forward"))
+    training = ActorCritic(bootstrap_time_limits=False, learning_rate=6e-4, truncate=truncate, **settings)
     task = {"games": list(games), "distribution": "memory" if memory else "easy", "levels": levels}
     eye = {"vision": "a3c"} if preset == "cpu" else {}
     return Trial("procgen", task, "agent", {**NETWORKS[model], **eye}, training)

@@ -3,11 +3,21 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
+from fastweights.actions import Actions
+from fastweights.errors import require
 from fastweights.metric import RETURN, Metric
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.task import Task
+
+
+class Cut(NamedTuple):
+    """Episodes that a time limit ended: truncation, and not termination. The task could go on from `seen`."""
+
+    rows: Tensor  # int64 [N]: the environments
+    seen: Tensor  # [N, *shape]: the last observation of each of these episodes
 
 
 class Observed(NamedTuple):
@@ -16,6 +26,22 @@ class Observed(NamedTuple):
     seen: Tensor  # [B, *shape]: uint8 for pictures, float32 for numbers
     reward: Tensor  # float32 [B]: of the last action, also where that ended an episode; 0 at the beginning
     first: Tensor  # bool [B]: whether an episode begins
+    cut: Cut | None = None  # what the last action ended by a time limit; None for nothing
+
+
+def require_finite(observed: Observed, place: str) -> None:
+    """`InputError` that names the observation or the reward, and the place, unless all numbers are finite.
+
+    Args:
+        observed: What an environment returned.
+        place: Time step at which it was returned.
+    """
+    final = torch.zeros(0) if observed.cut is None else observed.cut.seen
+    parts = {"reward": observed.reward, "observation": observed.seen, "last observation of an episode": final}
+    remedy = "Correct the environment; then resume the run from its last checkpoint."
+    for name, part in parts.items():
+        if part.is_floating_point() and not bool((fits := part.isfinite()).all()):
+            require(False, name, "finite", f"{float(part[~fits][0])} at {place}", remedy)
 
 
 class Worlds(ABC):
@@ -27,14 +53,14 @@ class Worlds(ABC):
 
     @abstractmethod
     def step(self, actions: Tensor) -> Observed:
-        """What follows from actions, int64 `[B]`."""
+        """What follows from actions, `[B, *actions.shape]`."""
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Lets go of what is held."""
 
 
 class Environment(Task):
-    """A game for one: numbered actions, and a return, the sum of the rewards of an episode."""
+    """A game for one: actions, and a return, the sum of the rewards of an episode."""
 
     main_metric: ClassVar[Metric] = RETURN
 
@@ -45,8 +71,8 @@ class Environment(Task):
 
     @property
     @abstractmethod
-    def actions(self) -> int:
-        """How many there are."""
+    def actions(self) -> Actions:
+        """The action space."""
 
     @property
     def pictures(self) -> bool:

@@ -1,20 +1,22 @@
 """Actors and critics that share a memory: act, learn by V-trace from what came of it, act on."""
 
 from contextlib import closing
+from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.actions import Actions
 from fastweights.tasks.kinds._random import TEST, VALIDATION
-from fastweights.tasks.kinds.environment import Environment, Worlds
+from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
 from fastweights.training.acting import WAYS, Acting
 from fastweights.training.evaluating import evaluating
+from fastweights.training.faults import refuse
 from fastweights.training.learning import rms_prop
 from fastweights.training.result import Result
 from fastweights.training.session import Session
-from fastweights.training.settings.actor_critic import MOST_ACTIONS, ActorCritic
+from fastweights.training.settings.actor_critic import ActorCritic
 
 MEASURED_WITH = 32
 """Environments side by side, where agents are measured."""
@@ -28,8 +30,7 @@ def train(session: Session) -> None:
     to go on from, `best.safetensors` with the weights that validate best and `metrics.jsonl`. Raises `Interrupted` on
     Ctrl-C or SIGTERM, after a checkpoint, and `Died` where an actor died that cannot be replaced.
     """
-    task, settings = session.task, session.settings
-    require(task.actions <= MOST_ACTIONS, "actions", f"at most {MOST_ACTIONS}", task.actions)
+    settings = session.settings
     way = WAYS[settings.acting]
     optimiser = rms_prop(session.model, settings)
     model, wrapped = session.set_up(optimiser)
@@ -81,29 +82,44 @@ def measure(model: nn.Module | None, task: Environment, settings: ActorCritic, s
     return {"return": mean, "loss": -mean, "interval": interval, **task.summary(returns)}
 
 
-def play(model: nn.Module | None, actions: int, worlds: Worlds, number: int, settings: ActorCritic) -> Tensor:
-    """Returns of the first episodes of every environment, `[episodes, number]`."""
+def play(model: nn.Module | None, actions: Actions, worlds: Worlds, number: int, settings: ActorCritic) -> Tensor:
+    """Returns of the first episodes of every environment, `[episodes, number]`.
+
+    Raises:
+        InputError: An observation, a reward or the policy is not finite; the message names the time step.
+    """
     episodes = -(-settings.episodes // number)
-    random = torch.Generator().manual_seed(0)
     device = "cpu" if model is None else next(model.parameters()).device
     state = None if model is None else model.initial_state(number)  # type: ignore[operator]
-    observed, action = worlds.begin(), torch.zeros(number, dtype=torch.int64)
+    observed, action = worlds.begin(), actions.blank(number)
     returns, done = torch.zeros(episodes + 1, number, dtype=torch.float64), torch.zeros(number, dtype=torch.int64)
     everybody = torch.arange(number)
-    for _ in range(settings.longest * episodes):
-        logits = torch.zeros(number, actions)
-        if model is not None:
-            told = (observed.seen, observed.reward, action, observed.first)
-            said, _, state = model(*(part.unsqueeze(1).to(device) for part in told), state)
-            logits = said[:, 0].cpu()
-        greedy = settings.greedy and model is not None
-        action = logits.argmax(-1) if greedy else logits.softmax(-1).multinomial(1, generator=random)[:, 0]
-        observed = worlds.step(action)
-        returns[done, everybody] += observed.reward
-        done = (done + observed.first).clamp(max=episodes)
-        if bool((done == episodes).all()):
-            break
+    greedy = settings.greedy and model is not None
+    # Random numbers of its own: an evaluation changes no training.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for t in range(settings.longest * episodes):
+            require_finite(observed, f"time step {t + 1} of the evaluation")
+            parameters = torch.zeros(number, actions.outputs + actions.learned)
+            if model is not None:
+                told = (observed.seen, observed.reward, action, observed.first)
+                parameters, state = _policy(model, [part.unsqueeze(1).to(device) for part in told], state, t)
+            policy = actions.distribution(parameters)
+            action = policy.mode if greedy else policy.sample()
+            observed = worlds.step(action)
+            returns[done, everybody] += observed.reward
+            done = (done + observed.first).clamp(max=episodes)
+            if bool((done == episodes).all()):
+                break
     return returns[:episodes]
+
+
+def _policy(model: nn.Module, told: list[Tensor], state: Any, t: int) -> tuple[Tensor, Any]:
+    """Parameters of the policy `[B, P]` on the CPU, and the next state, after t time steps."""
+    parameters, _, following = model(*told, state)
+    if not bool(parameters.isfinite().all()):
+        refuse("policy", model, told, state, "evaluation", before=t)
+    return parameters[:, 0].cpu(), following
 
 
 def _evaluate(session: Session, mean_return: float) -> str:
@@ -114,5 +130,5 @@ def _evaluate(session: Session, mean_return: float) -> str:
     rate = session.clock.rate(place.step) * settings.frames
     return (
         f"step {place.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"
-        f"  {rate:,.0f} steps/s"
+        f"  {rate:,.0f} steps/s  {session.left()}"
     )

@@ -41,6 +41,13 @@ ANY_TIME = tuple(name for name in Where._fields if name != "precision")
 """What makes no other model: a run may go on with another value of it."""
 
 
+BEFORE = {
+    **{"actors": 2, "acting": "synchronous", "squares": 0.0},
+    **{"bootstrap_time_limits": False, "reward_scale": 1.0},
+}
+"""Settings that runs may be older than, with the values that these runs were trained with."""
+
+
 def require_numbers(settings: Any, names: Iterable[str], least: int, most: int = LARGEST) -> None:
     """`InputError` unless all fields of these names are from `least` to `most`."""
     for name in names:

@@ -6,8 +6,6 @@ from typing import Literal, get_args
 from fastweights.errors import require, require_name
 from fastweights.training.settings._training import Training, require_numbers, require_positive
 
-MOST_ACTIONS = 256
-"""An action is a byte in a checkpoint."""
 MOST_ACTORS = 1024
 
 Way = Literal["synchronous", "impala", "hogwild"]
@@ -35,9 +33,14 @@ class ActorCritic(Training):
             an eye for pictures may go out for good before the agent knows what it earns.
         clip: Largest norm of the gradient; 0 for no limit.
         discount: Of rewards, a step.
+        bootstrap_time_limits: Whether the value of the last observation of an episode that a time limit ended stands
+            for the rewards that would follow. Truncation is not termination. False treats both alike, as the papers do.
         value_cost: Of half the squared errors of values.
         entropy_cost: What an agent gains by a nat of entropy of its policy.
-        clip_reward: Largest reward, to either side, that is learnt from; 0 for no limit. Returns are told as they are.
+        reward_scale: Factor of rewards that are learnt from. A value is learnt fast where discounted returns are of the
+            order of 1 to 100. Returns are told as they are.
+        clip_reward: Largest reward, to either side, that is learnt from, after `reward_scale`; 0 for no limit. Returns
+            are told as they are.
         episodes: How many are played to validate; as many for the test.
         greedy: Whether the likeliest action is taken there, in place of a random one.
         longest: Steps of such an episode, on average over those of an environment: what comes after that many in all of
@@ -55,8 +58,10 @@ class ActorCritic(Training):
     squares: float = 0.0
     clip: float = 40.0
     discount: float = 0.99
+    bootstrap_time_limits: bool = True
     value_cost: float = 0.5
     entropy_cost: float = 0.01
+    reward_scale: float = 1.0
     clip_reward: float = 1.0
     episodes: int = 100
     greedy: bool = True
@@ -66,7 +71,7 @@ class ActorCritic(Training):
         super().__post_init__()
         require_numbers(self, ("unroll", "episodes", "longest"), 1)
         require_numbers(self, ("truncate", "squares", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
-        require_positive(self, ("learning_rate", "epsilon"))
+        require_positive(self, ("learning_rate", "epsilon", "reward_scale"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
         require_name("acting", self.acting, get_args(Way))

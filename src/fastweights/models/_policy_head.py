@@ -1,0 +1,38 @@
+"""The output layer of an agent: a policy and a value."""
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.actions import Actions
+
+
+class PolicyHead(nn.Module):
+    """[outputs, value] = W h + b; the parameters of the policy are the outputs, then what does not depend on h.
+
+    Args:
+        size: Size of h.
+        actions: Action space.
+    """
+
+    learned: nn.Parameter | None
+
+    def __init__(self, size: int, actions: Actions) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, actions.outputs + 1)
+        learned = nn.Parameter(torch.empty(actions.learned)) if actions.learned else None
+        self.register_parameter("learned", learned)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Zeros: a standard deviation of 1. The linear map initialises itself."""
+        if self.learned is not None:
+            nn.init.zeros_(self.learned)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters of the policy `[B, T, P]` and values `[B, T]`, from h `[B, T, size]`."""
+        said = self.linear(h)
+        outputs, values = said[..., :-1], said[..., -1]
+        if self.learned is None:
+            return outputs, values
+        learned = self.learned.to(outputs.dtype).expand(*values.shape, -1)
+        return torch.cat([outputs, learned], dim=-1), values

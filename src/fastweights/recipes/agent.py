@@ -1,0 +1,114 @@
+"""An agent in any environment of Gymnasium."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fastweights.errors import require
+from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.metric import RETURN
+from fastweights.recipes._sizes import DEEPEST, WIDEST
+from fastweights.training.settings._training import require_numbers
+from fastweights.training.settings.actor_critic import ActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent(ActorCritic):
+    """An agent whose memory is any layer, in any environment of Gymnasium.
+
+    Data: yours: --env ID, of an environment of Gymnasium; or MODULE:CLASS or PATH.py:CLASS.
+
+    Source: actor and critic of Irie et al. 2021, Sec. 4.3, made small; V-trace of Espeholt et al. 2018 (IMPALA).
+
+    Args:
+        env: ID of an environment, such as CartPole-v1 or PACKAGE:ID; or your own: MODULE:NAME or PATH.py:NAME, where
+            NAME is a class of environments, a function that makes one, or an ID that the module registers.
+        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
+            between them take turns over the blocks.
+        d_model: Size of the memory's input.
+        depth: Number of blocks; 0 for the layer alone.
+        heads: Heads per layer.
+        d_ff: Width of the feed-forward networks.
+        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        hidden: Rectified linear units between a vector observation and the memory; 0 for none.
+        vision: Vision encoder of picture observations, from "fastweights list vision-nets".
+        tell_reward: Whether the last reward is an input.
+        tell_action: Whether the last action is an input.
+    """
+
+    env: str = "CartPole-v1"
+    layer: str = "delta-net"
+    d_model: int = 64
+    depth: int = 1
+    heads: int = 4
+    d_ff: int = 128
+    convolution: int = 0
+    hidden: int = 64
+    vision: str = "impala"
+    tell_reward: bool = True
+    tell_action: bool = False
+
+    steps: int = 1_000
+    batch_size: int = 16
+    unroll: int = 20
+    evaluate_every: int = 100
+    learning_rate: float = 1e-3
+    epsilon: float = 1e-5
+    squares: float = 1.0
+    clip_reward: float = 0.0
+    episodes: int = 32
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "cpu": {},
+        "smoke": {
+            **{"d_model": 8, "heads": 2, "d_ff": 8, "hidden": 8, "steps": 4, "evaluate_every": 2},
+            **{"batch_size": 4, "unroll": 8, "episodes": 4, "longest": 50},
+        },
+    }
+    USE: ClassVar[str] = "play RUN"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.env != "", "env", "the ID of an environment", "an empty one")
+        require_numbers(self, ("d_model", "heads", "d_ff"), 1, WIDEST)
+        require_numbers(self, ("depth",), 0, DEEPEST)
+        require_numbers(self, ("convolution", "hidden"), 0, WIDEST)
+
+    def trial(self) -> Trial:
+        """The training that the flags describe."""
+        names = ("layer", "d_model", "depth", "heads", "d_ff", "convolution", "hidden")
+        more = ("vision", "tell_reward", "tell_action")
+        model = {name: getattr(self, name) for name in (*names, *more)}
+        return Trial("gymnasium-environment", {"id": self.env}, "agent", model, ActorCritic.among(self))
+
+
+MODELS = {"delta-net": "DeltaNet", "gated-delta": "Gated DeltaNet", "srwm": "SRWM", "lstm": "LSTM"}
+COLUMNS = {"CartPole-v1": "CartPole", "Pendulum-v1": "Pendulum"}
+OWN: dict[str, dict[str, Any]] = {"Pendulum-v1": {"reward_scale": 0.1, "discount": 0.9}}
+"""Flags per environment: rewards of Pendulum go down to -16 per step."""
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """The settings of `fastweights train agent` with another layer and environment."""
+    return Agent(**{**Agent.PRESETS[preset], **OWN.get(column, {}), "layer": model, "env": column}).trial()
+
+
+EXPERIMENT = Experiment(
+    title="Agents in environments of Gymnasium",
+    source="A check of our own (CartPole: Barto, Sutton and Anderson 1983)",
+    metric=RETURN.told("plain", "return"),
+    models=MODELS,
+    columns=COLUMNS,
+    published={},
+    presets={
+        "smoke": Preset(tuple(COLUMNS), tuple(MODELS)[:2]),
+        "cpu": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
+    },
+    trial=trial,
+    claims=(
+        Claim("DeltaNet balances the pole.", lambda mean: mean("delta-net", "CartPole-v1") >= 450),
+        Claim("DeltaNet swings the pendulum up.", lambda mean: mean("delta-net", "Pendulum-v1") >= -300),
+    ),
+    notes=(
+        "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --discount 0.9`.",
+    ),
+)

@@ -1,0 +1,52 @@
+"""Action spaces of Gymnasium as ours, and actions on their way to an environment."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from fastweights.actions import Actions, Box, Discrete, MultiDiscrete
+from fastweights.errors import require
+
+
+class Given(NamedTuple):
+    """An action space, and what an action becomes before an environment takes it."""
+
+    actions: Actions
+    start: Any  # the smallest action of a discrete space
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def convert(self, actions: Tensor) -> np.ndarray:
+        """Actions of an agent `[B, *actions.shape]` as the environment takes them, `[B, *shape]`."""
+        if isinstance(self.actions, Box):
+            values = self.actions.bounded(actions).numpy()
+            values = values if np.issubdtype(self.dtype, np.floating) else values.round()
+        else:
+            values = actions.numpy()
+        return (values.reshape(len(values), *self.shape) + self.start).astype(self.dtype)
+
+
+def given(space: Any) -> Given:
+    """The action space of an environment of Gymnasium.
+
+    Raises:
+        InputError: The space is not Discrete, MultiDiscrete, MultiBinary or Box.
+    """
+    kind, remedy = type(space).__name__, "Put a wrapper around the environment that changes its action space."
+    known = kind in ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+    require(known, "action space", "Discrete, MultiDiscrete, MultiBinary or Box", space, remedy)
+    require(int(np.prod(space.shape)) > 0, "action space", "of at least one number", space, remedy)
+    return Given(_actions(kind, space), getattr(space, "start", 0), tuple(space.shape), space.dtype)
+
+
+def _actions(kind: str, space: Any) -> Actions:
+    match kind:
+        case "Discrete":
+            return Discrete(int(space.n))
+        case "MultiDiscrete":
+            return MultiDiscrete(tuple(map(int, space.nvec.flat)))
+        case "MultiBinary":
+            return MultiDiscrete((2,) * int(np.prod(space.shape)))
+    low, high = (tuple(map(float, bound.flat)) for bound in (space.low, space.high))
+    return Box(low, high)

@@ -1,0 +1,50 @@
+"""The first output of a model that is NaN or infinite: in which module, and at which time step."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from fastweights.errors import require
+
+
+def refuse(what: str, model: nn.Module, told: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:
+    """Raises `InputError`: `what` is not finite, because of a module and from a time step on.
+
+    Args:
+        what: The quantity that is not finite.
+        model: An agent.
+        told: What the agent was given: observations, rewards, actions and firsts, `[B, T, ...]` each.
+        start: State of the agent before the first of these steps.
+        steps: What time steps are counted in, such as "unroll".
+        before: Time steps that precede those given.
+    """
+    remedy = "Take a smaller learning_rate; then resume the run from its last checkpoint."
+    require(False, what, "finite", f"NaN or infinity: {first_fault(model, told, start, before)} of the {steps}", remedy)
+
+
+@torch.no_grad()
+def first_fault(model: nn.Module, told: Sequence[Tensor], start: Any, before: int = 0) -> str:
+    """The first module whose output is not finite, and the time step; arguments as for `refuse`."""
+    faults: list[str] = []
+
+    def look(name: str, module: nn.Module, given: Any, said: Any) -> None:
+        if not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(said) if isinstance(leaf, Tensor)):
+            faults.append(f"module {name}" if name else "the model")
+
+    # A model that Fabric wraps runs in its precision, and has the names of the module inside.
+    parts = getattr(model, "module", model).named_modules()
+    hooks = [part.register_forward_hook(partial(look, name)) for name, part in parts]
+    state, steps = start, told[0].shape[1]
+    try:
+        for t in range(steps):
+            *_, state = model(*(part[:, t : t + 1] for part in told), state)
+            if faults:
+                return f"the output of {faults[0]} is not finite from time step {before + t + 1}"
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return f"every module is finite, but not a sum over the {steps} time steps"

@@ -1,0 +1,144 @@
+"""Environments as a user writes them: small ones of every action space, with a time limit, and broken ones."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Copy(gymnasium.Env):
+    """An observation of three signs. The reward is the share of signs that the action repeats."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space: spaces.Space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        reward = self.reward(action)
+        self.time += 1
+        return self._observe(), reward, self.time == 4, False, {}
+
+    def reward(self, action):
+        return float((action == 1) == (self.signs[0] > 0))
+
+    def _observe(self):
+        self.signs = self.np_random.choice([-1, 1], 3)
+        return self.signs.astype(np.float32)
+
+
+class CopyBits(Copy):
+    action_space = spaces.MultiBinary(3)
+
+    def reward(self, action):
+        assert self.action_space.contains(action)
+        return float((action == (self.signs > 0)).mean())
+
+
+class CopyChoices(Copy):
+    """A choice of three and one of five: the first two signs, and a third option or more that is always wrong."""
+
+    action_space = spaces.MultiDiscrete([3, 5], start=[1, 0])
+
+    def reward(self, action):
+        assert self.action_space.contains(action)
+        return float((action - [1, 0] == (self.signs[:2] > 0)).mean())
+
+
+class CopyNumbers(Copy):
+    """Numbers from 0 to 10 for the first two signs, -1 for 2 and 1 for 8, and an unbounded one for the third."""
+
+    action_space = spaces.Box(np.array([0, 0, -np.inf], np.float32), np.array([10, 10, np.inf], np.float32))
+
+    def reward(self, action):
+        assert self.action_space.contains(action)
+        wanted = np.where(self.signs > 0, [8, 8, 1], [2, 2, -1])
+        return float(-np.abs((action - wanted) / [5, 5, 1]).mean())
+
+
+class Clock(gymnasium.Env):
+    """A reward of 1 for every step. An episode is cut off after three steps, or ends after four if `ends`."""
+
+    observation_space = spaces.Box(-10.0, 10.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, ends: bool = False, shows_time: bool = True) -> None:
+        self.ends, self.shows_time = ends, shows_time
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self._observe(), 1.0, self.ends and self.time == 4, not self.ends and self.time == 3, {}
+
+    def _observe(self):
+        return np.full(1, float(self.time * self.shows_time), np.float32)
+
+
+class Broken(Copy):
+    """One number that is not finite: in the third observation or reward, or in the last observation that is cut off."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+
+    def __init__(self, part: str = "observation", value: float = np.nan) -> None:
+        self.part, self.value = part, value
+
+    def step(self, action):
+        seen, reward, _, _, info = super().step(action)
+        if self.time == 2 and self.part == "observation":
+            seen[1] = self.value
+        if self.time == 2 and self.part == "reward":
+            reward = self.value
+        if self.time == 4 and self.part == "last observation of an episode":
+            seen[1] = self.value
+        return seen, reward, False, self.time == 4, info
+
+
+class Mapped(Copy):
+    """Observations by name, of which one is a picture."""
+
+    observation_space = spaces.Dict(
+        {"signs": Copy.observation_space, "picture": spaces.Box(0, 255, (2, 2, 3), np.uint8), "one": spaces.Discrete(3)}
+    )
+
+    def _observe(self):
+        return {"signs": super()._observe(), "picture": np.zeros((2, 2, 3), np.uint8), "one": 2}
+
+
+class Networked(Copy):
+    """Observations of any number of nodes."""
+
+    observation_space = spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), None)
+
+
+class Paired(Copy):
+    """Two actions in a tuple."""
+
+    action_space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
+
+
+class Named(Copy):
+    """An environment that needs an argument."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def wrapped():
+    """An environment in a wrapper."""
+    return gymnasium.wrappers.TimeLimit(Copy(), 3)
+
+
+def nothing():
+    """No environment."""
+    return 3
+
+
+NUMBER = 3
+if "Copied-v0" not in gymnasium.registry:
+    gymnasium.register("Copied-v0", Copy)

@@ -1,0 +1,278 @@
+"""Environments of the user: trained by one command, found again in a new process, and refused in one line."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fastweights
+import my_environments
+from fastweights import InputError, cli
+from fastweights.actions import Box, Discrete, MultiDiscrete
+from fastweights.experiments.carried_out import carry_out
+from fastweights.experiments.experiment import Trial
+from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.training.run import Run
+from fastweights.training.sealed import read_sealed, write_sealed
+from fastweights.training.settings.actor_critic import ActorCritic
+
+pytest.importorskip("gymnasium", reason="needs the extra rl")
+FILE = Path(my_environments.__file__)
+SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--unroll", "5"]
+SMALL = {"layer": "delta-net", "d_model": 8, "depth": 1, "heads": 2, "d_ff": 8}
+SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, unroll=5, learning_rate=1e-3, episodes=4)
+
+
+def trial(env, options=None, **changes):
+    task = {"id": env, "options": options or {}}
+    return Trial("gymnasium-environment", task, "agent", {**SMALL, "tell_action": True}, replace(SETTINGS, **changes))
+
+
+@pytest.fixture(autouse=True)
+def _forget_files():
+    paths = [*sys.path]
+    yield
+    sys.path[:] = paths
+
+
+SPACES = {
+    "Copy": Discrete(2),
+    "CopyBits": MultiDiscrete((2, 2, 2)),
+    "CopyChoices": MultiDiscrete((3, 5)),
+    "CopyNumbers": Box((0.0, 0.0, float("-inf")), (10.0, 10.0, float("inf"))),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_action_space_is_trained_played_measured_and_loaded(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = f"{FILE}:{name}"
+    assert cli.main(["train", "agent", *SMOKE, "--tell-action", "true", "--env", env, "--run", "run"]) == 0
+    told = capsys.readouterr().out
+    assert "with random actions" in told
+    assert re.search(r"steps/s +\d+:\d\d left", told)
+    assert f"fastweights play run --env {env}" in told
+    assert cli.main(["play", "run", "--env", env]) == 0
+    assert "4 steps, a return of" in capsys.readouterr().out
+    assert Path("episode.gif").stat().st_size
+    assert Path("episode.png").stat().st_size
+    assert cli.main(["evaluate", "run", "--env", env]) == 0
+    model, task = fastweights.load("run", env=env)
+    assert model.actions == task.actions == SPACES[name]
+    assert Run(Path("run")).task()["actions"] == SPACES[name].facts()
+
+
+@pytest.mark.parametrize(("name", "bar"), [("CopyBits", 0.9), ("CopyChoices", 0.9), ("CopyNumbers", -0.2)])
+def test_agents_learn_in_every_action_space(name, bar, tmp_path):
+    """Chance is 0.5, 4 / 15, and below -0.3; a perfect agent has 1, 1 and 0, at each of four steps."""
+    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, unroll=4, episodes=64, discount=0.0)
+    small = {"layer": None, "hidden": 32}
+    task = {"id": f"my_environments:{name}"}
+    given = Trial("gymnasium-environment", task, "agent", small, replace(learning, learning_rate=1e-2, epsilon=1e-3))
+    _, result = carry_out(Run(tmp_path), given, "test", {}, resume=False)
+    assert result.test["return"] / 4 > bar
+    assert result.baselines["random actions"] / 4 < bar - 0.2
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_run_that_was_stopped_ends_in_the_same_bits(name, tmp_path):
+    """In the middle between two evaluations: the actions since the last one are taken again."""
+    from fastweights.training.progress import Interrupted
+    from fastweights.training.stage import Stage
+
+    given = trial(f"my_environments:{name}")
+    carry_out(Run(tmp_path / "whole"), given, "test", {}, resume=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stage, "act", _stopping(Stage.act, 3))
+        with pytest.raises(Interrupted):
+            carry_out(Run(tmp_path / "stopped"), given, "test", {}, resume=False)
+    carry_out(Run(tmp_path / "stopped"), given, "test", {}, resume=True)
+    for file in ("last.safetensors", "best.safetensors"):
+        assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+def _stopping(act, at):
+    import os
+    import signal
+
+    calls = []
+
+    def stop(self, *arguments):
+        calls.append(0)
+        if len(calls) == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(self, *arguments)
+
+    return stop
+
+
+@pytest.mark.parametrize("part", ["observation", "reward", "last observation of an episode"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_of_an_environment_that_is_not_finite_is_named_with_its_time_step(part, value, tmp_path):
+    t = 5 if part.startswith("last") else 3
+    with pytest.raises(
+        InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the unroll\. Correct"
+    ):
+        carry_out(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
+
+
+@pytest.mark.parametrize("way", ["impala", "hogwild"])
+def test_so_it_is_where_actors_are_processes(way, tmp_path):
+    with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the unroll"):
+        carry_out(Run(tmp_path), trial("my_environments:Broken", acting=way), "x", {}, resume=False)
+
+
+def test_so_it_is_where_an_agent_is_measured_or_played(tmp_path, monkeypatch, capsys):
+    env = f"{FILE}:Copy"
+    assert cli.main(["train", "agent", *SMOKE, "--env", env, "--run", str(tmp_path / "run")]) == 0
+    broken = shutil.copy(FILE, tmp_path / "broken.py")
+    Path(broken).write_text(FILE.read_text() + "\nCopy = Broken\n")
+    for command, place in (("evaluate", "evaluation"), ("play", "episode")):
+        capsys.readouterr()
+        assert cli.main([command, str(tmp_path / "run"), "--env", f"{broken}:Copy"]) == 2
+        error = capsys.readouterr().err
+        assert f"observation must be finite, got nan at time step 3 of the {place}" in error
+        assert len(error.splitlines()) == 1
+
+
+REFUSED = {
+    "CartPoll-v1": "id must be one that Gymnasium knows, got 'CartPoll-v1'.*Name the code that has or registers it",
+    "nowhere:It-v0": "id must be of a package that is installed, got 'nowhere:It-v0': No module named 'nowhere'",
+    "./no/such.py:It": "No such file or directory",
+    f"{FILE}:Coppy": "id must be one that Gymnasium knows, got",
+    f"{FILE}:NUMBER": "id must be a class of environments, got",
+    f"{FILE}:nothing": "id must be an environment of Gymnasium, got",
+    f"{FILE}:Named": "id must be an environment that needs no arguments, got .*'name'",
+    f"{FILE}:Networked": "observation space must be one of a fixed number of numbers, got Graph",
+    f"{FILE}:Paired": "action space must be Discrete, MultiDiscrete, MultiBinary or Box, got Tuple",
+    "": "env must be the ID of an environment, got an empty one",
+}
+
+
+@pytest.mark.parametrize(("env", "message"), REFUSED.items(), ids=[name.rpartition(":")[2] for name in REFUSED])
+def test_what_is_no_environment_for_an_agent_is_refused_in_one_line(env, message, tmp_path, capsys):
+    assert cli.main(["train", "agent", *SMOKE, "--env", env, "--run", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("env", [f"{FILE}:Mapped", f"{FILE}:wrapped", f"{FILE}:Copied-v0", "my_environments:Copied-v0"])
+def test_these_are_environments(env):
+    task = GymnasiumEnvironment(env)
+    assert task.shape == ((18,) if "Mapped" in env else (3,))
+    worlds = task.worlds(2, 0)
+    worlds.begin()
+    assert worlds.step(task.actions.blank(2)).seen.shape == (2, *task.shape)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run with an environment in a file that leaves a trace when it is run."""
+    folder = tmp_path_factory.mktemp("runs")
+    trace = f"\nfrom pathlib import Path\nPath({str(folder / 'trace')!r}).touch()\n"
+    (folder / "mine.py").write_text(FILE.read_text().replace("Copied-v0", "Mine-v0") + trace)
+    assert cli.main(["train", "agent", *SMOKE, "--env", f"{folder}/mine.py:Copy", "--run", str(folder / "run")]) == 0
+    (folder / "trace").unlink()
+    sys.modules.pop(str(folder / "mine.py"))
+    return folder / "run"
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["play"], ["train", "agent", "--resume", "--run"]])
+def test_an_environment_that_is_code_is_not_run_unless_the_user_names_it(run, command, capsys):
+    assert cli.main([*command, str(run)]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert f"If you trust that code, add --env {run.parent}/mine.py:Copy" in error
+    with pytest.raises(InputError, match=r"\(in Python, env=\)"):
+        fastweights.load(run)
+    assert not (run.parent / "trace").exists()
+
+
+def test_code_of_an_environment_may_have_moved(run, tmp_path, capsys):
+    moved = shutil.copy(FILE, tmp_path / "elsewhere.py")
+    assert cli.main(["evaluate", str(run), "--env", f"{moved}:Copy"]) == 0
+    assert cli.main(["evaluate", str(run), "--env", f"{moved}:CopyBits"]) == 2
+    assert "wherever its code is" in capsys.readouterr().err
+    resume = ["train", "agent", "--run", str(run), "--resume", "--env", f"{moved}:Copy"]
+    assert cli.main(resume) == 0
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {tests!r})
+import gymnasium
+import my_environments
+from test_own_environments import Path, Run, Trial, carry_out, trial
+gymnasium.register("Here-v0", my_environments.Copy)
+carry_out(Run(Path({run!r})), trial("Here-v0"), "mine", {{}}, resume=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A run of a training that a user wrote in Python; its environment was registered by that process alone."""
+    run = tmp_path_factory.mktemp("written") / "run"
+    program = PROGRAM.format(tests=str(FILE.parent), run=str(run))
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=300)
+    return run
+
+
+def test_a_training_written_in_python_is_loaded_in_another_process(written, tmp_path, capsys):
+    model, task = fastweights.load(written)
+    assert (model.actions, task.shape) == (Discrete(2), (3,))
+    for command in ("play", "evaluate"):
+        assert cli.main([command, str(written)]) == 2
+        error = capsys.readouterr().err
+        assert "got 'Here-v0'" in error
+        assert "Name the code that has or registers it: MODULE:Here-v0 or PATH.py:Here-v0 (--env)" in error
+        assert len(error.splitlines()) == 1
+    registers = tmp_path / "registers.py"
+    registers.write_text(FILE.read_text().replace("Copied-v0", "Here-v0"))
+    sheet = ["--gif", str(tmp_path / "a.gif"), "--sheet", str(tmp_path / "a.png")]
+    assert cli.main(["play", str(written), *sheet, "--env", f"{registers}:Here-v0"]) == 0
+    assert cli.main(["evaluate", str(written), "--env", f"{registers}:Here-v0"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("task_options", {"id": "os:Copy"}),
+        ("task_options", {"options": {"env_id": "os:Copy"}}),
+        ("task_options", {"options": {"inner": [["os.py"]]}}),
+        ("task_options", {"no_such_option": 3}),
+        ("model_options", {"layer": "os:path"}),
+        ("model_options", {"options": {"feature_map": "os:path"}}),
+        ("model_options", {"no_such_option": 3}),
+        ("training", {"steps": "many"}),
+        ("training", {"no_such_setting": 3}),
+        ("task", "no-such-task"),
+        ("model", 3),
+        ("settings", ["os", "path"]),
+        ("settings", []),
+    ],
+)
+def test_a_written_training_names_no_code(written, part, value, tmp_path):
+    shutil.copytree(written, tmp_path / "run")
+    content = read_sealed(tmp_path / "run" / "config.json")
+    found = content["config"]["trial"]
+    found[part] = {**found[part], **value} if isinstance(value, dict) else value
+    write_sealed(tmp_path / "run" / "config.json", content)
+    with pytest.raises(InputError):
+        fastweights.load(tmp_path / "run")
+
+
+def test_a_layer_that_is_an_object_is_found_by_its_address(tmp_path):
+    import my_memories
+
+    given = trial("CartPole-v1", steps=2)
+    given = given._replace(model_options={**given.model_options, "layer": my_memories.fading})
+    carry_out(Run(tmp_path), given, "mine", {}, resume=False)
+    with pytest.raises(InputError, match="add --layer my_memories:fading"):
+        fastweights.load(tmp_path)
+    assert fastweights.load(tmp_path, layer=my_memories.fading).model.actions == Discrete(2)

@@ -1,0 +1,152 @@
+"""Time limits: what an agent learns where an episode is cut off, and where it ends."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.experiments.twins import anywhere
+from fastweights.models.agent import Agent
+from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.hardware import make_fabric
+from fastweights.training.learning import rewards_of, rms_prop, update
+from fastweights.training.settings.actor_critic import ActorCritic
+from fastweights.training.stage import Stage
+from fastweights.training.vtrace import vtrace
+
+pytest.importorskip("gymnasium", reason="needs the extra rl")
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+B, T, GAMMA = 3, 11, 0.9
+SETTINGS = ActorCritic(
+    steps=1, batch_size=B, evaluate_every=1, unroll=T, learning_rate=3e-2, discount=GAMMA, entropy_cost=0.0
+)
+CUT, ENDED = (
+    GymnasiumEnvironment("my_environments:Clock"),
+    GymnasiumEnvironment("my_environments:Clock", {"ends": True}),
+)
+
+
+def agent(layer="delta-net"):
+    torch.manual_seed(0)
+    return Agent((1,), 2, False, layer, d_model=8, heads=2, depth=1, d_ff=8, tell_action=True)
+
+
+def unroll_of(task, model, bootstrap=True, steps=T):
+    stage = Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap)
+    return stage.act(model, steps)
+
+
+def targets_of(unroll, values):
+    discounts = GAMMA * ~unroll.first[:, 1:]
+    same = torch.zeros_like(unroll.log_probability)
+    return vtrace(same, discounts, rewards_of(unroll, SETTINGS), values[:, :-1], values[:, -1]).targets
+
+
+def returns(unroll, values, finals, limit):
+    """R_t = r_t + gamma R_{t+1}; at an end r_t; where the limit cuts, r_t + gamma V(last observation). By a loop."""
+    found = torch.zeros(B, T)
+    for b in range(B):
+        following = float(values[b, T])
+        for t in reversed(range(T)):
+            if bool(unroll.first[b, t + 1]):
+                following = float(finals[b, t]) if limit else 0.0
+            following = float(unroll.reward[b, t + 1]) + GAMMA * following
+            found[b, t] = following
+    return found
+
+
+def values_of_last_observations(model, unroll):
+    """By the whole episode, from its first observation to the last, which an unroll has not: the time is 3 there."""
+    found = torch.zeros(B, T)
+    for b in range(B):
+        begin = 0
+        for t in range(T):
+            if not bool(unroll.first[b, t + 1]):
+                continue
+            part = slice(begin, t + 1)
+            seen = torch.cat([unroll.seen[b, part], torch.tensor([[3.0]])])[None]
+            reward = torch.cat([unroll.reward[b, part], unroll.reward[b, t + 1 : t + 2]])[None]
+            action = torch.cat([unroll.action[b, part], unroll.action[b, t + 1 : t + 2]])[None]
+            first = torch.tensor([[True] + [False] * (t + 1 - begin)])
+            found[b, t] = model(seen, reward, action, first)[1][0, -1]
+            begin = t + 1
+    return found
+
+
+@pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "lstm", None])
+def test_what_follows_a_time_limit_is_the_value_of_the_last_observation(layer):
+    model = agent(layer)
+    unroll = unroll_of(CUT, model)
+    with torch.no_grad():
+        finals = values_of_last_observations(model, unroll)
+        values = model(*unroll.told, unroll.start)[1]
+    assert int((finals != 0).sum()) == B * (T // 3)
+    assert error(unroll.beyond, finals) <= tolerance(torch.float32).forward
+    wanted = returns(unroll, values, finals, limit=True)
+    assert error(targets_of(unroll, values), wanted) <= tolerance(torch.float32).forward
+
+
+@pytest.mark.parametrize(("task", "bootstrap"), [(ENDED, True), (ENDED, False), (CUT, False)])
+def test_nothing_follows_an_end_or_a_limit_that_is_taken_for_one(task, bootstrap):
+    model = agent()
+    unroll = unroll_of(task, model, bootstrap)
+    assert not unroll.beyond.any()
+    values = model(*unroll.told, unroll.start)[1].detach()
+    wanted = returns(unroll, values, torch.zeros(B, T), limit=False)
+    assert error(targets_of(unroll, values), wanted) <= tolerance(torch.float32).forward
+
+
+@pytest.mark.parametrize(("bootstrap", "low", "high"), [(True, 7.0, 11.0), (False, 1.0, 3.0)])
+def test_the_value_of_a_reward_of_one_for_ever(bootstrap, low, high):
+    """1 / (1 - 0.9) = 10 for whoever does not see the time; taken for ends, limits leave 1 + 0.9 + 0.81 at most."""
+    task = GymnasiumEnvironment("my_environments:Clock", {"shows_time": False})
+    torch.manual_seed(0)
+    model = Agent((1,), 2, False, None, hidden=8)
+    settings = replace(SETTINGS, bootstrap_time_limits=bootstrap)
+    fabric = make_fabric(settings)
+    shared, optimiser = fabric.setup(model, rms_prop(model, settings))
+    stage = Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap)
+    for _ in range(300):
+        unroll = stage.act(model, 6)
+        update(fabric, shared, optimiser, unroll, settings)
+    assert low < float(model(*unroll.told, unroll.start)[1].detach().mean()) < high
+
+
+def test_a_last_observation_is_that_of_the_episode_that_was_cut():
+    worlds = CUT.worlds(2, 0)
+    observed = [worlds.begin(), *(worlds.step(torch.zeros(2, dtype=torch.int64)) for _ in range(6))]
+    assert [step.seen[0].item() for step in observed] == [0, 1, 2, 0, 1, 2, 0]
+    assert [step.cut is not None for step in observed] == [False, False, False, True, False, False, True]
+    assert (observed[3].cut.rows.tolist(), observed[3].cut.seen.tolist()) == ([0, 1], [[3.0], [3.0]])
+    ended = ENDED.worlds(1, 0)
+    ended.begin()
+    assert [ended.step(torch.zeros(1, dtype=torch.int64)).cut for _ in range(4)] == [None] * 4
+
+
+def agents_of(name):
+    experiment = EXPERIMENTS.load(name)
+    for key, preset in experiment.presets.items():
+        for model, column in preset.places:
+            trial = experiment.trial(model, column, key)
+            if isinstance(trial.training, ActorCritic):
+                yield trial
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPERIMENTS.names()) - {"agent"}))
+def test_presets_of_papers_treat_limits_as_published(name):
+    assert not any(trial.training.bootstrap_time_limits for trial in agents_of(name))
+
+
+@pytest.mark.parametrize("name", sorted({name for name in EXPERIMENTS.names() if [*agents_of(name)]} - {"agent"}))
+def test_committed_runs_of_agents_have_the_settings_of_today(name):
+    """A run that is older than a setting has the value of before."""
+    experiment = EXPERIMENTS.load(name)
+    for path in sorted((RESULTS / name).rglob("config.json")):
+        stored = json.loads(path.read_text(encoding="utf-8"))["config"]
+        trial = experiment.trial(stored["model"], stored["column"], stored["preset"])
+        trial = trial._replace(training=replace(trial.training, seed=stored["seed"]))
+        assert json.loads(json.dumps(anywhere({"trial": trial.facts()})))["trial"] == anywhere(stored)["trial"], path
