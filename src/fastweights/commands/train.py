@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fastweights.catalogue import EXPERIMENTS, RECIPES
+from fastweights.address import is_address, names_in
+from fastweights.catalogue import EXPERIMENTS, RECIPES, marked
 from fastweights.commands._shown import show
 from fastweights.commands._streams import print_nowhere
 from fastweights.errors import Died, InputError, require, require_name
@@ -14,8 +15,24 @@ from fastweights.errors import Died, InputError, require, require_name
 
 def add(command: argparse.ArgumentParser) -> None:
     """A recipe, which reads the rest itself."""
-    command.add_argument("recipe", metavar="RECIPE", help=f"one of {', '.join(RECIPES.names())}")
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.description = f"{command.description}\n\n{_groups()}"
+    command.add_argument("recipe", metavar="RECIPE", help="a name from the lists above")
     command.add_argument("flags", nargs=argparse.REMAINDER, metavar="...", help="its settings").required = False
+
+
+def _groups() -> str:
+    """The recipes with what they train: those for data of the user first."""
+    yours = {name: marked(RECIPES.docstring(name), "Data: yours:").rstrip(".") for name in RECIPES.names()}
+    width = max(map(len, yours))
+    own = [f"  {name:<{width}}  {flags}" for name, flags in yours.items() if flags]
+    named = [f"  {name:<{width}}  {_sentence(name)}" for name, flags in yours.items() if not flags]
+    return "\n".join(["your own data:", *own, "", "named data sets:", *named])
+
+
+def _sentence(name: str) -> str:
+    """The first sentence of a recipe's docstring."""
+    return RECIPES.describe(name).formula.partition(". ")[0].rstrip(".")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         with home.lock():
             trial = request.flags.trial()
             show(home, trial, *carry_out(home, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
+            print(_how_to_use(request.flags, home))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         print_nowhere()
         print(f"{_why(stop)} {_how_to_go_on(recipe, home)}", file=sys.stderr)
@@ -49,6 +67,15 @@ def _require_recipe(name: str) -> None:
         known = ", ".join(RECIPES.names())
         raise InputError(f"recipe must be one of {known}, got '{name}'. Try fastweights reproduce {name}.")
     require_name("recipe", name, RECIPES.names())
+
+
+def _how_to_use(flags: Any, run: Any) -> str:
+    """The commands for the model of a finished run; code of the user must be named to be run."""
+    layer = getattr(flags, "layer", "")
+    own, path = any(map(is_address, names_in(layer))), str(run.path)
+    command = flags.USE.replace("RUN", shlex.quote(path), 1) + (f" --layer {shlex.quote(layer)}" if own else "")
+    call = f"fastweights.load({path!r}{f', layer={layer!r}' if own else ''})"
+    return f"Use it: fastweights {command}\nIn Python: model, task = {call}"
 
 
 def _why(stop: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jsonargparse import ArgumentError, ArgumentParser
 
 from fastweights.address import absolute
-from fastweights.catalogue import EXPERIMENTS, RECIPES
+from fastweights.catalogue import RECIPES, TABLES
 from fastweights.errors import InputError, require, require_name
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.own_code import confirm_all
@@ -69,7 +69,7 @@ def parse(name: str, arguments: list[str]) -> Request:
 def facts(name: str, flags: Any) -> dict[str, Any]:
     """What a run folder says of a trial by flags: its place in the table of the experiment, and the flags."""
     trial = flags.trial()
-    (column, *_) = EXPERIMENTS.load(name).columns
+    (column, *_) = TABLES.load(name).columns
     place = {"experiment": name, "preset": FREE, "model": label(flags), "column": column, "seed": trial.training.seed}
     values = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(flags).items()}
     return {**place, "trial": trial.facts(), "flags": values}

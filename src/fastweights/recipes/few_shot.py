@@ -76,6 +76,8 @@ class FewShot(Supervised):
         },
     }
 
+    USE: ClassVar[str] = "adapt RUN FOLDER"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self)

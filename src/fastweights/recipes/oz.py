@@ -53,6 +53,8 @@ class Oz(Language):
         "long": {"steps": 12000, "patience": 8, "dropout": 0.2},
     }
 
+    USE: ClassVar[str] = 'generate RUN --prompt "Dorothy"'
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("characters",), 0)

@@ -8,7 +8,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.catalogue import MODELS, RECIPES, TABLES, TASKS
 from fastweights.errors import require, require_name
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
 from fastweights.files import read_file
@@ -143,7 +143,7 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
     ordered = sorted(records.values(), key=lambda record: record.key)
     for (name, preset), found in groupby(ordered, key=lambda record: record.key[:2]):
         members = list(found)
-        experiment: Experiment = EXPERIMENTS.load(name)
+        experiment: Experiment = TABLES.load(name)
         if preset == FREE:
             # Whatever the flags made is a row.
             rows = {record.key[2]: record.key[2] for record in members}
@@ -164,12 +164,12 @@ def _record(run: Run) -> Record | Skipped:
         return Skipped(run.path, _why_unfinished(run))
     content = run.config()
     config = content["config"]
-    require_name("recipe", content["recipe"], EXPERIMENTS.names())
+    require_name("recipe", content["recipe"], TABLES.names())
     require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
     result = run.result()
     if result is None:
         return Skipped(run.path, _why_unfinished(run))
-    experiment = EXPERIMENTS.load(config["experiment"])
+    experiment = TABLES.load(config["experiment"])
     _require_place(experiment, config)
     metrics, metric = run.metrics(), experiment.metric
     _require_metrics(metrics, f"validation_{metric.name}")
@@ -180,6 +180,7 @@ def _record(run: Run) -> Record | Skipped:
 def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
     """Raises `InputError`, `KeyError` or `TypeError` unless a run has a place in the table, and its trial is one."""
     if config["preset"] == FREE:
+        require_name("recipe", config["experiment"], RECIPES.names())
         known = isinstance(config["model"], str) and isinstance(config["flags"], dict)
     else:
         known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))

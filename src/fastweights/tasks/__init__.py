@@ -22,6 +22,7 @@ from fastweights.tasks.mini_imagenet import MiniImagenet
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
 from fastweights.tasks.multi30k import Multi30k
 from fastweights.tasks.omniglot import Omniglot
+from fastweights.tasks.parallel_files import ParallelFiles
 from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
@@ -55,6 +56,7 @@ __all__ = [
     "MnistGlimpses",
     "Multi30k",
     "Omniglot",
+    "ParallelFiles",
     "PictureFolder",
     "Procgen",
     "Retrieval",
