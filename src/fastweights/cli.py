@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from fastweights import __version__
 from fastweights.catalogue import COMMANDS
-from fastweights.commands._streams import print_any_text, print_nowhere
+from fastweights.commands._streams import print_any_text, print_nowhere, printable
 from fastweights.errors import Died, InputError
 from fastweights.training.launched import dismiss, follow, follows
 
@@ -115,10 +115,7 @@ def _share_cores() -> None:
 
 
 def _complain(message: str, status: int = 2) -> int:
-    line = " ".join(message.split())
-    # What a stranger's file says must not steer the terminal.
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    print(f"fastweights: {shown}", file=sys.stderr)
+    print(f"fastweights: {printable(' '.join(message.split()))}", file=sys.stderr)
     return status
 
 

@@ -13,6 +13,11 @@ def print_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def printable(text: str) -> str:
+    """A text on one line, whose control characters are escaped: a file of a stranger must not steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def print_nowhere() -> None:
     """From now on: Python would complain at its end of what it could not print."""
     with suppress(OSError, ValueError, AttributeError):

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import asdict, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ def parse(name: str, arguments: list[str]) -> Request:
     """
     kind = RECIPES.load(name)
     parser = _parser(name, kind)
-    arguments = [_underscores(argument) for argument in arguments]
+    arguments = _named(kind, [_underscores(argument) for argument in arguments])
     # What only shows the settings waits until they are known: they depend on the preset, or on the run.
     settings = [argument for argument in arguments if not argument.startswith(SHOWING)]
     first = _parse(parser, settings)
@@ -150,6 +151,18 @@ def _stored(name: str, path: Path, layer: str | None) -> dict[str, Any]:
     content = Run.open(path).config()
     require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))
     return asdict(flags_of(content, path, layer))
+
+
+def _named(kind: Any, arguments: list[str]) -> list[str]:
+    """The arguments. One that is neither a flag nor the value of a flag gets the flag that the recipe names for it."""
+    name = getattr(kind, "POSITIONAL", None)
+    before = ["--resume", *arguments]
+    free = [not one.startswith("-") and not _takes_a_value(last) for last, one in pairwise(before)]
+    return [f"--{name}={one}" if name and is_free else one for one, is_free in zip(arguments, free, strict=True)]
+
+
+def _takes_a_value(argument: str) -> bool:
+    return argument.startswith("-") and "=" not in argument and argument != "--resume"
 
 
 def _underscores(argument: str) -> str:

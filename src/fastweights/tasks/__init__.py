@@ -26,6 +26,7 @@ from fastweights.tasks.parallel_files import ParallelFiles
 from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
+from fastweights.tasks.sequence_files import SequenceFiles
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
@@ -60,6 +61,7 @@ __all__ = [
     "PictureFolder",
     "Procgen",
     "Retrieval",
+    "SequenceFiles",
     "SequentialAdaptation",
     "StateTracking",
     "Stream",
