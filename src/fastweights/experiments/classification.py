@@ -31,7 +31,7 @@ def classify(model: nn.Module, task: Any, path: Path) -> list[Classified]:
     remedy = "Train one with fastweights train classifier."
     require(isinstance(task, SequenceFiles), "run", "one of a classifier", "another model's", remedy)
     examples = task.read(path)
-    found = []
+    found: list[Classified] = []
     for start in range(0, len(examples), AT_ONCE):
         some = examples[start : start + AT_ONCE]
         best = model(task.batch([example.value for example in some])).softmax(-1)[:, 0].max(-1)

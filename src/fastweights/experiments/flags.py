@@ -1,5 +1,6 @@
 """Flags, YAML files and run folders as the settings of a recipe that stands on its own."""
 
+import inspect
 import re
 from dataclasses import asdict, fields
 from itertools import pairwise
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from jsonargparse import ArgumentError, ArgumentParser
 
 from fastweights.address import absolute
-from fastweights.catalogue import RECIPES, TABLES
+from fastweights.catalogue import RECIPES, TABLES, marked
 from fastweights.errors import InputError, require, require_name
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.own_code import confirm_all
@@ -107,7 +108,9 @@ def flags_of(content: dict[str, Any], folder: Path, layer: Any = None) -> Any:
 
 
 def _parser(name: str, kind: Any) -> ArgumentParser:
-    description = f"{kind.__doc__.splitlines()[0]} Presets: {', '.join(kind.PRESETS)}."
+    data = marked(inspect.cleandoc(kind.__doc__), "Data: yours:")
+    said = [kind.__doc__.splitlines()[0], f"Data: {data}" if data else "", f"Presets: {', '.join(kind.PRESETS)}."]
+    description = " ".join(filter(None, said))
     parser = ArgumentParser(
         prog=f"fastweights train {name}", description=description, exit_on_error=False, allow_abbrev=False
     )

@@ -26,6 +26,7 @@ class Classifier(Supervised):
         test_data: The same for the test; null for a random tenth of each class.
         tokenizer: Tokenizer of texts, a name from "fastweights list tokenizers".
         longest: Number of time steps that longer sequences are cut to.
+        decay: Training steps at the end over which the learning rate falls linearly to 0; all where they are fewer.
         data_seed: Seed of the split.
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
             between them take turns over the blocks.
@@ -72,6 +73,7 @@ class Classifier(Supervised):
     USE: ClassVar[str] = "classify RUN FILE"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "decay", min(self.decay, self.steps))
         super().__post_init__()
         check_sizes(self)
         require(self.data is not None, "data", "a folder or a file", "none", "Add --data PATH.")

@@ -15,6 +15,7 @@ from fastweights.files import read_file
 from fastweights.metric import still_improving
 from fastweights.training.result import Result
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
+from fastweights.training.settings._training import Training
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
 """What a trial is told by."""
@@ -53,6 +54,15 @@ class Group(NamedTuple):
     preset: str
     experiment: Experiment
     records: list[Record]
+
+    @property
+    def settings(self) -> type[Training]:
+        """The class of the settings of training: the recipe itself where runs have flags of their own."""
+        if self.preset == FREE:
+            recipe: type[Training] = RECIPES.load(self.name)
+            return recipe
+        name, preset = next(iter(self.experiment.presets.items()))
+        return type(self.experiment.trial(*preset.places[0], name).training)
 
     def of(self, model: str, column: str) -> list[Record]:
         """The seeds of a model in a column."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fastweights.catalogue import MODELS, RECIPES, TASKS, arguments, describe
+from fastweights.catalogue import MODELS, TASKS, arguments, describe
 from fastweights.experiments.experiment import FREE
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
@@ -68,17 +68,8 @@ def _parts(group: Group) -> Iterator[Part]:
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
         yield Part(title, by_name(ours), by_name(theirs), meaning)
     by_name = partial(_by_name, options="training", without="seed")
-    texts = [kind.__doc__ or "" for kind in _settings_of(group).__mro__]
-    yield Part("training", by_name(ours), by_name(theirs), _meaning(texts))
-
-
-def _settings_of(group: Group) -> type:
-    """The class whose docstrings describe the settings of training: a recipe is one of them."""
-    if group.preset == FREE:
-        recipe: type = RECIPES.load(group.name)
-        return recipe
-    experiment = group.experiment
-    return type(experiment.trial(*experiment.presets[SMOKE].places[0], SMOKE).training)
+    lineage = [kind.__doc__ or "" for kind in group.settings.__mro__]
+    yield Part("training", by_name(ours), by_name(theirs), _meaning(lineage))
 
 
 def _meaning(*docstrings: list[str]) -> dict[str, str]:

@@ -56,4 +56,6 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
         InputError: The file is damaged, or an array is none of numbers or strings.
     """
     wanted = {f"{name}.npy": name for name in names}
-    return {wanted[file]: read_array(content, f"{wanted[file]} in {path}") for file, content in members(path, wanted.get)}
+    return {
+        wanted[file]: read_array(content, f"{wanted[file]} in {path}") for file, content in members(path, wanted.get)
+    }

@@ -42,13 +42,14 @@ def read_examples(path: Path, layout: str = "") -> list[Example]:
     Raises:
         InputError: It is something else, damaged, or empty.
     """
+    require(path.exists(), "data", "a file or a folder that is there", path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
         found = _in_arrays(path)
     elif suffix in (".csv", ".tsv") and layout != "files" and not path.is_dir():
         found = _in_table(read_rows(read_file(path, "data"), str(path)), str(path))
     elif suffix in READERS and not path.is_dir():
-        found = _examples([(path.name, read_file(path, "data"))])
+        found = [example._replace(name=str(path)) for example in _examples([(path.name, read_file(path, "data"))])]
     else:
         known = path.is_dir() or suffix in ARCHIVES
         require(known, "data", f"a folder or a file of {', '.join((*READERS, '.npz', *ARCHIVES))}", path)
@@ -150,7 +151,7 @@ def _in_table(rows: Rows, name: str) -> list[Example]:
     wrong = next((n for n, row in enumerate(rows) if len(row) != len(header)), None)
     width = f"a table of {len(header)} columns in every row, as in its header"
     require(wrong is None, name, width, f"{len(rows[wrong or 0])} in row {wrong}")
-    columns = dict(zip(header, zip(*rows[1:], strict=True), strict=True)) if rows[1:] else dict.fromkeys(header, ())
+    columns: Columns = {column: tuple(row[n] for row in rows[1:]) for n, column in enumerate(header)}
     labels = columns.get("label")
     empty = labels is not None and "" in labels
     require(not empty, name, "a table with a label in every row", f"none in row {_place('', labels)}")

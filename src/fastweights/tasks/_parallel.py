@@ -98,7 +98,9 @@ class Parallel(Pairs):
     def _set(self, part: str) -> PairSet:
         source, target = self._lines(part)
         sources, targets = (self.tokenizer.encode_each(side) for side in (source, target))
-        fits = [part not in self.limited or len(s) <= self.longest >= len(t) for s, t in zip(sources, targets, strict=True)]
+        fits = [
+            part not in self.limited or len(s) <= self.longest >= len(t) for s, t in zip(sources, targets, strict=True)
+        ]
         kept = [Sentences.of(compress(side, fits)) for side in (sources, targets)]
         return PairSet(kept[0], kept[1], tuple(compress(target, fits)))
 

@@ -78,12 +78,14 @@ class Encoding:
     @staticmethod
     def from_facts(facts: Mapping[str, Any]) -> "Encoding":
         """The encoding with these `facts()`; `InputError` if no encoding has them."""
-        classes, commonest, layout = (facts.get(name) for name in ("classes", "commonest", "layout"))
-        known = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
+        names, commonest, layout = (facts.get(name) for name in ("classes", "commonest", "layout"))
+        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
         require(known, "classes", "names", "something else", "Restore the file.")
-        classes = require_classes(classes)
+        classes = require_classes(names or ())
         fits = type(commonest) is int and 0 <= commonest < len(classes) and layout in ("files", "table")
         require(fits, "commonest and layout", "those of a classifier", "something else", "Restore the file.")
+        assert isinstance(commonest, int)
+        assert isinstance(layout, str)
         if "moments" in facts:
             return Encoding(classes, commonest, layout, None, _read_moments(facts["moments"]))
         tokenizer = TOKENIZERS.load(str(facts.get("tokenizer"))).from_facts(facts.get("tokens"))

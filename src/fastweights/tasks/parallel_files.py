@@ -25,8 +25,8 @@ Sides = tuple[Lines, Lines]
 class ParallelFiles(Parallel):
     """A sentence -> its translation, the same line of the other file.
 
-    Pairs that repeat another pair, that are empty on one side, or longer than 10,000 characters are left out. Validation
-    and test pairs are drawn at random from the two files, unless they have files of their own.
+    Pairs that repeat another pair, that are empty on one side, or longer than 10,000 characters are left out.
+    Validation and test pairs are drawn at random from the two files, unless they have files of their own.
 
     Files: two UTF-8 text files with a sentence per line, `source` and `target`, of equally many lines.
 

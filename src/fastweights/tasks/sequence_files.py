@@ -171,7 +171,9 @@ class SequenceFiles(Labelled):
         """The metrics, and the recall of each class."""
         right = outputs.argmax(-1) == targets
         asked = {number: targets == number for number in targets.unique().tolist()}
-        recalls = {f"recall_of_{self.classes[n]}": Mean(float(right[of].sum()), int(of.sum())) for n, of in asked.items()}
+        recalls = {
+            f"recall_of_{self.classes[n]}": Mean(float(right[of].sum()), int(of.sum())) for n, of in asked.items()
+        }
         return {**self.metrics(outputs, targets), **recalls}
 
     def summary(self, whole: Metrics) -> dict[str, float]:
@@ -189,8 +191,9 @@ class SequenceFiles(Labelled):
 
     def _require_known(self, classes: tuple[str, ...]) -> None:
         splits = all(name.lower() in SPLITS for name in classes)
-        remedy = f"Say --data {self.data}/{classes[0]}, and the others with --validation-data and --test-data."
-        require(not splits, "data", "a folder with a sub-folder per class", f"{', '.join(classes)}", remedy)
+        first = max(classes, key=lambda name: name.lower().startswith("train"))
+        remedy = f"Say --data {self.data}/{first}, and the others with --validation-data and --test-data."
+        require(not splits, "data", "a folder with a sub-folder per class", ", ".join(classes), remedy)
         unknown = next((example for example in self._held_out if example.label not in classes), None)
         got = f"{unknown.label!r} of {unknown.name}" if unknown else ""
         require(unknown is None, "class", "one of the training data", got)
@@ -227,8 +230,8 @@ def _draw(examples: Examples, parts: int, seed: int) -> list[Examples]:
     for number, own in enumerate(places.values()):
         order = random_stream(seed, ORDER, number).permutation(len(own)).tolist()
         share = max(round(len(own) / HELD_OUT), int(len(own) > parts))
-        for n in order[: parts * share]:
-            part_of[own[n]] = order.index(n) // share + 1
+        for rank, n in enumerate(order[: parts * share]):
+            part_of[own[n]] = rank // share + 1
     found = [[e for e, part in zip(examples, part_of, strict=True) if part == n] for n in range(parts + 1)]
     most = max(Counter(example.label for example in examples).values())
     remedy = "Give more sequences, or files for validation and the test."
