@@ -23,7 +23,7 @@ from fastweights import InputError, cli
 from fastweights.catalogue import COMMANDS, RECIPES, TABLES, marked
 from fastweights.experiments.trial import _shared_task
 from fastweights.models.sequence_classifier import SequenceClassifier
-from fastweights.tasks import ParallelFiles, SequenceFiles, Text
+from fastweights.tasks import ParallelFiles, SequenceFiles, TextFiles
 from fastweights.tasks._arrays import read_array
 from fastweights.tasks._examples import read_examples
 from fastweights.testing import checks_in, labelled_checks, pairs_checks, stream_checks
@@ -547,14 +547,14 @@ def test_a_text_with_files_for_its_parts_keeps_the_guarantees_of_streams(check, 
         "test_text": str(made / "source.txt"),
         "validation_text": str(made / "target.txt"),
     }
-    checks_in(stream_checks)[check](lambda **changes: Text(**(own | changes)))
+    checks_in(stream_checks)[check](lambda **changes: TextFiles(**(own | changes)))
 
 
 def test_given_parts_of_a_text_are_whole_and_the_rest_is_for_training(made):
     book, other = str(made / "book.txt"), str(made / "source.txt")
-    task = Text(text=book, test_text=other)
+    task = TextFiles(text=book, test_text=other)
     assert task.decode(task.test) == Path(other).read_text()
     assert task.decode(torch.cat([task.training, task.validation])) == Path(book).read_text()
-    both = Text(text=book, test_text=other, validation_text=other)
+    both = TextFiles(text=book, test_text=other, validation_text=other)
     assert both.decode(both.training) == Path(book).read_text()
-    assert both.sha256 != task.sha256 != Text(text=book).sha256
+    assert both.sha256 != task.sha256 != TextFiles(text=book).sha256

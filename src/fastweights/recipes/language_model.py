@@ -59,9 +59,8 @@ class LanguageModel(Language):
     def trial(self) -> Trial:
         """The trial of these flags."""
         files = {name: str(path) for name in ("text", "validation_text", "test_text") if (path := getattr(self, name))}
-        return Trial(
-            "text", {**files, "tokenizer": self.tokenizer}, "language-model", self.model_options(), self.training()
-        )
+        task = {**files, "tokenizer": self.tokenizer}
+        return Trial("text-files", task, "language-model", self.model_options(), self.training())
 
     def model_options(self) -> dict[str, Any]:
         """Options of the model."""

@@ -31,6 +31,7 @@ from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text
+from fastweights.tasks.text_files import TextFiles
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.tasks.wikitext_103 import Wikitext103
 from fastweights.tasks.wmt14 import Wmt14
@@ -68,6 +69,7 @@ __all__ = [
     "TMaze",
     "Task",
     "Text",
+    "TextFiles",
     "Wikitext2",
     "Wikitext103",
     "Wmt14",

@@ -25,8 +25,7 @@ class Parallel(Pairs):
         pieces: Number of pieces, learnt from the sentences for training; 256 of them are the bytes.
         sentences: For training, from the beginning of the files; 0 for all.
         held_out: Of the pairs for validation, and of those for the test, from their beginnings; 0 for all.
-        longest: Pairs of the `limited` parts with more pieces in either language are left out, as those that are empty
-            in one.
+        longest: Pairs for training with more pieces in either language are left out, as those that are empty in one.
     """
 
     limited: ClassVar[frozenset[str]] = frozenset({"train"})

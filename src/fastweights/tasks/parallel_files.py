@@ -37,6 +37,7 @@ class ParallelFiles(Parallel):
         validation_target: Their translations.
         test_source: Source sentences for the test; empty for a random part of the pairs.
         test_target: Their translations.
+        sentences: Number of pairs for training; 0 for all.
         held_out: Number of pairs that are drawn for validation, and number for the test; 0 for a twentieth, at most
             1000.
         longest: Pairs with more pieces on either side are left out.
@@ -95,7 +96,8 @@ class ParallelFiles(Parallel):
         order = random_stream(self.data_seed, ORDER).permutation(len(pairs)).tolist()
         for place, part in enumerate(drawn):
             found[part] = dict.fromkeys(pairs[n] for n in sorted(order[place * number : (place + 1) * number]))
-        found["train"] = dict.fromkeys(pairs[n] for n in sorted(order[len(drawn) * number :]))
+        training = [pairs[n] for n in sorted(order[len(drawn) * number :])]
+        found["train"] = dict.fromkeys(training[: self.sentences or None])
         return {part: _sides(list(found[part]), part) for part in PARTS}
 
     def _pairs_of(self, part: str) -> list[tuple[str, str]]:

@@ -35,8 +35,6 @@ class Text(Tokenized):
         text: A UTF-8 text file; The Wonderful Wizard of Oz if null.
         characters: Of the text, from its beginning; 0 for all.
         tokenizer: "characters", all of the file, or what is learnt from the part for training: "words", "bpe", "bytes".
-        validation_text: UTF-8 text file for validation; null for a part of the text.
-        test_text: UTF-8 text file for the test; null for a part of the text.
 
     Files: none for the book, which comes with the library (L. Frank Baum, 1900, public domain): 207,000 characters.
 
@@ -46,8 +44,6 @@ class Text(Tokenized):
     text: str | None = None
     characters: int = 0
     tokenizer: str = "characters"
-    validation_text: str | None = None
-    test_text: str | None = None
 
     main_metric: ClassVar[Metric] = BITS
 
@@ -66,26 +62,13 @@ class Text(Tokenized):
         """As much of it as is used."""
         return self.whole[: self.characters or None]
 
-    @cached_property
-    def others(self) -> dict[str, str]:
-        """The texts for validation and for the test that have a file of their own."""
-        files = {"validation_text": self.validation_text, "test_text": self.test_text}
-        return {name: decoded(read_file(Path(file), name), name, file) for name, file in files.items() if file}
-
     @property
     def learnt_from(self) -> str:
-        return "".join((self.whole, *self.others.values())) if self.tokenizer == "characters" else self._parts[0]
+        return self.whole if self.tokenizer == "characters" else self._parts[0]
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256("\0".join((self.content, *self.others.values())).encode()).hexdigest()
-
-    @property
-    def described(self) -> str:
-        if self.text is None:
-            return ""
-        sizes = f"{len(self.training):,}, {len(self.validation):,} and {len(self.test):,} {self.unit}s"
-        return f"{sizes} for training, validation and the test"
+        return hashlib.sha256(self.content.encode()).hexdigest()
 
     @cached_property
     def training(self) -> Tensor:
@@ -111,8 +94,5 @@ class Text(Tokenized):
     @property
     def _parts(self) -> tuple[str, str, str]:
         n = len(self.content)
-        held_out = 0 if self.test_text else HELD_OUT
-        second = round(n * (1 - held_out))
-        first = second if self.validation_text else round(n * (1 - held_out - VALIDATION))
-        validation = self.others.get("validation_text", self.content[first:second])
-        return self.content[:first], validation, self.others.get("test_text", self.content[second:])
+        first, second = round(n * (1 - HELD_OUT - VALIDATION)), round(n * (1 - HELD_OUT))
+        return self.content[:first], self.content[first:second], self.content[second:]
