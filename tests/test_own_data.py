@@ -369,6 +369,8 @@ WRONG_TABLES = {
     "two labels": ("label,sequence,a\nx,s,1\ny,s,2\n", "one label per sequence"),
     "length": ("label,length,a\nx,2,1\ny,1,2\n", "a whole number from 1 to 1"),
     "beside text": ("label,text,id\nx,a,1\n", "columns label and text"),
+    "open quote": ('label,text\na,"b\n', "in UTF-8, got something else: unexpected end of data"),
+    "no name": ("label,a\n" + '" ",1\ny,2\n' * 3, "a label in every row"),
     "nothing": ("", "with a header"),
     "UTF-16": ("label,a\nx,1\n".encode("utf-16"), "in UTF-8"),
     "control characters": ("label,a\n" + "x\x1b[2J,1\ny,2\n" * 3, "printable characters"),
@@ -381,6 +383,13 @@ def test_wrong_tables_are_refused_in_a_line(content, said, tmp_path, capsys):
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert said in refused(["train", "classifier", file, "--run", tmp_path / "run"], capsys)
     assert not (tmp_path / "run").exists()
+
+
+def test_empty_texts_are_left_out(tmp_path):
+    x, y = np.array(["", "  ", "a b", "c d"] * 10), np.arange(40) % 2
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    task = SequenceFiles(data=str(tmp_path / "data.npz"), tokenizer="words")
+    assert sum(len(part.labels) for part in task.sets) == 20
 
 
 def test_folders_that_are_splits_are_no_classes(here, capsys):

@@ -120,7 +120,8 @@ def _in_arrays(path: Path) -> list[Example]:
     labels = _labels(arrays["y"], len(x), path) if "y" in arrays else [None] * len(x)
     names = [f"{path.name}[{n}]" for n in range(len(x))]
     if text:
-        return list(map(Example, names, map(str, x), labels))
+        texts = [Example(*parts) for parts in zip(names, map(str, x), labels, strict=True)]
+        return [example for example in texts if str(example.value).strip()]
     values = finite(x.reshape(*x.shape[:2], -1), f"x in {path}")
     ends = _lengths(arrays["lengths"], x.shape, path) if "lengths" in arrays else [x.shape[1]] * len(x)
     return [Example(name, v[:end], label) for name, v, end, label in zip(names, values, ends, labels, strict=True)]

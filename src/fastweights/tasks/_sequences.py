@@ -19,6 +19,10 @@ from fastweights.tasks.kinds.labelled import Batch, Padded
 from fastweights.tokenizers._tokenizer import Tokenizer
 
 
+MOST = 200
+"""Characters of the name of a class."""
+
+
 class Sequences(NamedTuple):
     """Sequences one after the other: millions of small tensors would need more memory than their values."""
 
@@ -127,12 +131,9 @@ def require_classes(names: Iterable[str]) -> tuple[str, ...]:
     found = sorted(set(names), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     got = ", ".join(found[:5]) or "none"
     require(len(found) >= 2, "data", "of at least two classes", got, "A folder needs a sub-folder per class.")
-    wrong = next((name for name in found if not name.isprintable() or len(name) > MOST), None)
-    require(wrong is None, "class", f"a name of at most {MOST} printable characters", repr(wrong)[:80])
+    wrong = next((name for name in found if not (name.isprintable() and 1 <= len(name) <= MOST)), None)
+    require(wrong is None, "class", f"a name of 1 to {MOST} printable characters", repr(wrong)[:80])
     return tuple(found)
-
-
-MOST = 200
 
 
 def digest(examples: Iterable[Example]) -> str:

@@ -23,9 +23,8 @@ def read_rows(content: bytes, name: str) -> Rows:
         text = content.decode("utf-8-sig")
         first = text.lstrip().partition("\n")[0]
         delimiter = max(DELIMITERS, key=first.count)
-        rows = [
-            [cell.strip() for cell in row] for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        ]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        rows = [[cell.strip() for cell in row] for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{name} must be a table in UTF-8, got something else: {error}.") from None
     return [row for row in rows if any(row)]
