@@ -18,7 +18,6 @@ from fastweights.tasks._examples import Example, Value
 from fastweights.tasks.kinds.labelled import Batch, Padded
 from fastweights.tokenizers._tokenizer import Tokenizer
 
-
 MOST = 200
 """Characters of the name of a class."""
 
