@@ -84,7 +84,7 @@ FACTS = {
 def _facts_of_files(kind: Any, docstring: str) -> list[str]:
     return [
         f"**Files.** {marked(docstring, 'Files:')}",
-        f"**Inputs.** {INPUTS[kind.input_kind]}.",
+        f"**Inputs.** {INPUTS.get(kind.input_kind, 'Tokens `[B, T]` or features `[B, T, D]`, and their lengths')}.",
         f"**Chance.** {inspect.getdoc(kind.chance)}",
     ]
 

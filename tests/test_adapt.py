@@ -57,7 +57,7 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
     for name, n in product(range(15), range(3)):
         (tmp_path / "many" / str(name)).mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(f"many/{name}/{n}.png")
-    train = ["train", "few-shot", "--preset", "smoke", "--pictures", "many", "--ways", "3", "--shots", "2"]
+    train = ["train", "few-shot", "--preset", "smoke", "--folder", "many", "--ways", "3", "--shots", "2"]
     assert cli.main([*train, "--layer", "delta-rnn", "--run", "own"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"step +4  train loss .* validation loss .*, accuracy .* left", told)
@@ -69,7 +69,7 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
     assert cli.main(["train", "few-shot", "--side", "15"]) == 2
     assert "side must be from 16 to 1024" in capsys.readouterr().err
     assert cli.main(["train", "few-shot", "--grey", "true"]) == 2
-    assert "grey must be false without pictures of your own" in capsys.readouterr().err
+    assert "grey must be false without --folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])

@@ -74,17 +74,26 @@ class Classes(Folder):
 
 @dataclass(frozen=True)
 class Shelf(Folder):
-    """Parts in a folder and in folders of it: the file `recipes/ba2016/table_1.py` is the part `ba2016/table-1`, its
-    constant `EXPERIMENT`."""
+    """Constants in the files of a folder and of its sub-folders: `recipes/ba2016/table_1.py` has the part
+    `ba2016/table-1`. A file without one of the `constants` has no part."""
+
+    constants: tuple[str, ...]
 
     def names(self) -> list[str]:
         files = [*self.path.glob("[a-z]*.py"), *self.path.glob("[a-z]*/[a-z]*.py")]
-        return sorted(hyphens(file.relative_to(self.path).with_suffix("").as_posix()) for file in files)
+        found = [file for file in files if self._constant(file)]
+        return sorted(hyphens(file.relative_to(self.path).with_suffix("").as_posix()) for file in found)
 
     def load(self, name: str) -> Any:
         require_name(self.kind, hyphens(name), self.names())
-        module = import_module(f"fastweights.{self.folder}.{_underscores(name).replace('/', '.')}")
-        return module.EXPERIMENT
+        stem = _underscores(name)
+        module = import_module(f"fastweights.{self.folder}.{stem.replace('/', '.')}")
+        return getattr(module, self._constant(self.path / f"{stem}.py"))
+
+    def _constant(self, path: Path) -> str:
+        """The first of the constants that a file defines; empty if it defines none."""
+        found = re.findall(r"^(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return next((name for name in self.constants if name in found), "")
 
 
 def _class_of(path: Path) -> str | None:
@@ -167,7 +176,10 @@ SETTINGS = Folder("kind of settings", "training/settings")
 NORMS = Folder("norm", "models/residuals")
 POSITIONS = Folder("positions", "models/positions")
 VISION_NETS = Folder("vision net", "models/vision")
-EXPERIMENTS = Shelf("experiment", "recipes")
+EXPERIMENTS = Shelf("experiment", "recipes", ("EXPERIMENT",))
+"""The experiments that `fastweights reproduce` runs."""
+TABLES = Shelf("table", "recipes", ("EXPERIMENT", "TABLE"))
+"""Where runs stand in a report. A recipe for the user's own data has a `TABLE`, and no experiment to reproduce."""
 COMMANDS = Folder("command", "commands")
 
 KINDS: dict[str, tuple[Folder, ...]] = {

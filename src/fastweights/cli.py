@@ -21,7 +21,8 @@ EPILOGUE = """examples:
   fastweights list layers                     what there is, with formula and source
   fastweights train oz                        a character model on a book, in minutes
   fastweights train oz --layer lstm           the same with another memory
-  fastweights train oz --text my.txt --help   all flags of the recipe
+  fastweights train --help                    recipes for your own data, and for named data sets
+  fastweights train classifier DATA           classes of your own sequences
   fastweights generate RUN --prompt "Dorothy" what the model has learnt
   fastweights explain delta --source          the code that a cell compiles to
 """

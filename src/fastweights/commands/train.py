@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.address import is_address, names_in
-from fastweights.catalogue import EXPERIMENTS, RECIPES
+from fastweights.catalogue import EXPERIMENTS, RECIPES, marked
 from fastweights.commands._shown import show
 from fastweights.commands._streams import print_nowhere
 from fastweights.errors import Died, InputError, require, require_name
@@ -15,8 +15,24 @@ from fastweights.errors import Died, InputError, require, require_name
 
 def add(command: argparse.ArgumentParser) -> None:
     """A recipe, which reads the rest itself."""
-    command.add_argument("recipe", metavar="RECIPE", help=f"one of {', '.join(RECIPES.names())}")
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.description = f"{command.description}\n\n{_groups()}"
+    command.add_argument("recipe", metavar="RECIPE", help="a name from the lists above")
     command.add_argument("flags", nargs=argparse.REMAINDER, metavar="...", help="its settings").required = False
+
+
+def _groups() -> str:
+    """The recipes with what they train: those for data of the user first."""
+    yours = {name: marked(RECIPES.docstring(name), "Data: yours:").rstrip(".") for name in RECIPES.names()}
+    width = max(map(len, yours))
+    own = [f"  {name:<{width}}  {flags}" for name, flags in yours.items() if flags]
+    named = [f"  {name:<{width}}  {_sentence(name)}" for name, flags in yours.items() if not flags]
+    return "\n".join(["your own data:", *own, "", "named data sets:", *named])
+
+
+def _sentence(name: str) -> str:
+    """The first sentence of a recipe's docstring."""
+    return RECIPES.describe(name).formula.partition(". ")[0].rstrip(".")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,7 +74,7 @@ def _how_to_use(flags: Any, run: Any) -> str:
     given = {name: str(getattr(flags, name, "")) for name in ("layer", "env")}
     own = {name: value for name, value in given.items() if any(map(is_address, names_in(value)))}
     path, named = str(run.path), "".join(f" --{name} {shlex.quote(value)}" for name, value in own.items())
-    command = getattr(flags, "USE", "evaluate RUN").replace("RUN", shlex.quote(path), 1) + named
+    command = flags.USE.replace("RUN", shlex.quote(path), 1) + named
     call = f"fastweights.load({path!r}{''.join(f', {name}={value!r}' for name, value in own.items())})"
     again = f"fastweights evaluate {shlex.quote(path)}{named}"
     return f"Use it: fastweights {command}\nMeasure it again: {again}\nIn Python: model, task = {call}"

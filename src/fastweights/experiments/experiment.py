@@ -10,7 +10,7 @@ from itertools import product
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from fastweights.errors import require, require_name
+from fastweights.errors import InputError, require, require_name
 from fastweights.metric import Metric
 from fastweights.training.settings._training import Training
 
@@ -180,6 +180,23 @@ class Experiment:
         """A preset by name."""
         require_name("preset", name, self.presets)
         return self.presets[name]
+
+
+def own_data(title: str, metric: Metric) -> Experiment:
+    """The table of runs on data of the user: rows are runs with flags, and there is nothing to reproduce.
+
+    Args:
+        title: Title of the table.
+        metric: Main metric of the task, as the table prints it.
+    """
+    nothing: dict[str, Any] = {"models": {}, "published": {}, "presets": {}}
+    return Experiment(
+        title=title, source="Data of the user", metric=metric, columns={"data": "your data"}, trial=_no_trial, **nothing
+    )
+
+
+def _no_trial(model: str, column: str, preset: str) -> Trial:
+    raise InputError(f"preset must be 'flags' for data of the user, got '{preset}'.")
 
 
 def table(columns: tuple[str, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, str], Published]:

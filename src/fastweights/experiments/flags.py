@@ -1,14 +1,16 @@
 """Flags, YAML files and run folders as the settings of a recipe that stands on its own."""
 
+import inspect
 import re
 from dataclasses import asdict, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jsonargparse import ArgumentError, ArgumentParser
 
 from fastweights.address import absolute
-from fastweights.catalogue import EXPERIMENTS, RECIPES
+from fastweights.catalogue import RECIPES, TABLES, marked
 from fastweights.errors import InputError, require, require_name
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.own_code import NOTHING, Own, confirm_all
@@ -43,7 +45,7 @@ def parse(name: str, arguments: list[str]) -> Request:
     """
     kind = RECIPES.load(name)
     parser = _parser(name, kind)
-    arguments = [_underscores(argument) for argument in arguments]
+    arguments = _named(kind, [_underscores(argument) for argument in arguments])
     # What only shows the settings waits until they are known: they depend on the preset, or on the run.
     settings = [argument for argument in arguments if not argument.startswith(SHOWING)]
     first = _parse(parser, settings)
@@ -70,7 +72,7 @@ def parse(name: str, arguments: list[str]) -> Request:
 def facts(name: str, flags: Any) -> dict[str, Any]:
     """What a run folder says of a trial by flags: its place in the table of the experiment, and the flags."""
     trial = flags.trial()
-    (column, *_) = EXPERIMENTS.load(name).columns
+    (column, *_) = TABLES.load(name).columns
     place = {"experiment": name, "preset": FREE, "model": label(flags), "column": column, "seed": trial.training.seed}
     values = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(flags).items()}
     return {**place, "trial": trial.facts(), "flags": values}
@@ -107,7 +109,9 @@ def flags_of(content: dict[str, Any], folder: Path, own: Own = NOTHING) -> Any:
 
 
 def _parser(name: str, kind: Any) -> ArgumentParser:
-    description = f"{kind.__doc__.splitlines()[0]} Presets: {', '.join(kind.PRESETS)}."
+    data = marked(inspect.cleandoc(kind.__doc__), "Data: yours:")
+    said = [kind.__doc__.splitlines()[0], f"Data: {data}" if data else "", f"Presets: {', '.join(kind.PRESETS)}."]
+    description = " ".join(filter(None, said))
     parser = ArgumentParser(
         prog=f"fastweights train {name}", description=description, exit_on_error=False, allow_abbrev=False
     )
@@ -151,6 +155,18 @@ def _stored(name: str, path: Path, own: Own) -> dict[str, Any]:
     content = Run.open(path).config()
     require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))
     return asdict(flags_of(content, path, own))
+
+
+def _named(kind: Any, arguments: list[str]) -> list[str]:
+    """The arguments. One that is neither a flag nor the value of a flag gets the flag that the recipe names for it."""
+    name = getattr(kind, "POSITIONAL", None)
+    before = ["--resume", *arguments]
+    free = [not one.startswith("-") and not _takes_a_value(last) for last, one in pairwise(before)]
+    return [f"--{name}={one}" if name and is_free else one for one, is_free in zip(arguments, free, strict=True)]
+
+
+def _takes_a_value(argument: str) -> bool:
+    return argument.startswith("-") and "=" not in argument and argument != "--resume"
 
 
 def _underscores(argument: str) -> str:

@@ -1,10 +1,12 @@
 """What all layers share: one interface, and one place where a call is looked at before anything runs."""
 
 from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.errors import require
 from fastweights.layers._given import check_controls, check_input, check_marks, fit_state
 from fastweights.layers._like import first_float
 from fastweights.lengths import check_ends, only, within
@@ -95,9 +97,19 @@ def call(
 ) -> tuple[Tensor, Any]:
     """A call of a layer inside of another one, with those of the controls that it takes.
 
-    It may be a module of the user's that knows neither padding nor marks.
+    It may be a module of the user's that knows neither padding nor marks; with padding it is refused.
     """
+    if lengths is not None and not isinstance(layer, Layer):
+        _require_lengths(layer)
     more: dict[str, Any] = {} if lengths is None else {"lengths": lengths}
     own = {name: mark for name, mark in controls.items() if name in controls_of(layer)}
     y, after = layer(x, state, reset, **more, **({"controls": own} if own else {}))
     return y, after
+
+
+def _require_lengths(layer: nn.Module) -> None:
+    """`InputError` unless a layer takes sequences of different lengths."""
+    parameters = signature(layer.forward).parameters.values()
+    takes = any(p.name == "lengths" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
+    remedy = "Add lengths=None to its forward(x, state, reset)."
+    require(takes, "layer", "one that takes lengths, for sequences with padding", type(layer).__name__, remedy)

@@ -15,6 +15,7 @@ from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.plain_reader import PlainReader
 from fastweights.models.recurrent_model import RecurrentModel
 from fastweights.models.retrieval_model import RetrievalModel
+from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import Stack
 from fastweights.models.translator import Translator
@@ -34,6 +35,7 @@ __all__ = [
     "RecurrentModel",
     "RetrievalModel",
     "SNAILNetwork",
+    "SequenceClassifier",
     "Stack",
     "Translator",
     "beam_search",

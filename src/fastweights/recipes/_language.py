@@ -56,3 +56,13 @@ class Language(Streamed):
         given = {"feature_map": self.feature_map, "normaliser": self.normaliser}
         options = {name: value for name, value in given.items() if value is not None}
         return {**{name: getattr(self, name) for name in names}, "options": options}
+
+
+def with_unit_keys(layer: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a model whose keys and queries have norm 1, where its layer has any and no other norm is given."""
+    # torch is loaded by the layers, and only they know the names of their options.
+    from fastweights.layers import layer_options
+
+    if "normaliser" not in layer_options(layer):
+        return options
+    return {**options, "options": {"normaliser": "l2", **options["options"]}}

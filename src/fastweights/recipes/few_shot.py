@@ -16,12 +16,13 @@ from fastweights.training.settings.supervised import Supervised
 class FewShot(Supervised):
     """Pictures of new classes by a few examples of each, with any layer, after training on other classes.
 
+    Data: yours: --folder FOLDER, a sub-folder of pictures per class; without it, Omniglot.
+
     Source: the data are Omniglot (Lake et al. 2015); the models those of Irie et al. 2022, Sec. 4.1, made small.
 
     Args:
-        pictures: A folder of your own, or an archive of one, with a folder of pictures for every class, to learn from
-            instead of Omniglot.
-        grey: Whether your pictures are grey.
+        folder: A folder with a sub-folder of pictures per class, or an archive of one; Omniglot if null.
+        grey: Whether the pictures in the folder are grey.
         side: Pixels of a side, to which pictures are scaled.
         ways: Classes of an episode.
         shots: Examples of each.
@@ -42,7 +43,7 @@ class FewShot(Supervised):
         vision_loss: Weight of a loss of the vision net's own, that of a prototypical network; 0 for none.
     """
 
-    pictures: Path | None = None
+    folder: Path | None = None
     grey: bool = False
     side: int = 16
     ways: int = 5
@@ -76,11 +77,13 @@ class FewShot(Supervised):
         },
     }
 
+    USE: ClassVar[str] = "adapt RUN FOLDER"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self)
         require(16 <= self.side <= 1024, "side", "from 16 to 1024, as four poolings halve it", self.side)
-        require(not self.grey or bool(self.pictures), "grey", "false without pictures of your own", True)
+        require(not self.grey or bool(self.folder), "grey", "false without --folder", True)
         require_numbers(self, ("width",), 1, WIDEST)
         require_numbers(self, ("held_out",), 10)
         require_numbers(self, ("vision_loss",), 0)
@@ -88,7 +91,7 @@ class FewShot(Supervised):
     def trial(self) -> Trial:
         """What is trained."""
         shown = {name: getattr(self, name) for name in ("ways", "shots", "labels", "side", "rotations", "shift")}
-        own = {"folder": str(self.pictures), "channels": 1 if self.grey else 3} if self.pictures else {}
+        own = {"folder": str(self.folder), "channels": 1 if self.grey else 3} if self.folder else {}
         sizes = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "norm", "vision_loss")
         model = {**{name: getattr(self, name) for name in sizes}, "vision_options": {"width": self.width}}
         training = Supervised.among(self)

@@ -66,6 +66,8 @@ class Life(Remembering):
         "long": {"steps": 100_000, "evaluate_every": 10_000},
     }
 
+    USE: ClassVar[str] = "evaluate RUN"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("characters", "convolution", "depth"), 0, WIDEST)

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Literal
 
 from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
 from fastweights.metric import BITS
-from fastweights.recipes._language import Language
+from fastweights.recipes._language import Language, with_unit_keys
 from fastweights.training.settings._training import require_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Oz(Language):
-    """A character model over any layer by name, beside Kneser-Ney baselines: the library's main job.
+    """A character model of The Wonderful Wizard of Oz, with any layer, beside Kneser-Ney baselines.
 
     Source: the text is L. Frank Baum's book of 1900, read as by Gregor 2020.
 
@@ -53,6 +53,8 @@ class Oz(Language):
         "long": {"steps": 12000, "patience": 8, "dropout": 0.2},
     }
 
+    USE: ClassVar[str] = 'generate RUN --prompt "Dorothy"'
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("characters",), 0)
@@ -63,13 +65,8 @@ class Oz(Language):
         return Trial("text", text, "language-model", self.model_options(), self.training())
 
     def model_options(self) -> dict[str, Any]:
-        """Of the model. The names of a layer's options are only known once torch is."""
-        from fastweights.layers import layer_options
-
-        found = super().model_options()
-        if "normaliser" in layer_options(self.layer):
-            found["options"] = {"normaliser": "l2", **found["options"]}
-        return found
+        """Options of the model."""
+        return with_unit_keys(self.layer, super().model_options())
 
 
 MODELS = {

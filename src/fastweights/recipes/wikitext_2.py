@@ -50,6 +50,8 @@ class Wikitext2(Language):
         },
     }
 
+    USE: ClassVar[str] = 'generate RUN --prompt "The"'
+
     def trial(self) -> Trial:
         """What is trained."""
         task = {name: getattr(self, name) for name in ("tokenizer", "lines", "held_out")}

@@ -27,15 +27,8 @@ def shown(group: Group) -> list[Record]:
 
 def undrawn(group: Group) -> Iterator[Path]:
     """The runs of agents whose episode is to be shown and is not drawn yet, where their weights are there."""
-    paths = [record.path for record in shown(group)] if _plays(group) else []
+    paths = [record.path for record in shown(group)] if issubclass(group.settings, ActorCritic) else []
     yield from (path for path in paths if (path / BEST).exists() and not (path / EPISODE).exists())
-
-
-def _plays(group: Group) -> bool:
-    """Whether it is agents that an experiment trains, with settings of whichever preset."""
-    name, preset = next(iter(group.experiment.presets.items()))
-    trial = group.experiment.trial(preset.models[0], preset.columns[0], name)
-    return isinstance(trial.training, ActorCritic)
 
 
 def _stem(model: str) -> str:

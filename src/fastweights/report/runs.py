@@ -8,7 +8,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.catalogue import MODELS, RECIPES, TABLES, TASKS
 from fastweights.errors import require, require_name
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
 from fastweights.files import read_file
@@ -16,6 +16,7 @@ from fastweights.metric import still_improving
 from fastweights.printable import printable
 from fastweights.training.result import Result
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
+from fastweights.training.settings._training import Training
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
 """What a trial is told by."""
@@ -54,6 +55,15 @@ class Group(NamedTuple):
     preset: str
     experiment: Experiment
     records: list[Record]
+
+    @property
+    def settings(self) -> type[Training]:
+        """The class of the settings of training: the recipe itself where runs have flags of their own."""
+        if self.preset == FREE:
+            recipe: type[Training] = RECIPES.load(self.name)
+            return recipe
+        name, preset = next(iter(self.experiment.presets.items()))
+        return type(self.experiment.trial(*preset.places[0], name).training)
 
     def of(self, model: str, column: str) -> list[Record]:
         """The seeds of a model in a column."""
@@ -144,7 +154,7 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
     ordered = sorted(records.values(), key=lambda record: record.key)
     for (name, preset), found in groupby(ordered, key=lambda record: record.key[:2]):
         members = list(found)
-        experiment: Experiment = EXPERIMENTS.load(name)
+        experiment: Experiment = TABLES.load(name)
         if preset == FREE:
             # Whatever the flags made is a row.
             rows = {record.key[2]: printable(record.key[2]) for record in members}
@@ -165,12 +175,12 @@ def _record(run: Run) -> Record | Skipped:
         return Skipped(run.path, _why_unfinished(run))
     content = run.config()
     config = content["config"]
-    require_name("recipe", content["recipe"], EXPERIMENTS.names())
+    require_name("recipe", content["recipe"], TABLES.names())
     require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
     result = run.result()
     if result is None:
         return Skipped(run.path, _why_unfinished(run))
-    experiment = EXPERIMENTS.load(config["experiment"])
+    experiment = TABLES.load(config["experiment"])
     _require_place(experiment, config)
     metrics, metric = run.metrics(), experiment.metric
     _require_metrics(metrics, f"validation_{metric.name}")
@@ -181,6 +191,7 @@ def _record(run: Run) -> Record | Skipped:
 def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
     """Raises `InputError`, `KeyError` or `TypeError` unless a run has a place in the table, and its trial is one."""
     if config["preset"] == FREE:
+        require_name("recipe", config["experiment"], RECIPES.names())
         known = isinstance(config["model"], str) and isinstance(config["flags"], dict)
     else:
         known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))

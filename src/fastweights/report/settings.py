@@ -67,11 +67,9 @@ def _parts(group: Group) -> Iterator[Part]:
         meaning = {title: " ".join(describe(own).formula for own, *_ in texts), **_meaning(*texts)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
         yield Part(title, by_name(ours), by_name(theirs), meaning)
-    training = experiment.trial(*experiment.presets[SMOKE].places[0], SMOKE).training
     by_name = partial(_by_name, options="training", without="seed")
-    yield Part(
-        "training", by_name(ours), by_name(theirs), _meaning([kind.__doc__ or "" for kind in type(training).__mro__])
-    )
+    lineage = [kind.__doc__ or "" for kind in group.settings.__mro__]
+    yield Part("training", by_name(ours), by_name(theirs), _meaning(lineage))
 
 
 def _meaning(*docstrings: list[str]) -> dict[str, str]:

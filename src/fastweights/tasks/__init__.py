@@ -22,13 +22,16 @@ from fastweights.tasks.mini_imagenet import MiniImagenet
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
 from fastweights.tasks.multi30k import Multi30k
 from fastweights.tasks.omniglot import Omniglot
+from fastweights.tasks.parallel_files import ParallelFiles
 from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
+from fastweights.tasks.sequence_files import SequenceFiles
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text
+from fastweights.tasks.text_files import TextFiles
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.tasks.wikitext_103 import Wikitext103
 from fastweights.tasks.wmt14 import Wmt14
@@ -55,15 +58,18 @@ __all__ = [
     "MnistGlimpses",
     "Multi30k",
     "Omniglot",
+    "ParallelFiles",
     "PictureFolder",
     "Procgen",
     "Retrieval",
+    "SequenceFiles",
     "SequentialAdaptation",
     "StateTracking",
     "Stream",
     "TMaze",
     "Task",
     "Text",
+    "TextFiles",
     "Wikitext2",
     "Wikitext103",
     "Wmt14",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress, islice
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -28,6 +28,9 @@ class Parallel(Pairs):
         held_out: Of the pairs for validation, and of those for the test, from their beginnings; 0 for all.
         longest: Pairs for training with more pieces in either language are left out, as those that are empty in one.
     """
+
+    limited: ClassVar[frozenset[str]] = frozenset({"train"})
+    """Parts that `longest` applies to."""
 
     pieces: int = 8000
     sentences: int = 0
@@ -95,7 +98,9 @@ class Parallel(Pairs):
     def _set(self, part: str) -> PairSet:
         source, target = self._lines(part)
         sources, targets = (self.tokenizer.encode_each(side) for side in (source, target))
-        fits = [part != "train" or len(s) <= self.longest >= len(t) for s, t in zip(sources, targets, strict=True)]
+        fits = [
+            part not in self.limited or len(s) <= self.longest >= len(t) for s, t in zip(sources, targets, strict=True)
+        ]
         kept = [Sentences.of(compress(side, fits)) for side in (sources, targets)]
         return PairSet(kept[0], kept[1], tuple(compress(target, fits)))
 

@@ -60,6 +60,11 @@ class PictureFolder(Episodes):
     def shape(self) -> tuple[int, int]:
         return self.channels, self.side
 
+    @property
+    def described(self) -> str:
+        sizes = (len(part) for part in self._all[1])
+        return "{:,}, {:,} and {:,} classes for training, validation and the test".format(*sizes)
+
     def classes(self, split: int) -> tuple[Classes, ...]:
         pictures, parts = self._all
         return (Classes(pictures, parts[split], 1),)

@@ -10,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from fastweights.tasks import IGNORE, Batch, Labelled, Metrics, combine
+from fastweights.tasks.kinds.labelled import Padded
 from fastweights.testing.refusals import assert_bad_options_are_refused, assert_refused
 
 Make = Callable[..., Labelled]
@@ -43,8 +44,14 @@ def first_batches(task: Labelled, n: int, seed: int, start: int = 0) -> list[str
 
 def sequences(batches: Iterator[Batch]) -> list[bytes]:
     """Digests of the inputs of single sequences, without the padding that depends on their batch."""
-    rows = (row[: _length(row)].numpy() for batch in batches for row in batch.inputs)
+    rows = (row[: _length(row)].numpy() for batch in batches for row in _values(batch))
     return [hashlib.sha256(row.tobytes()).digest() for row in rows]
+
+
+def _values(batch: Batch) -> torch.Tensor:
+    """The inputs without the lengths that may come with them."""
+    values: torch.Tensor = batch.inputs.values if isinstance(batch.inputs, Padded) else batch.inputs
+    return values
 
 
 def _length(row: torch.Tensor) -> int:
@@ -102,7 +109,7 @@ def check_shapes_types_and_ranges(make: Make) -> None:
     """Batches are what `Batch` says, and inputs and targets are within the sizes that the task states."""
     task = make()
     for batch in (next(task.train_batches(B, 0)), next(task.validation(B)), next(task.test(B))):
-        inputs, targets = batch
+        inputs, targets = _values(batch), batch.targets
         trailing = {"tokens": [], "pairs": [2], "features": [task.input_size]}[task.input_kind]
         assert list(inputs.shape[2:]) == trailing, f"inputs are {list(inputs.shape)}"
         assert len(inputs) == len(targets), "inputs and targets have different batch sizes"

@@ -27,6 +27,13 @@ AT_ONCE = 16
 Kind = Literal["tokens", "pairs", "features", "pictures"]
 
 
+class Padded(NamedTuple):
+    """Sequences of different lengths, padded at their end."""
+
+    values: Tensor  # int64 [B, T] for tokens, float32 [B, T, input_size] for features
+    lengths: Tensor  # int64 [B]
+
+
 class Batch(NamedTuple):
     """Sequences and what is asked about them.
 

@@ -24,6 +24,11 @@ class Task(ABC):
     def arguments(self) -> tuple[Any, ...]:
         """What a model for it is made from, before options of its own."""
 
+    @property
+    def described(self) -> str:
+        """The size of the data in a line that a run begins with; empty where the data are the same for everybody."""
+        return ""
+
     def facts(self) -> dict[str, Any]:
         """What a run folder has to know of the data, beside the options."""
         return {}

@@ -137,4 +137,5 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     measured = measure(session.fabric, model, task, task.validation, beam=1, penalty=1.0)
     session.judge(measured, learning_rate=session.optimiser.param_groups[0]["lr"])
     line = f"step {place.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
-    return f"{line}, {measured['bleu']:.2f} BLEU"
+    rate = f"{session.clock.rate(place.step):,.1f} training steps/s"
+    return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.left()}"

@@ -1,0 +1,69 @@
+"""The translators of all recipes: an encoder, and a decoder with any layer."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastweights.recipes._sizes import check_sizes
+from fastweights.training.settings.translation import Translation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translator(Translation):
+    """A translator with any layer in the decoder, and softmax or linear attention to the source.
+
+    Args:
+        layer: Of the decoder: a name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several
+            with commas between them take turns over the blocks.
+        feature_map: Of that layer, a name from "fastweights list feature-maps"; the layer's own if null.
+        encoder: Feature map of linear attention in the encoder; softmax attention if null.
+        cross: Feature map of linear attention to the source; softmax attention if null.
+        pieces: Size of the vocabulary that both languages share.
+        d_model: Size of the representation.
+        depth: Number of blocks of the encoder, and of the decoder.
+        heads: Number of heads of every attention layer.
+        d_ff: Width of the feed-forward networks.
+        dropout: Probability of dropping a unit.
+        norm: LayerNorm before ("pre") or after ("post") every layer.
+    """
+
+    layer: str = "linear-attention"
+    feature_map: str | None = None
+    encoder: str | None = None
+    cross: str | None = None
+    pieces: int = 4000
+    d_model: int = 128
+    depth: int = 2
+    heads: int = 2
+    d_ff: int = 512
+    dropout: float = 0.2
+    norm: Literal["pre", "post"] = "post"
+
+    steps: int = 6000
+    batch_size: int = 1024
+    learning_rate: float = 2e-3
+    warmup: int = 1000
+    evaluate_every: int = 500
+    patience: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self)
+
+    def training(self) -> Translation:
+        """Settings of training."""
+        return Translation.among(self)
+
+    def model_options(self) -> dict[str, Any]:
+        """Options of the model."""
+        names = ("layer", "encoder", "cross", "d_model", "depth", "heads", "d_ff", "dropout", "norm")
+        options: dict[str, Any] = {} if self.feature_map is None else {"feature_map": self.feature_map}
+        if self.layer == "softmax-attention":
+            options["rotates"] = False  # positions are added to its input, as in the encoder
+        return {**{name: getattr(self, name) for name in names}, "options": options}
+
+
+SMALLEST: dict[str, Any] = {
+    **{"d_model": 32, "depth": 1, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "pieces": 300},
+    **{"batch_size": 512, "warmup": 10, "beam": 2},
+}
+"""Settings of the preset "smoke"."""

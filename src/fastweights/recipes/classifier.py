@@ -1,0 +1,94 @@
+"""A classifier of the user's own sequences."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from fastweights.errors import require
+from fastweights.experiments.experiment import Trial, own_data
+from fastweights.metric import ACCURACY
+from fastweights.recipes._sizes import WIDEST, check_sizes
+from fastweights.training.settings._training import LARGEST_SEED, require_numbers
+from fastweights.training.settings.supervised import Supervised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier(Supervised):
+    """Classes of your sequences, texts or time series, with any layer.
+
+    Data: yours: DATA, a folder with a sub-folder per class, a CSV, TSV or .npz file.
+
+    Args:
+        data: A folder with a sub-folder per class (.txt texts; .csv, .tsv or .npy arrays with a row per time step), an
+            archive of one, a CSV or TSV table with a column "label", or a .npz file with arrays "x", "y" and perhaps
+            "lengths".
+        validation_data: The same for validation; null for a random tenth of each class.
+        test_data: The same for the test; null for a random tenth of each class.
+        tokenizer: Tokenizer of texts, a name from "fastweights list tokenizers".
+        longest: Number of time steps that longer sequences are cut to.
+        decay: Training steps at the end over which the learning rate falls linearly to 0; all where they are fewer.
+        data_seed: Seed of the split.
+        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
+            between them take turns over the blocks.
+        convolution: Width of the causal convolution in front of every layer; 0 for none.
+        d_model: Size of the representation.
+        depth: Number of blocks.
+        heads: Number of heads of every layer.
+        d_ff: Width of the feed-forward networks.
+        dropout: Probability of dropping a unit.
+        norm: LayerNorm before ("pre") or after ("post") every layer.
+    """
+
+    data: Path | None = None
+    validation_data: Path | None = None
+    test_data: Path | None = None
+    tokenizer: Literal["bytes", "characters", "words", "bpe"] = "bytes"
+    longest: int = 1000
+    data_seed: int = 0
+    layer: str = "delta-net"
+    convolution: int = 4
+    d_model: int = 64
+    depth: int = 2
+    heads: int = 4
+    d_ff: int = 128
+    dropout: float = 0.1
+    norm: Literal["pre", "post"] = "pre"
+
+    steps: int = 4000
+    batch_size: int = 32
+    learning_rate: float = 2e-3
+    decay: int = 2000
+    clip: float = 1.0
+    evaluate_every: int = 100
+    patience: int = 10
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "cpu": {},
+        "smoke": {
+            **{"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32, "longest": 50},
+            **{"steps": 20, "decay": 10, "evaluate_every": 10, "batch_size": 8},
+        },
+    }
+    POSITIONAL: ClassVar[str] = "data"
+    USE: ClassVar[str] = "classify RUN FILE"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decay", min(self.decay, self.steps))
+        super().__post_init__()
+        check_sizes(self)
+        require(self.data is not None, "data", "a folder or a file", "none", "Add --data PATH.")
+        require_numbers(self, ("longest",), 1)
+        require_numbers(self, ("data_seed",), 0, LARGEST_SEED)
+        require_numbers(self, ("convolution",), 0, WIDEST)
+        require(self.convolution != 1, "convolution", "0 or at least 2", self.convolution)
+
+    def trial(self) -> Trial:
+        """The trial of these flags."""
+        files = {name: str(path) for name in ("data", "validation_data", "test_data") if (path := getattr(self, name))}
+        task = {**files, **{name: getattr(self, name) for name in ("tokenizer", "longest", "data_seed")}}
+        sizes = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "convolution", "norm")
+        model = {name: getattr(self, name) for name in sizes}
+        return Trial("sequence-files", task, "sequence-classifier", model, Supervised.among(self))
+
+
+TABLE = own_data("Classes of your sequences", ACCURACY.told("percent", "test accuracy, %"))

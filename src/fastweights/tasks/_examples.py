@@ -1,0 +1,216 @@
+"""Sequences of the user, labelled or not: a folder with a sub-folder per class, a table, or arrays."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastweights.errors import require
+from fastweights.files import read_file
+from fastweights.tasks._archives import members
+from fastweights.tasks._arrays import read_array, read_arrays
+from fastweights.tasks._tables import Rows, finite, is_header, numbers, read_rows
+from fastweights.tasks._tokenized import decoded
+
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
+SPECIAL = ("label", "sequence", "length", "text")
+"""Columns of a table that are no features."""
+
+Value = str | NDArray[np.float32]
+"""A text, or features `[T, D]`."""
+
+
+class Example(NamedTuple):
+    """A sequence, where it is from, and its class; none if that is unknown."""
+
+    name: str
+    value: Value
+    label: str | None
+
+
+def read_examples(path: Path, layout: str = "") -> list[Example]:
+    """All sequences in a file or a folder.
+
+    Args:
+        path: A folder with a sub-folder per class or an archive of one, a CSV, TSV or .npz file, or one .txt or .npy
+            sequence.
+        layout: "files" if a table is one sequence, whose rows are its steps; else every table has many sequences.
+
+    Raises:
+        InputError: It is something else, damaged, or empty.
+    """
+    require(path.exists(), "data", "a file or a folder that is there", path)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        found = _in_arrays(path)
+    elif suffix in (".csv", ".tsv") and layout != "files" and not path.is_dir():
+        found = _in_table(read_rows(read_file(path, "data"), str(path)), str(path))
+    elif suffix in READERS and not path.is_dir():
+        found = [example._replace(name=str(path)) for example in _examples([(path.name, read_file(path, "data"))])]
+    else:
+        known = path.is_dir() or suffix in ARCHIVES
+        require(known, "data", f"a folder or a file of {', '.join((*READERS, '.npz', *ARCHIVES))}", path)
+        found = _examples(_inside(sorted(members(path, _is_sequence))))
+    remedy = "A folder needs a sub-folder per class with .txt, .csv, .tsv or .npy files."
+    require(bool(found), "data", "of at least one sequence", f"none in {path}", remedy)
+    kinds = Counter("texts" if isinstance(example.value, str) else "numbers" for example in found)
+    require(len(kinds) == 1, "data", "of texts or of numbers", f"both in {path}")
+    return found
+
+
+def _is_sequence(name: str) -> bool:
+    path = PurePosixPath(name)
+    # Notebooks, file managers and archives leave hidden files and folders.
+    return path.suffix.lower() in READERS and not any(part.startswith((".", "__MACOSX")) for part in path.parts)
+
+
+def _inside(files: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Files by their names in the folder of the classes, which archives put into a folder of their own."""
+    while files and len({name.partition("/")[0] for name, _ in files}) == 1 and all(n.count("/") > 1 for n, _ in files):
+        files = [(name.partition("/")[2], content) for name, content in files]
+    return files
+
+
+def _examples(files: Iterable[tuple[str, bytes]]) -> list[Example]:
+    """Files that are a sequence each: the first folder of the name is the class. Empty ones are left out."""
+    found = []
+    for name, content in files:
+        if content.strip():
+            folder, slash, _ = name.partition("/")
+            value = READERS[PurePosixPath(name).suffix.lower()](content, name)
+            found.append(Example(name, value, folder if slash else None))
+    return found
+
+
+def _text(content: bytes, name: str) -> str:
+    return decoded(content, "text", name)
+
+
+def _steps(content: bytes, name: str) -> NDArray[np.float32]:
+    """Features `[T, D]` of a table whose rows are steps."""
+    rows = read_rows(content, name)
+    rows = rows[1:] if rows and is_header(rows[0]) else rows
+    require(bool(rows), name, "a table with at least one row of numbers", "none")
+    return numbers(rows, name)
+
+
+def _array(content: bytes, name: str) -> NDArray[np.float32]:
+    """Features `[T, D]`, from `[T]` or `[T, D]`."""
+    values = read_array(content, name)
+    fits = values.dtype.kind in "biuf" and values.ndim <= 2
+    require(fits, name, "numbers [T] or [T, D]", f"{values.dtype} {list(values.shape)}")
+    return finite(values.reshape(len(values), -1), name)
+
+
+READERS: dict[str, Callable[[bytes, str], Value]] = {".txt": _text, ".csv": _steps, ".tsv": _steps, ".npy": _array}
+"""Readers of one sequence, by suffix."""
+
+
+def _in_arrays(path: Path) -> list[Example]:
+    """Sequences in the arrays `x` `[N, T]` or `[N, T, D]`, or strings `[N]`; classes in `y`; perhaps `lengths`."""
+    arrays = read_arrays(path, ("x", "y", "lengths"))
+    require("x" in arrays, "data", "a .npz file with an array x", f"{path} with {', '.join(arrays) or 'none'}")
+    x = arrays["x"]
+    text = x.dtype.kind == "U" and x.ndim == 1
+    fits = text or (x.dtype.kind in "biuf" and x.ndim in (2, 3))
+    require(fits, f"x in {path}", "numbers [N, T] or [N, T, D], or strings [N]", f"{x.dtype} {list(x.shape)}")
+    labels = _labels(arrays["y"], len(x), path) if "y" in arrays else [None] * len(x)
+    names = [f"{path.name}[{n}]" for n in range(len(x))]
+    if text:
+        texts = [Example(*parts) for parts in zip(names, map(str, x), labels, strict=True)]
+        return [example for example in texts if str(example.value).strip()]
+    values = finite(x.reshape(*x.shape[:2], -1), f"x in {path}")
+    ends = _lengths(arrays["lengths"], x.shape, path) if "lengths" in arrays else [x.shape[1]] * len(x)
+    return [Example(name, v[:end], label) for name, v, end, label in zip(names, values, ends, labels, strict=True)]
+
+
+def _labels(y: NDArray[Any], number: int, path: Path) -> list[str]:
+    fits = y.shape == (number,) and y.dtype.kind in "biuU"
+    require(fits, f"y in {path}", f"whole numbers or strings [{number}]", f"{y.dtype} {list(y.shape)}")
+    return [str(label) for label in y.tolist()]
+
+
+def _lengths(lengths: NDArray[Any], shape: tuple[int, ...], path: Path) -> list[int]:
+    fits = lengths.shape == shape[:1] and lengths.dtype.kind in "iu" and 1 <= lengths.min() <= lengths.max() <= shape[1]
+    wanted = f"whole numbers [{shape[0]}] from 1 to {shape[1]}"
+    require(bool(fits), f"lengths in {path}", wanted, f"{lengths.dtype} {list(lengths.shape)}")
+    return [int(length) for length in lengths]
+
+
+def _in_table(rows: Rows, name: str) -> list[Example]:
+    """Sequences in a table with a header.
+
+    Columns `label` and `text`: a text per row. Columns `label` and `sequence`: a step per row, and rows with the same
+    `sequence` are one. Else a sequence per row, a step per column, cells at the end of a row empty, or a `length`.
+    """
+    require(bool(rows) and is_header(rows[0]), name, "a table with a header, such as label,x1,x2", "none")
+    header = [column.lower() if column.lower() in SPECIAL else column for column in rows[0]]
+    require(len(set(header)) == len(header), name, "a table with different names of columns", ",".join(header)[:80])
+    wrong = next((n for n, row in enumerate(rows) if len(row) != len(header)), None)
+    width = f"a table of {len(header)} columns in every row, as in its header"
+    require(wrong is None, name, width, f"{len(rows[wrong or 0])} in row {wrong}")
+    columns: Columns = {column: tuple(row[n] for row in rows[1:]) for n, column in enumerate(header)}
+    labels = columns.get("label")
+    empty = labels is not None and "" in labels
+    require(not empty, name, "a table with a label in every row", f"none in row {_place('', labels)}")
+    if "text" in columns:
+        return _texts(columns, labels, name)
+    features = [column for column in header if column not in SPECIAL]
+    require(bool(features), name, "a table with columns of features, or a column text", ",".join(header)[:80])
+    if "sequence" in columns:
+        return _long(columns, features, labels, name)
+    return _wide(columns, features, labels, name)
+
+
+Columns = dict[str, tuple[str, ...]]
+Labels = tuple[str, ...] | None
+
+
+def _place(cell: str, column: Labels) -> int:
+    """The first row with a cell, from 1; 0 if there is none."""
+    return column.index(cell) + 1 if column and cell in column else 0
+
+
+def _texts(columns: Columns, labels: Labels, name: str) -> list[Example]:
+    others = ", ".join(column for column in columns if column not in ("text", "label"))
+    require(not others, name, "a table of the columns label and text", f"{others} as well", "Leave them out.")
+    rows = zip(columns["text"], labels or [None] * len(columns["text"]), strict=True)
+    return [Example(f"row {n}", text, label) for n, (text, label) in enumerate(rows, start=1) if text]
+
+
+def _long(columns: Columns, features: list[str], labels: Labels, name: str) -> list[Example]:
+    steps: dict[str, list[int]] = {}
+    for row, sequence in enumerate(columns["sequence"]):
+        steps.setdefault(sequence, []).append(row)
+    if not steps:
+        return []
+    values = numbers([list(cells) for cells in zip(*(columns[f] for f in features), strict=True)], name)
+    found = []
+    for sequence, rows in steps.items():
+        own = {labels[row] for row in rows} if labels else {None}
+        require(len(own) == 1, name, "a table with one label per sequence", f"several for sequence {sequence!r}")
+        found.append(Example(f"sequence {sequence}", values[rows], own.pop()))
+    return found
+
+
+def _wide(columns: Columns, features: list[str], labels: Labels, name: str) -> list[Example]:
+    rows = [list(cells) for cells in zip(*(columns[f] for f in features), strict=True)]
+    if "length" in columns:
+        rows = [_cut(row, text, name) for row, text in zip(rows, columns["length"], strict=True)]
+    found = []
+    for n, row in enumerate(rows, start=1):
+        while row and not row[-1]:
+            row.pop()
+        require(bool(row), name, "a table with at least one number in every row", f"none in row {n}")
+        value = numbers([row], f"row {n} of {name}").reshape(-1, 1)
+        found.append(Example(f"row {n}", value, labels[n - 1] if labels else None))
+    return found
+
+
+def _cut(row: list[str], length: str, name: str) -> list[str]:
+    fits = length.isdecimal() and len(length) < 10 and 1 <= int(length) <= len(row)
+    require(fits, f"length in {name}", f"a whole number from 1 to {len(row)}", repr(length)[:80])
+    return row[: int(length)]

@@ -1,0 +1,69 @@
+"""Tables of text: CSV and TSV files."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastweights.errors import InputError, require
+
+DELIMITERS = ",;\t"
+Rows = list[list[str]]
+
+
+def read_rows(content: bytes, name: str) -> Rows:
+    """The rows of a table in UTF-8 that are not empty, without blanks around cells. The first line tells the delimiter.
+
+    Raises:
+        InputError: The content is no such table.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+        first = text.lstrip().partition("\n")[0]
+        delimiter = max(DELIMITERS, key=first.count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        rows = [[cell.strip() for cell in row] for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{name} must be a table in UTF-8, got something else: {error}.") from None
+    return [row for row in rows if any(row)]
+
+
+def is_header(row: Sequence[str]) -> bool:
+    """Whether a row has names in it."""
+    try:
+        np.array(row, dtype=np.float64)
+    except ValueError:
+        return True
+    return False
+
+
+def numbers(rows: Rows, name: str) -> NDArray[np.float32]:
+    """The numbers `[rows, columns]` of a table.
+
+    Raises:
+        InputError: A cell is no finite number, or rows have different widths.
+    """
+    width = len(rows[0])
+    uneven = next((row for row in rows if len(row) != width), None)
+    require(uneven is None, name, f"a table of {width} columns, as its first row", f"a row of {len(uneven or ())}")
+    try:
+        found = np.array(rows, dtype=np.float64)
+    except ValueError as error:
+        raise InputError(f"{name} must be a table of numbers, got another cell: {error}.") from None
+    return finite(found, name)
+
+
+def finite(values: NDArray[np.generic], name: str) -> NDArray[np.float32]:
+    """Numbers in single precision.
+
+    Raises:
+        InputError: One is not a number, or is infinite in single precision.
+    """
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    wrong = np.argwhere(~np.isfinite(single))
+    got = f"{values[tuple(wrong[0])]} at {wrong[0].tolist()}" if len(wrong) else ""
+    require(not len(wrong), name, "of finite numbers", got, "Fill in or leave out what is missing.")
+    return single

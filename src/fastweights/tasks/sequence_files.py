@@ -1,0 +1,244 @@
+"""Labelled sequences of the user."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.catalogue import TOKENIZERS
+from fastweights.errors import require, require_name
+from fastweights.tasks._examples import Example, Value, read_examples
+from fastweights.tasks._files import MissingFile
+from fastweights.tasks._sequences import Encoding, Sequences, digest, padded, require_classes
+from fastweights.tasks.kinds._random import ORDER, random_stream
+from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, Padded, _require_batches
+
+HELD_OUT = 10
+"""One in so many sequences of a class is for validation, and one in so many for the test."""
+SPLITS = {"train", "training", "validation", "val", "valid", "dev", "test"}
+MOST_CLASSES = 20
+"""Classes whose recalls are reported one by one."""
+
+Examples = list[Example]
+
+
+class Parts(NamedTuple):
+    """Examples by their use."""
+
+    training: Examples
+    validation: Examples
+    test: Examples
+
+
+@dataclass(frozen=True)
+class SequenceFiles(Labelled):
+    """x_1, x_2, ..., x_T -> the class of the sequence: a text, or steps of numbers.
+
+    A tenth of each class is for validation and a tenth for the test, drawn at random, unless they have files of their
+    own. Features are normalised by the mean and the standard deviation of all training steps.
+
+    Files: a folder with a sub-folder per class (.txt texts; .csv, .tsv or .npy arrays with a row per step), an archive
+    of one, a CSV or TSV table with a column `label`, or a .npz file with arrays `x`, `y` and perhaps `lengths`.
+
+    Args:
+        data: File or folder.
+        validation_data: The same for validation; empty for a part of `data`.
+        test_data: The same for the test; empty for a part of `data`.
+        tokenizer: Tokenizer of texts, from `fastweights list tokenizers`. It learns from training texts alone, except
+            for "characters", which must know all.
+        longest: Number of steps that longer sequences are cut to.
+        data_seed: Seed of the draw.
+
+    Source: the layout of folders is that of Maas et al. 2011.
+    """
+
+    data: str = ""
+    validation_data: str = ""
+    test_data: str = ""
+    tokenizer: str = "bytes"
+    longest: int = 1000
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_name("tokenizer", self.tokenizer, TOKENIZERS.names())
+        require(self.longest >= 1, "longest", "at least 1", self.longest)
+        require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+
+    @property
+    def input_kind(self) -> Kind:  # type: ignore[override]
+        return "features" if self.encoding.tokenizer is None else "tokens"
+
+    @property
+    def input_size(self) -> int:
+        return self.encoding.size
+
+    @property
+    def output_size(self) -> int:
+        return len(self.encoding.classes)
+
+    @property
+    def commonest(self) -> int:
+        return self.encoding.commonest
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return self.encoding.classes
+
+    @property
+    def chance(self) -> dict[str, float]:
+        """Accuracy of the commonest class of the training set."""
+        right = (self.sets[2].labels == self.commonest).double().mean()
+        return {"loss": self._uniform_loss, "accuracy": float(right)}
+
+    @property
+    def training_size(self) -> int:
+        return len(self.sets[0].labels)
+
+    @property
+    def described(self) -> str:
+        sizes = "{:,}, {:,} and {:,} sequences for training, validation and the test".format(
+            *(len(part.labels) for part in self.sets)
+        )
+        share = float((self.sets[0].labels == self.commonest).double().mean())
+        commonest = f"{self.output_size} classes, of which {self.classes[self.commonest]!r} has {100 * share:.0f} %"
+        cut = sum(int((part.lengths == self.longest).sum()) for part in self.sets)
+        return f"{sizes}; {commonest}{f'; {cut:,} end after {self.longest:,} steps (--longest)' if cut else ''}"
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """How examples become numbers; learnt from the training set."""
+        training = self._parts.training
+        classes = require_classes(str(example.label) for example in training)
+        self._require_known(classes)
+        is_table = Path(self.data).suffix.lower() in (".csv", ".tsv", ".npz") and not Path(self.data).is_dir()
+        read = [*training, *(self._held_out if self.tokenizer == "characters" else ())]
+        texts = "\n".join(example.value for example in read if isinstance(example.value, str))
+        tokenizer = TOKENIZERS.load(self.tokenizer).learn(texts)
+        return Encoding.learn(training, classes, "table" if is_table else "files", tokenizer)
+
+    @cached_property
+    def sets(self) -> tuple[Sequences, Sequences, Sequences]:
+        """Training, validation and test set."""
+        training, validation, test = (self.encoding.sequences(part, self.longest) for part in self._parts)
+        return training, validation, test
+
+    def facts(self) -> dict[str, Any]:
+        sha256 = {name: digest(part) for name, part in self._parts._asdict().items()}
+        return {**self.encoding.facts(self.tokenizer), "sha256": sha256}
+
+    def known_by(self, facts: Mapping[str, Any]) -> "SequenceFiles":
+        known = replace(self)
+        vars(known)["encoding"] = Encoding.from_facts(facts)
+        return known
+
+    def batch(self, values: Sequence[Value]) -> Padded:
+        """Texts, or arrays `[T, D]`, as inputs of a model."""
+        rows = [self.encoding.encode(value)[: self.longest] for value in values]
+        require(all(len(row) for row in rows), "data", "of at least one step per sequence", "none")
+        return padded(rows)
+
+    def read(self, path: Path) -> Examples:
+        """The sequences in a file or a folder, in a format of the training data; they need no labels."""
+        return read_examples(path, self.encoding.layout)
+
+    def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+        """Endless batches from step `start` on, in a new order every epoch."""
+        _require_batches(batch_size, seed, start)
+        return self._train_batches(batch_size, seed, start)
+
+    def _train_batches(self, batch_size: int, seed: int, start: int) -> Iterator[Batch]:
+        first, position = divmod(start, -(-self.training_size // batch_size))
+        for epoch in count(first):
+            order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(self.training_size))
+            for chosen in order.split(batch_size)[position:]:
+                yield self.sets[0].batch(chosen.tolist())
+            position = 0
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        return _in_order(self.sets[1], batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        return _in_order(self.sets[2], batch_size)
+
+    def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
+        """The metrics, and the recall of each class."""
+        right = outputs.argmax(-1) == targets
+        asked = {number: targets == number for number in targets.unique().tolist()}
+        recalls = {
+            f"recall_of_{self.classes[n]}": Mean(float(right[of].sum()), int(of.sum())) for n, of in asked.items()
+        }
+        return {**self.metrics(outputs, targets), **recalls}
+
+    def summary(self, whole: Metrics) -> dict[str, float]:
+        """Numbers by name, with the mean of the recalls: accuracy with the same weight for each class."""
+        told = super().summary(whole)
+        names = [f"recall_of_{name}" for name in self.classes]
+        recalls = {name: told.pop(name) for name in names if name in told}
+        if recalls:
+            told["balanced_accuracy"] = sum(recalls.values()) / len(recalls)
+        return {**told, **(recalls if len(recalls) <= MOST_CLASSES else {})}
+
+    @property
+    def _held_out(self) -> Examples:
+        return [*self._parts.validation, *self._parts.test]
+
+    def _require_known(self, classes: tuple[str, ...]) -> None:
+        splits = all(name.lower() in SPLITS for name in classes)
+        first = max(classes, key=lambda name: name.lower().startswith("train"))
+        remedy = f"Say --data {self.data}/{first}, and the others with --validation-data and --test-data."
+        require(not splits, "data", "a folder with a sub-folder per class", ", ".join(classes), remedy)
+        unknown = next((example for example in self._held_out if example.label not in classes), None)
+        got = f"{unknown.label!r} of {unknown.name}" if unknown else ""
+        require(unknown is None, "class", "one of the training data", got)
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """The examples, shared out."""
+        if not self.data:
+            raise MissingFile("data must be a folder or a file, got none. Say data=PATH.")
+        training = _labelled(self.data)
+        given = {name: _labelled(path) for name, path in self._files.items() if path}
+        drawn = [name for name in self._files if name not in given]
+        training, *others = _draw(training, len(drawn), self.data_seed)
+        return Parts(training, **{**given, **dict(zip(drawn, others, strict=True))})
+
+    @property
+    def _files(self) -> dict[str, str]:
+        return {"validation": self.validation_data, "test": self.test_data}
+
+
+def _labelled(path: str) -> Examples:
+    found = [example for example in read_examples(Path(path)) if example.label is not None]
+    remedy = "A folder needs a sub-folder per class, a table a column label, a .npz file an array y."
+    require(bool(found), "data", "of labelled sequences", f"{path} without labels", remedy)
+    return found
+
+
+def _draw(examples: Examples, parts: int, seed: int) -> list[Examples]:
+    """What remains of examples, and `parts` random ones with a tenth of each class, at least one of three."""
+    places: dict[str | None, list[int]] = {}
+    for place, example in enumerate(examples):
+        places.setdefault(example.label, []).append(place)
+    part_of = [0] * len(examples)
+    for number, own in enumerate(places.values()):
+        order = random_stream(seed, ORDER, number).permutation(len(own)).tolist()
+        share = max(round(len(own) / HELD_OUT), int(len(own) > parts))
+        for rank, n in enumerate(order[: parts * share]):
+            part_of[own[n]] = rank // share + 1
+    found = [[e for e, part in zip(examples, part_of, strict=True) if part == n] for n in range(parts + 1)]
+    most = max(Counter(example.label for example in examples).values())
+    remedy = "Give more sequences, or files for validation and the test."
+    require(all(found), "data", f"of at least {parts + 1} sequences of one class", most, remedy)
+    return found
+
+
+def _in_order(sequences: Sequences, batch_size: int) -> Iterator[Batch]:
+    require(batch_size >= 1, "batch_size", "at least 1", batch_size)
+    return map(sequences.batch, (chosen.tolist() for chosen in torch.arange(len(sequences.labels)).split(batch_size)))
