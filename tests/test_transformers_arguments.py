@@ -68,7 +68,9 @@ def check_masked_batch(model, tokens, mask, cut):
 @settings(max_examples=40)
 def test_masked_positions_have_no_influence_wherever_they_are(data):
     B, T = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 9))
-    mask = torch.tensor(data.draw(st.lists(st.lists(st.integers(0, 1), min_size=T, max_size=T), min_size=B, max_size=B)))
+    mask = torch.tensor(
+        data.draw(st.lists(st.lists(st.integers(0, 1), min_size=T, max_size=T), min_size=B, max_size=B))
+    )
     model = make(layer=["delta-net", "lstm"], convolution=3)
     check_masked_batch(model, draw(B, T), mask, data.draw(st.integers(1, T - 1)))
 
@@ -216,7 +218,9 @@ def effect_of_shift_labels(model, x):
 
 
 def effect_of_num_items_in_batch(model, x):
-    assert error(model(x, labels=x, num_items_in_batch=2).loss, model(x, labels=x).loss * (x.numel() - len(x)) / 2) < CLOSE
+    assert (
+        error(model(x, labels=x, num_items_in_batch=2).loss, model(x, labels=x).loss * (x.numel() - len(x)) / 2) < CLOSE
+    )
 
 
 def effect_of_use_cache(model, x):
@@ -306,5 +310,5 @@ def test_arguments_that_do_not_fit_are_named(name, wrong):
 
 @pytest.mark.parametrize("ends", [[0, 2, 4], [1, 5], [0, 3, 2, 5], [5], [0.0, 5.0]])
 def test_ends_of_packed_documents_that_do_not_fit_are_named(ends):
-    with pytest.raises(InputError, match="^cu_seq_lens_q must be int"):
+    with pytest.raises(InputError, match=r"^cu_seq_lens_q must be int"):
         make()(draw(1, 5), cu_seq_lens_q=torch.tensor(ends))
