@@ -105,8 +105,22 @@ class FastWeightPreTrainedModel(PreTrainedModel):
         """Replaces the embedding."""
         self.network.embedding = value
 
+    def init_weights(self) -> None:
+        """Ties weights that are shared. The constructors of the modules have initialised the weights already."""
+        self.tie_weights(recompute_mapping=False)
+
+    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: layers begin as their papers have it."""
+        """Initialises the parameters and buffers of a module that a checkpoint lacks, and keeps those it contains.
+
+        transformers marks the tensors that it has loaded with `_is_hf_initialized`.
+        """
+        own = dict([*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)])
+        loaded = {name: t.clone() for name, t in own.items() if getattr(t, "_is_hf_initialized", False)}
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()  # type: ignore[operator]
+        for name, value in loaded.items():
+            getattr(module, name).copy_(value)
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
