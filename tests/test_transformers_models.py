@@ -130,6 +130,7 @@ def test_a_prompt_is_tuned_while_the_model_is_frozen():
 
 
 @pytest.mark.skipif(not find_spec("peft"), reason="needs peft")
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning", "ignore:Position ids:UserWarning")  # peft's own
 @pytest.mark.parametrize("kind", ["PromptTuningConfig", "LoraConfig"])
 def test_peft_tunes_and_generates(kind):
     import peft

@@ -1,6 +1,6 @@
 """What the models for transformers have in common: a network, its inputs and gradient checkpointing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -150,7 +150,7 @@ def _recomputed(
 
 
 @contextmanager
-def _inputs_of(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+def _inputs_of(blocks: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
     """Collects what the blocks are called with."""
     inputs: list[Tensor] = []
     hooks = [block.register_forward_pre_hook(lambda _, args: inputs.append(args[0])) for block in blocks]
