@@ -18,7 +18,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from fastweights.adapters.transformers import disable, enable, kernels
+from fastweights.adapters.transformers import disable, enable
+from fastweights.adapters.transformers.found import Found, functions
+from fastweights.adapters.transformers.state_cache import CACHE
 from fastweights.training.run import environment
 from page import put
 
@@ -76,7 +78,7 @@ def switch(ours: bool) -> None:
 
 def memory(name: str, H: int, K: int, V: int) -> dict[str, Run]:
     """What one layer does with its memory, as the first model that has it calls it."""
-    loops = {loop.name: loop for loop in kernels._loops() if loop.memory == name}
+    loops = {loop.name: loop for loop in functions() if loop.kind == name}
     chunk, recurrent = (next(loop for end, loop in loops.items() if kind in end) for kind in ("chunk", "recurrent"))
     q, k, v = torch.randn(1, T, H, K), torch.randn(1, T, H, K), torch.randn(1, T, H, V)
     features = (K,) if name == "kimi_delta_attention" else ()
@@ -87,7 +89,7 @@ def memory(name: str, H: int, K: int, V: int) -> dict[str, Run]:
     cache = transformers.cache_utils.LinearAttentionLayer()
     cache.update_recurrent_state(torch.randn(1, H, K, V))
 
-    def call(loop: kernels.Loop, given: list[Tensor], initial_state: Tensor | None = None) -> Pair:
+    def call(loop: Found, given: list[Tensor], initial_state: Tensor | None = None) -> Pair:
         q, k, v, g, beta = given
         function = getattr(loop.module, loop.name)
         return function(q, k, v, g=g, beta=beta, initial_state=initial_state, **options)
@@ -126,19 +128,19 @@ def model(family: type[transformers.PreTrainedModel]) -> dict[str, Run]:
         network(tokens, labels=tokens, use_cache=False).loss.backward()
 
     with torch.no_grad():
-        cache = network(tokens[:, :64], use_cache=True).past_key_values
+        cache = network(tokens[:, :64], use_cache=True)[CACHE]
 
     def decode() -> None:
         with torch.no_grad():
             for t in range(16):
-                network(tokens[:, [t]], past_key_values=cache, use_cache=True)
+                network(tokens[:, [t]], use_cache=True, **{CACHE: cache})
 
     return {"prefill": prefill, "training": train, "decode": decode}
 
 
 def families() -> list[type[transformers.PreTrainedModel]]:
     """The models for text that have a memory."""
-    modules = {loop.module.__name__: loop.module for loop in kernels._loops()}
+    modules = {loop.module.__name__: loop.module for loop in functions()}
     classes = [c for module in modules.values() for c in vars(module).values() if inspect.isclass(c)]
     return [c for c in classes if c.__name__.endswith("ForCausalLM") and c.__module__ in modules]
 

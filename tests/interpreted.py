@@ -42,6 +42,15 @@ def interpret() -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
+    splat = interpreter.InterpreterBuilder.create_splat
+
+    def create_splat(self, kind, scalar):
+        """Keeps a comparison bool: Triton spreads it as int32, and 3.9 refuses that as a mask."""
+        tile = splat(self, kind, scalar)
+        tile.data = tile.data.astype(bool) if scalar.data.dtype == bool else tile.data
+        return tile
+
+    interpreter.InterpreterBuilder.create_splat = create_splat
     for name in (*functions.OF_LIBRARY, *functions.OF_LIBRARY_TWO, "nearbyint"):
         setattr(libdevice, name, as_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
     target.TARGETS["cpu"] = "triton"

@@ -32,7 +32,7 @@ KNOWS = {
     "report": BASE | {"training", "experiments", "catalogue"},
     "inspect": BASE | {"dispatch", "problem", "report", "tasks"},
     "recipes": BASE | {"experiments", "training", "layers"},
-    "adapters": BASE | {"address", "cell", "dispatch", "functional", "layers", "models"},
+    "adapters": BASE | {"address", "cell", "dispatch", "functional", "layers", "models", "testing"},
     "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
     "commands": {path.stem for path in ROOT.iterdir()} - {"cli"},
 }

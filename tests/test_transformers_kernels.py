@@ -1,15 +1,24 @@
 """Models of transformers on this library's kernels: the same numbers, in small random models of every family."""
 
+import functools
 import inspect
+import re
 from importlib.util import find_spec
 
 import pytest
 import torch
 
-from fastweights.adapters.transformers import disable, enable, kernels
+from fastweights import functional
+from fastweights.adapters.transformers import disable, enable, replacements
+from fastweights.adapters.transformers.found import CONVOLUTION, MEMORIES, functions
 from fastweights.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
+if find_spec("transformers"):
+    import transformers
+    from packaging.version import Version
+
+    from fastweights.adapters.transformers.state_cache import CACHE
 pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")
 CLOSE = tolerance(torch.float32).forward
 T = 11
@@ -33,9 +42,14 @@ def put_back():
     disable()
 
 
+def memories():
+    """The functions that run a memory."""
+    return [found for found in functions() if found.kind in MEMORIES]
+
+
 def families():
     """The models for text of every module in which a function was found."""
-    modules = {loop.module.__name__: loop.module for loop in kernels._loops()}
+    modules = {loop.module.__name__: loop.module for loop in memories()}
     for module in modules.values():
         own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
         yield from (c for c in own if c.__name__.endswith("ForCausalLM"))
@@ -51,7 +65,7 @@ def small(family):
 def given(loop, dtype=torch.float32):
     """Random arguments of a function: what all have, and decays of heads or of features."""
     q, k = torch.randn(2, 1, T, 2, 6, dtype=dtype)
-    decays = {"gated_delta_rule": (1, T, 2), "kimi_delta_attention": (1, T, 2, 6)}[loop.memory]
+    decays = {"gated_delta_rule": (1, T, 2), "kimi_delta_attention": (1, T, 2, 6)}[loop.kind]
     v, g, beta = (
         torch.randn(1, T, 2, 8, dtype=dtype),
         -torch.rand(decays, dtype=dtype),
@@ -62,8 +76,8 @@ def given(loop, dtype=torch.float32):
 
 def test_numbers_of_every_function_stay():
     """In modules, too, whose model takes more than text."""
-    loops = list(kernels._loops())
-    assert {loop.memory for loop in loops} <= {*kernels.MEMORIES}
+    loops = memories()
+    assert {*MEMORIES} == {*replacements.COMPUTED} >= {loop.kind for loop in loops}
     enable()
     for loop in loops:
         ours, x, start = getattr(loop.module, loop.name), given(loop), torch.randn(1, 2, 6, 8)
@@ -85,8 +99,8 @@ def learn(model, tokens):
 def decode(model, tokens):
     """Logits of the last steps, taken one by one from a cache, and what beam search continues with."""
     with torch.no_grad():
-        cache = model(tokens[:, :-3], use_cache=True).past_key_values
-        steps = [model(tokens[:, [t]], past_key_values=cache, use_cache=True).logits for t in range(T - 3, T)]
+        cache = getattr(model(tokens[:, :-3], use_cache=True), CACHE)
+        steps = [model(tokens[:, [t]], **{CACHE: cache}, use_cache=True).logits for t in range(T - 3, T)]
         beams = model.generate(tokens, max_new_tokens=4, num_beams=2, do_sample=False)
     return torch.cat(steps, 1), beams
 
@@ -94,8 +108,8 @@ def decode(model, tokens):
 def test_numbers_of_every_family_stay(monkeypatch):
     found = list(families())
     assert len(found) >= 4, "Qwen3-Next, Qwen3.5 (dense and mixture) and OLMo-hybrid have been there since 5.6"
-    runs, scan = [], kernels.functional.scan
-    monkeypatch.setattr(kernels.functional, "scan", lambda *args, **options: runs.append(1) or scan(*args, **options))
+    runs, scan = [], functional.scan
+    monkeypatch.setattr(functional, "scan", lambda *args, **options: runs.append(1) or scan(*args, **options))
     tokens = torch.randint(2, 50, (2, T))
     for family in found:
         disable()
@@ -117,18 +131,21 @@ def test_numbers_of_every_family_stay(monkeypatch):
             assert error(our_gradients[name], gradient, least=1e-3) < CLOSE, f"{family.__name__}: {name}"
 
 
+def names_of(found):
+    return [loop.path for loop in found]
+
+
 def test_disable_puts_the_loops_back():
-    before = [loop.function for loop in kernels._loops()]
+    before = list(functions())
     names = enable()
-    assert enable() == names
-    assert len(names) == len(before)
-    assert not {*before} & {loop.function for loop in kernels._loops()}
+    assert enable() == names == names_of(before)
+    assert not {loop.function for loop in before} & {loop.function for loop in functions()}
     disable()
-    assert [loop.function for loop in kernels._loops()] == before
+    assert [loop.function for loop in functions()] == [loop.function for loop in before]
 
 
 def test_models_made_in_between_go_back_to_their_loops():
-    (first, *_) = kernels._loops()
+    (first, *_) = memories()
     enable()
     kept = getattr(first.module, first.name)
     x = given(first, torch.float64)
@@ -137,29 +154,157 @@ def test_models_made_in_between_go_back_to_their_loops():
     assert kept(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float32, "as their loop has it"
 
 
-def test_an_unknown_version_changes_nothing(monkeypatch):
-    before = [loop.function for loop in kernels._loops()]
+def test_random_numbers_of_the_user_stay():
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        enable()
+    assert torch.equal(torch.rand(3), wanted)
+
+
+def test_a_version_that_is_too_old_changes_nothing(monkeypatch):
+    before = [loop.function for loop in functions()]
     monkeypatch.setattr("transformers.__version__", "4.57.1")
     with pytest.raises(InputError, match=r"transformers must be of a version >=.*, got 4.57.1"):
         enable()
-    assert [loop.function for loop in kernels._loops()] == before
+    assert [loop.function for loop in functions()] == before
 
 
-def test_a_function_with_other_arguments_changes_nothing(monkeypatch):
-    *_, last = kernels._loops()
-    monkeypatch.setattr(last.module, last.name, lambda queries, keys: None)
-    before = [loop.function for loop in kernels._loops()]
-    with pytest.raises(InputError, match=rf"{last.name} must be a function of query, key, .*, got queries, keys"):
-        enable()
-    assert [loop.function for loop in kernels._loops()] == before
+@pytest.mark.parametrize("version", ["5.99.0", "6.1.0.dev0"])
+def test_an_unknown_version_whose_functions_do_the_same_is_taken(monkeypatch, version):
+    monkeypatch.setattr("transformers.__version__", version)
+    assert enable() == names_of(functions())
+
+
+def changed(function, change):
+    """The function with other results, and the same arguments."""
+
+    @functools.wraps(inspect.unwrap(function))
+    def other(*args, **options):
+        return change(*inspect.unwrap(function)(*args, **options))
+
+    del other.__wrapped__
+    other.__signature__ = inspect.signature(function)
+    return other
+
+
+def fails(o, last):
+    raise RuntimeError("the states\nare of another shape")
+
+
+CHANGES = {
+    "values": (lambda o, last: (2 * o, last), "as in .*, got other numbers"),
+    "state": (lambda o, last: (o, last.transpose(2, 3)), "as in .*, got other numbers"),
+    "gradients": (lambda o, last: (o + (o - o.detach()), last), "as in .*, got other numbers"),
+    "half of the results": (lambda o, last: (o, None), r"got AttributeError \("),
+    "failure": (fails, r"got RuntimeError \(the states are of another shape\)"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_function_that_does_something_else_is_named_and_keeps_its_place(monkeypatch, caplog, change):
+    *_, last = memories()
+    monkeypatch.setattr(last.module, last.name, changed(last.function, CHANGES[change][0]))
+    kept = getattr(last.module, last.name)
+    names = enable()
+    assert getattr(last.module, last.name) is kept
+    assert names == [name for name in names_of(functions()) if name != last.path]
+    (said,) = caplog.messages
+    assert re.match(rf"{re.escape(last.path)} must be .*{CHANGES[change][1]}", said)
+    assert "\n" not in said
+
+
+def test_a_function_with_other_arguments_is_named_and_keeps_its_place(monkeypatch, caplog):
+    for found in {f.kind: f for f in functions()}.values():
+        disable()
+        caplog.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(found.module, found.name, lambda queries, keys: None)
+            assert found.path not in enable()
+            (said,) = caplog.messages
+            assert re.match(rf"{re.escape(found.path)} must be a function of .*, got queries, keys\.", said)
+
+
+def packings(documents):
+    """Every way to mark documents that are packed into one row."""
+    ends = torch.tensor([0, *torch.tensor([len(d) for d in documents]).cumsum(0)], dtype=torch.int32)
+    numbers = torch.cat([torch.full_like(d, n) for n, d in enumerate(documents)])[None].int()
+    both = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": 6, "max_length_k": 6}
+    return {"ends": both, "numbers": {"seq_idx": numbers}, "all": {**both, "seq_idx": numbers}}
+
+
+@pytest.mark.parametrize("marks", ["ends", "numbers", "all"])
+def test_packed_documents_train_as_each_alone(marks):
+    """In every family whose layers are told of packing: the convolution, the memory and attention keep them apart."""
+    enable()
+    documents = [torch.randint(2, 50, (n,)) for n in (4, 1, 6)]
+    given = {"position_ids": torch.cat([torch.arange(len(d)) for d in documents])[None], **packings(documents)[marks]}
+    replaced = {found.module.__name__ for found in functions() if found.kind == CONVOLUTION}
+    tried = [family for family in families() if family.__module__ in replaced]
+    assert tried or Version(transformers.__version__) < Version("5.17")
+    for family in tried:
+        torch.manual_seed(1)
+        model = small(family).train()
+        tokens = torch.cat(documents)[None]
+        packed = model(tokens, use_cache=False, **given).logits
+        alone = torch.cat([model(d[None], use_cache=False).logits for d in documents], 1)
+        assert error(packed, alone) < CLOSE, family.__name__
+        direction = torch.randn_like(alone)
+        learned = [p for p in model.parameters() if p.requires_grad]
+        pairs = [torch.autograd.grad((x * direction).sum(), learned, allow_unused=True) for x in (packed, alone)]
+        for one, other in zip(*pairs, strict=True):
+            assert one is None or error(one, other, least=1e-3) < CLOSE, family.__name__
 
 
 def test_packed_sequences_stay_apart():
     """Which the loops in PyTorch refuse."""
-    loops = {loop.memory: loop for loop in kernels._loops()}
+    loops = {loop.kind: loop for loop in memories()}
     enable()
     for loop in loops.values():
         x, ours = given(loop), getattr(loop.module, loop.name)
-        packed, _ = ours(**x, cu_seqlens=torch.tensor([0, 4, T]))
         apart = [ours(**{name: y[:, a:b] for name, y in x.items()})[0] for a, b in ((0, 4), (4, T))]
-        assert error(packed, torch.cat(apart, 1)) < CLOSE
+        numbers = (torch.arange(T) >= 4).int()[None]
+        for marks in ({"cu_seqlens": torch.tensor([0, 4, T])}, {"seq_idx": numbers}):
+            assert error(ours(**x, **marks)[0], torch.cat(apart, 1)) < CLOSE
+
+
+def test_rows_of_packed_sequences_have_states_of_their_own():
+    """A row starts from its state, and ends with that of its last sequence."""
+    loops = {loop.kind: loop for loop in memories()}
+    enable()
+    for loop in loops.values():
+        ours, x = getattr(loop.module, loop.name), {name: torch.cat([y, y.flip(1)]) for name, y in given(loop).items()}
+        start, cuts = torch.randn(2, 2, 6, 8), (4, 7)
+        numbers = torch.stack([(torch.arange(T) >= cut).int() for cut in cuts])
+        o, last = ours(**x, initial_state=start, output_final_state=True, seq_idx=numbers)
+        for row, cut in enumerate(cuts):
+            first = ours(**{n: y[[row], :cut] for n, y in x.items()}, initial_state=start[[row]])[0]
+            second, end = ours(**{n: y[[row], cut:] for n, y in x.items()}, output_final_state=True)
+            assert error(o[[row]], torch.cat([first, second], 1)) < CLOSE
+            assert error(last[[row]], end) < CLOSE
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_convolutions_of_packed_sequences_see_no_other(rows):
+    """Columns that a cache puts in front belong to the first sequence of a row."""
+    enable()
+    for found in (f for f in functions() if f.kind == CONVOLUTION):
+        ours, x, weight, bias = (
+            getattr(found.module, found.name),
+            torch.randn(rows, 3, T),
+            torch.randn(3, 4),
+            torch.randn(3),
+        )
+        cuts, front = (4, 7)[:rows], torch.randn(rows, 3, 4)
+        numbers = torch.stack([(torch.arange(T) >= cut).int() for cut in cuts])
+        marks = [{"seq_idx": numbers}, *([{"cu_seq_lens_q": torch.tensor([0, 4, T])}] if rows == 1 else [])]
+        for before in (x[:, :, :0], front):
+            whole = torch.cat([before, x], 2)
+            for mark in marks:
+                got = ours(whole, weight, bias, activation="silu", **mark)[:, :, -T:]
+                for row, cut in enumerate(cuts):
+                    start = before.shape[2] + cut
+                    first, second = whole[[row], :, :start], whole[[row], :, start:]
+                    wanted = [found.function(part, weight, bias, activation="silu") for part in (first, second)]
+                    assert error(got[[row]], torch.cat(wanted, 2)[:, :, -T:]) < CLOSE, found.path

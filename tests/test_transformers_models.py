@@ -18,6 +18,15 @@ SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "num_atten
 CLOSE = tolerance(torch.float32).forward
 
 
+if find_spec("transformers"):
+    from transformers import PreTrainedModel
+
+    from fastweights.adapters.transformers.state_cache import CACHE
+
+    known = hasattr(PreTrainedModel, "is_activation_checkpointing")
+    CHECKPOINTING = "activation_checkpointing" if known else "gradient_checkpointing"
+
+
 def make(**options):
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig, FastWeightForCausalLM
 
@@ -137,9 +146,9 @@ def test_a_state_carries_on_what_was_read():
     model, tokens = make(), torch.randint(20, (2, 9))
     whole = model(tokens).logits
     first = model(tokens[:, :4])
-    rest = model(tokens[:, 4:], past_key_values=first.past_key_values)
+    rest = model(tokens[:, 4:], **{CACHE: getattr(first, CACHE)})
     assert error(torch.cat([first.logits, rest.logits], 1), whole) < CLOSE
-    assert rest.past_key_values.get_seq_length() == 9
+    assert getattr(rest, CACHE).get_seq_length() == 9
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -155,8 +164,121 @@ def test_generation_goes_on_from_a_state():
     model, prompt = make(), torch.randint(20, (2, 5))
     how = {"do_sample": False, "pad_token_id": 0}
     first = model.generate(prompt, max_new_tokens=4, return_dict_in_generate=True, **how)
-    again = model.generate(first.sequences, past_key_values=first.past_key_values, max_new_tokens=4, **how)
+    carried = {CACHE: getattr(first, CACHE)}
+    again = model.generate(first.sequences, **carried, max_new_tokens=4, **how)
     assert torch.equal(again, model.generate(prompt, max_new_tokens=8, **how))
+
+
+def test_generation_reads_every_token_once(monkeypatch):
+    """The prompt, then the tokens one by one: the state is carried under the name that this version has for it."""
+    model, read = make(), []
+    forward = type(model).forward
+    monkeypatch.setattr(
+        type(model), "forward", lambda self, **given: read.append(given["input_ids"].shape[1]) or forward(self, **given)
+    )
+    model.generate(torch.randint(1, 20, (2, 5)), max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert read == [5, 1, 1, 1]
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_from_embeddings_is_that_from_their_tokens(beams):
+    model, prompt = make(), torch.randint(1, 20, (2, 5))
+    how = {"max_new_tokens": 4, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
+    embeddings = model.get_input_embeddings()(prompt)
+    assert torch.equal(model.generate(inputs_embeds=embeddings, **how), model.generate(prompt, **how)[:, 5:])
+
+
+def test_a_prompt_is_tuned_while_the_model_is_frozen():
+    """Soft prompts in front of the embedded text, as peft does it."""
+    model, text = make().requires_grad_(False), torch.arange(8).repeat(2, 1) % 4
+    prompt = torch.nn.Parameter(torch.randn(3, 16) / 4)
+    optimizer, losses = torch.optim.Adam([prompt], 0.1), []
+    labels = torch.cat([torch.full((2, 3), -100), text], 1)
+    for _ in range(30):
+        x = torch.cat([prompt.expand(2, -1, -1), model.get_input_embeddings()(text)], 1)
+        loss = model(inputs_embeds=x, attention_mask=torch.ones(2, 11), labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.1
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.skipif(not find_spec("peft"), reason="needs peft")
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning", "ignore:Position ids:UserWarning")  # peft's own
+@pytest.mark.parametrize("kind", ["PromptTuningConfig", "LoraConfig"])
+def test_peft_tunes_and_generates(kind):
+    import peft
+
+    how = {"num_virtual_tokens": 3} if kind == "PromptTuningConfig" else {"target_modules": ["feed_forward.0"]}
+    model = peft.get_peft_model(make(), getattr(peft, kind)(task_type="CAUSAL_LM", **how))
+    text = torch.arange(8).repeat(2, 1) % 4 + 1
+    model(input_ids=text, attention_mask=torch.ones_like(text), labels=text).loss.backward()
+    assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+    made = model.generate(input_ids=text, attention_mask=torch.ones_like(text), max_new_tokens=3, do_sample=False)
+    assert made.shape[0] == 2
+
+
+def saved_by(run):
+    """The loss of a run, and how many numbers it keeps for the backward pass."""
+    kept = {}
+
+    def keep(x):
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        loss = run()
+    return loss, sum(kept.values())
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("layer", ["delta-net", "lstm", "softmax-attention", "srwm"])
+def test_gradient_checkpointing_keeps_less_and_gives_the_same_gradients(layer, reentrant):
+    """With the same dropout, behind padding, and with a state to start from."""
+    model, tokens = make(layer=layer, dropout=0.2, num_hidden_layers=4).train(), torch.randint(20, (2, 30))
+    mask = torch.ones_like(tokens)
+    mask[0, :5] = 0
+    with torch.no_grad():
+        start = getattr(model(tokens, use_cache=True), CACHE)
+
+    def learn():
+        torch.manual_seed(3)
+        loss, kept = saved_by(lambda: model(tokens, mask, labels=tokens, **{CACHE: start}).loss)
+        model.zero_grad()
+        loss.backward()
+        return kept, [p.grad.clone() for p in model.parameters()]
+
+    kept, wanted = learn()
+    getattr(model, f"{CHECKPOINTING}_enable")({"use_reentrant": reentrant})
+    assert getattr(model, f"is_{CHECKPOINTING}")
+    kept_less, got = learn()
+    assert kept_less < kept
+    assert all(error(one, other, least=1e-3) < CLOSE for one, other in zip(got, wanted, strict=True))
+    getattr(model, f"{CHECKPOINTING}_disable")()
+    assert not getattr(model, f"is_{CHECKPOINTING}")
+    assert learn()[0] > kept_less
+
+
+def test_trainer_learns_with_gradient_checkpointing_and_packed_documents(tmp_path):
+    pytest.importorskip("accelerate", reason="needs accelerate")
+    from transformers import DataCollatorWithFlattening, Trainer, TrainingArguments
+
+    rows = [{"input_ids": (torch.arange(4 + n % 5) % 4).tolist()} for n in range(32)]
+    how = {"max_steps": 20, "learning_rate": 1e-2, "report_to": [], "disable_tqdm": True, "use_cpu": True}
+    how |= {CHECKPOINTING if hasattr(TrainingArguments, CHECKPOINTING) else "gradient_checkpointing": True}
+    trainer = Trainer(
+        make().train(),
+        TrainingArguments(tmp_path, **how),
+        train_dataset=rows,
+        eval_dataset=rows[:8],
+        data_collator=DataCollatorWithFlattening(),
+    )
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert getattr(trainer.model, f"is_{CHECKPOINTING}")
+    assert trainer.evaluate()["eval_loss"] < before / 2
 
 
 @pytest.mark.parametrize("where", ["layer", "layer_options"])

@@ -121,7 +121,18 @@ class LanguageModel(nn.Module):
             # Padding is often marked with a number that no token has.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
         check_known(tokens, tokens_of(self.embedding))
-        h, state = self.blocks(self.dropout(self.scale * self.embedding(tokens)), state, reset, lengths, controls)
+        return self.embedded(self.embedding(tokens), state, reset, lengths, controls)
+
+    def embedded(
+        self,
+        x: Tensor,
+        state: Any = None,
+        reset: Tensor | None = None,
+        lengths: Tensor | None = None,
+        controls: Controls | None = None,
+    ) -> tuple[Tensor, Any]:
+        """The result of `hidden` for embeddings `[B, T, D]` in place of tokens, as prompt tuning needs it."""
+        h, state = self.blocks(self.dropout(self.scale * x), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
     def initial_state(self, batch_size: int) -> StackState:

@@ -1,12 +1,12 @@
-"""Which versions of transformers are known to work."""
+"""Versions of transformers that have what the adapters need."""
 
 from fastweights.errors import InputError, require
 
-KNOWN = ">=5.6.2,<5.24"
+SUPPORTED = ">=5.6.2"
 
 
 def check_version() -> None:
-    """Raises `InputError` unless transformers is installed in a version that is known to work."""
+    """Raises `InputError` unless transformers is installed in a supported version."""
     remedy = "Try pip install 'fastweights[transformers]'."
     try:
         import transformers
@@ -14,4 +14,5 @@ def check_version() -> None:
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} must be installed, got no such module. {remedy}") from None
     version = transformers.__version__
-    require(SpecifierSet(KNOWN).contains(version), "transformers", f"of a version {KNOWN}", version, remedy)
+    fits = SpecifierSet(SUPPORTED).contains(version, prereleases=True)
+    require(fits, "transformers", f"of a version {SUPPORTED}", version, remedy)

@@ -24,6 +24,8 @@ MOST = 16
 """Warps of a program, at most."""
 NUMBERS = 32
 """Of the largest leaf of a state, a thread holds about so many."""
+OPTIONS = {"num_stages": 1, "enable_fp_fusion": True}
+"""Options of every build. Fused multiply-add is the default up to Triton 3.9, which warns that 3.10 turns it off."""
 POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64"}
 
 
@@ -96,7 +98,7 @@ def assemble_function(
     signature = {**types, **dict.fromkeys(constants, "constexpr")}
     ast = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
     try:
-        made = triton.compile(ast, target=target, options={"num_warps": warps, "num_stages": 1})
+        made = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
     except Exception as error:  # whatever Triton and the assembler raise
         what = " ".join(str(error).split())[:300]
         raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({what})") from error

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.compiler.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.step import Step
-from fastweights.compiler.triton.chips import chip_here, choose
+from fastweights.compiler.triton.chips import OPTIONS, chip_here, choose
 from fastweights.compiler.triton.module import loaded
 from fastweights.compiler.triton.source import FULL, Source, sourced
 from fastweights.compiler.triton.target import chunk
@@ -145,7 +145,7 @@ class Kernel:
         with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
             warps = choose(source, way, chip_here()).warps if like.is_cuda else 1
             launch = getattr(loaded(source.text), way)[(programs,)]
-            launch(*pointers, *numbers, *flags, num_warps=warps, num_stages=1)
+            launch(*pointers, *numbers, *flags, num_warps=warps, **OPTIONS)
 
     def _table(self, source: Source, like: Tensor) -> Tensor:
         """The constant numbers of the cell, once on a device."""

@@ -14,7 +14,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fastweights.compiler.triton.chips import MOST, POINTERS, Assembled, assemble_function, chip_here, fewest, target_of
+from fastweights.compiler.triton.chips import (
+    MOST,
+    OPTIONS,
+    POINTERS,
+    Assembled,
+    assemble_function,
+    chip_here,
+    fewest,
+    target_of,
+)
 
 TILE = 16
 """Rows of S in a program, and vectors that it takes at a time: the fewest that a product of tiles takes."""
@@ -172,7 +181,7 @@ def _launch(
     like, way = made[-1], "forward" if kernel is forward else "backward"
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
         warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
-        kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, num_stages=1)
+        kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, **OPTIONS)
 
 
 def tiles(K: int) -> dict[str, int]:
