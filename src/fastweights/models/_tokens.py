@@ -5,12 +5,12 @@ from typing import Any
 from torch import Tensor
 
 from fastweights.errors import require
-from fastweights.lengths import INTEGERS, can_be_read
+from fastweights.lengths import INTEGERS, can_be_read, remedy_for
 
 
 def check_tokens(tokens: Any, name: str = "tokens") -> None:
     """Raises unless tokens are int `[B, T]` with at least one step."""
-    require(isinstance(tokens, Tensor), name, "a tensor", type(tokens).__name__, f"Try torch.tensor({name}).")
+    require(isinstance(tokens, Tensor), name, "a tensor", type(tokens).__name__, remedy_for(tokens, name))
     require(tokens.dtype in INTEGERS, name, "int64 or int32", tokens.dtype, f"Try {name}.long().")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         require(False, name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
@@ -22,3 +22,10 @@ def check_known(tokens: Tensor, vocabulary: int) -> None:
         return
     least, most = (int(token) for token in tokens.aminmax())
     require(least >= 0 and most < vocabulary, "tokens", f"from 0 to {vocabulary - 1}", f"{least} to {most}")
+
+
+def check_targets(targets: Any, tokens: Tensor) -> None:
+    """Raises unless targets are int `[B, T]` like the tokens."""
+    check_tokens(targets, "targets")
+    if targets.shape != tokens.shape:
+        require(False, "targets", f"[B, T] = {list(tokens.shape)} like tokens", list(targets.shape))

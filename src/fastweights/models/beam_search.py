@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.arguments import NotNegative, Size, checked
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 
@@ -18,15 +18,16 @@ class Hypothesis(NamedTuple):
     score: float
 
 
+@checked
 @torch.inference_mode()
 def beam_search(
     step: Step,
     state: Any,
     begin: Tensor,
     end: int,
-    longest: int,
-    beam: int,
-    penalty: float,
+    longest: Size,
+    beam: Size,
+    penalty: NotNegative,
 ) -> list[list[Hypothesis]]:
     """For every member of a batch at most `beam` sequences, the best one first.
 
@@ -48,9 +49,6 @@ def beam_search(
     Raises:
         InputError: `beam` or `longest` is below 1, or `penalty` no number from 0.
     """
-    require(beam >= 1, "beam", "at least 1", beam)
-    require(0 <= penalty < torch.inf, "penalty", "at least 0", penalty)
-    require(longest >= 1, "longest", "at least 1", longest)
     search = _Search(begin, beam, end, penalty)
     state = state.members(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))
     for _ in range(longest):
