@@ -2,6 +2,8 @@
 
 import io
 import re
+import struct
+import zlib
 from math import prod
 from typing import Any
 
@@ -23,6 +25,12 @@ LONGEST_SIDE = 1 << 14
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "TIFF", "WEBP")
 """Other than PGM. Not all that pillow reads: some formats start programs."""
+
+DAMAGED = (
+    *(ArithmeticError, LookupError, OSError, EOFError, RuntimeError, SyntaxError, TypeError, ValueError),
+    *(struct.error, zlib.error),
+)
+"""What pillow raises for damaged images, beside errors of its own."""
 
 GREY = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B")
 """What pillow calls images without colours."""
@@ -99,7 +107,7 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
         raise
-    except Exception as error:  # a damaged image makes pillow raise many things, SyntaxError among them
+    except (*DAMAGED, Image.DecompressionBombError) as error:
         raise InputError(
             f"{name} must be an image, got {len(content):,} bytes: {' '.join(str(error).split())}."
         ) from None
