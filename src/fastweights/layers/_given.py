@@ -23,11 +23,11 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
         require(False, "layer", "in a floating dtype of 16 bits or more", like.dtype, "Use layer.to(torch.bfloat16).")
     elif x.dtype != like.dtype or x.device != like.device:
         _check_kind(x, like)
-    fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[0] > 0 and x.shape[1] > 0
+    # Every size may be a symbol: `in` would compare it as an object.
+    fits = x.ndim == 3 and (size is None or x.shape[-1] == size) and x.shape[0] > 0 and x.shape[1] > 0
     if not fits:
-        require(
-            False, "x", f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1", list(x.shape)
-        )
+        wanted = f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1"
+        require(False, "x", wanted, list(x.shape))
 
 
 def _dense(x: Tensor) -> str:
