@@ -189,3 +189,17 @@ def test_no_handler_catches_every_exception():
         if any(isinstance(node, ast.ExceptHandler) and catches_all(node) for node in nodes):
             found.add(path.relative_to(ROOT).as_posix())
     assert found == {*CATCHES_ALL}
+
+
+def test_no_property_test_has_a_deadline_of_its_own():
+    """The profile of `conftest.py` has none, and is the only place that says so."""
+    folder = Path(__file__).parent
+    calls = (
+        (path, node)
+        for path in folder.rglob("*.py")
+        if path.name != "conftest.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
+    )
+    own = [path.name for path, call in calls if {k.arg for k in call.keywords} & {"deadline", "suppress_health_check"}]
+    assert not own
