@@ -103,13 +103,8 @@ def _picked(which: Tensor, B: int) -> Tensor:
     require(whole, "which", ANY_MEMBERS.text, f"{which.dtype} {list(which.shape)}")
     if which.numel() and can_be_read(which):
         least, most = (int(n) for n in which.aminmax())
-        fits = least >= -B and most < B
-        require(
-            fits,
-            "members",
-            f"from {-B} to {B - 1}, for a batch of {B}",
-            most if least == most else f"{least} to {most}",
-        )
+        got = most if least == most else f"{least} to {most}"
+        require(least >= -B and most < B, "which", f"from {-B} to {B - 1}, for a batch of {B}", got)
     return which.long().reshape(-1)
 
 
