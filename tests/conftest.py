@@ -6,13 +6,25 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import HealthCheck
 
 # Workers of pytest-xdist share the cores; more threads each would only get in each other's way.
 torch.set_num_threads(1)
 # One cache for all workers and runs: a kernel is compiled once.
 os.environ.setdefault("FASTWEIGHTS_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "kernels"))
+
+
+# No test depends on the speed of a machine. A fixture that stays for all examples of a test does no harm here: none
+# is changed by an example.
+hypothesis.settings.register_profile(
+    "fastweights",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.load_profile("fastweights")
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastweights.experiments.experiment import Summary
@@ -15,7 +15,6 @@ from fastweights.report.document import Grid
 COLUMN = st.lists(st.floats(-2, 2), min_size=1, max_size=6).map(np.array)
 
 
-@settings(deadline=None)
 @given(st.lists(COLUMN, min_size=1, max_size=4))
 def test_measures_are_what_their_names_say(scores):
     runs = sorted(x for part in scores for x in part)
@@ -30,7 +29,6 @@ def test_measures_are_what_their_names_say(scores):
     assert measures(scores).tolist() == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None)
 @given(st.lists(COLUMN, min_size=1, max_size=3))
 def test_intervals_lie_within_what_seeds_allow(scores):
     """The mean of a sample lies between those of the worst and of the best seeds."""

@@ -13,8 +13,8 @@ from fastweights.catalogue import BACKENDS
 from fastweights.compiler.target import TARGETS
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"actions", "errors", "signature", "state", "families", "files", "gradients", "lengths", "lines", "metric"}
-BASE |= {"precision", "printable"}
+BASE = {"actions", "arguments", "errors", "signature", "state", "families", "files", "gradients", "lengths", "lines"}
+BASE |= {"metric", "precision", "printable"}
 KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,
@@ -152,3 +152,43 @@ def test_an_adapter_can_be_the_first_thing_that_is_imported(name):
     for package in {"onnx": ["onnx"], "torchrl": ["torchrl"], "transformers": ["transformers"]}.get(name, []):
         pytest.importorskip(package)
     subprocess.run([sys.executable, "-W", "ignore", "-c", f"import fastweights.adapters.{name}"], check=True)
+
+
+CATCHES_ALL = {
+    "address.py": "the import of a user's module runs any code",
+    "testing/__init__.py": "a check reports whatever the cell raises",
+    "tokenizers/bpe.py": "the library raises nothing more special",
+    "training/crew.py": "a process hands its error to the process that started it",
+    "training/launched.py": "a process tells the others that it has failed, and raises the error",
+}
+"""Files that may catch every exception, and why."""
+
+
+def catches_all(handler):
+    """Whether a handler catches every exception."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or ast.unparse(kind) in ("Exception", "BaseException") for kind in kinds)
+
+
+def test_no_handler_catches_every_exception():
+    """It would swallow a lack of memory, and exceptions that PyTorch or a user's code raises on purpose."""
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if any(isinstance(node, ast.ExceptHandler) and catches_all(node) for node in nodes):
+            found.add(path.relative_to(ROOT).as_posix())
+    assert found == {*CATCHES_ALL}
+
+
+def test_no_property_test_has_a_deadline_of_its_own():
+    """The profile of `conftest.py` has none, and is the only place that says so."""
+    folder = Path(__file__).parent
+    calls = (
+        (path, node)
+        for path in folder.rglob("*.py")
+        if path.name != "conftest.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
+    )
+    own = [path.name for path, call in calls if {k.arg for k in call.keywords} & {"deadline", "suppress_health_check"}]
+    assert not own

@@ -188,11 +188,11 @@ def test_permutations_are_the_same_everywhere():
 
 
 BAD = [
-    ("transformer-xl", {"memory": 0}, "memory must be at least 1, got 0"),
-    ("snail", {"length": 1}, "length must be at least 2, got 1"),
-    ("snail", {"filters": 0}, "filters must be at least 1, got 0"),
-    ("snail", {"window": 0}, "window must be at least 1, got 0"),
-    ("associative-lstm", {"copies": 0}, "copies must be at least 1, got 0"),
+    ("transformer-xl", {"memory": 0}, "memory must be a whole number of at least 1, got 0"),
+    ("snail", {"length": 1}, "length must be a whole number of at least 2, got 1"),
+    ("snail", {"filters": 0}, "filters must be a whole number of at least 1, got 0"),
+    ("snail", {"window": 0}, "window must be a whole number of at least 1, got 0"),
+    ("associative-lstm", {"copies": 0}, "copies must be a whole number of at least 1, got 0"),
 ]
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout
+from torch.utils.checkpoint import checkpoint
 
 from fastweights import Cell, InputError, explain, scan
 from fastweights.backends import reference
@@ -57,6 +58,9 @@ ONE_BY_ONE = {
     "a list": lambda v, beta: v * v.tolist()[0],
     "an array": lambda v, beta: v * float(v.detach().numpy()[0]),
     "a shape that depends on a value": lambda v, beta: v * v[v > 0].sum(),
+    "a comparison": lambda v, beta: v if torch.equal(v, v) else -v,
+    "numbers that are repeated": lambda v, beta: v * v.repeat_interleave((4 * v.abs()).long() + 1).sum(),
+    "a new tensor of numbers": lambda v, beta: v * torch.tensor([float(v.detach()[0])], dtype=v.dtype),
     "an old autograd.Function": lambda v, beta: OldFunction.apply(v),
 }
 AT_ONCE = {
@@ -122,6 +126,70 @@ def test_an_error_of_the_step_is_its_own():
     cell = writing(failing)
     with pytest.raises(ZeroDivisionError, match="mine"):
         scan(cell, sample_inputs(cell, SHAPE), backend="reference")
+
+
+class Mine(Exception):
+    """An exception that a step raises on purpose."""
+
+
+@pytest.mark.parametrize("backend", ["auto", "compiled", "chunkwise", "reference"])
+@pytest.mark.parametrize("raised", [Mine, type("MyRuntimeError", (RuntimeError,), {}), UserWarning, KeyboardInterrupt])
+def test_an_exception_that_a_step_raises_on_purpose_passes_through_at_once(backend, raised):
+    calls, mine = [], raised("mine")
+
+    def failing(v: Tensor, beta: Tensor) -> Tensor:
+        calls.append(v)
+        raise mine
+
+    cell = writing(failing)
+    with pytest.raises(raised) as error:
+        scan(cell, sample_inputs(cell, SHAPE), backend=backend)
+    assert error.value is mine
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("raised", [Mine, torch.OutOfMemoryError, RuntimeError, UserWarning, KeyboardInterrupt])
+def test_only_an_error_of_vmap_makes_the_reference_run_head_by_head(raised):
+    """Here the step fails later: it has been looked at, and runs for all heads at once."""
+    looked = []
+
+    def failing(v: Tensor, beta: Tensor) -> Tensor:
+        if torch._C._functorch.is_batchedtensor(v):
+            looked.append(v)
+            raise raised("DefaultCPUAllocator: not enough memory: you tried to allocate memory")
+        return v
+
+    cell = writing(failing)
+    with pytest.raises(raised):
+        scan(cell, sample_inputs(cell, SHAPE), backend="reference")
+    assert len(looked) == 1
+
+
+def write_into_a_new_tensor(v: Tensor, beta: Tensor) -> Tensor:
+    """A kernel does it, `torch.vmap` does not."""
+    return torch.zeros(len(v), dtype=v.dtype).add_(v)
+
+
+@pytest.mark.parametrize("f", [*ONE_BY_ONE.values(), write_into_a_new_tensor])
+def test_gradient_checkpointing(f):
+    scan_checks.check_gradient_checkpointing(writing(f), "reference")
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_gradient_checkpointing_of_a_step_that_captures_a_parameter(backend):
+    """What only looks at the step must not count among the tensors that are computed a second time."""
+    weight = torch.nn.Parameter(torch.rand(3, dtype=torch.float64))
+    cell = writing(lambda v, beta: (weight * v).sin())
+    inputs = sample_inputs(cell, SHAPE)
+
+    def run(k: Tensor) -> Tensor:
+        return scan(cell, inputs._replace(k=k), backend=backend)[0].square().sum()
+
+    for _ in range(2):
+        k = inputs.k.clone().requires_grad_()
+        got = torch.autograd.grad(checkpoint(run, k, use_reentrant=False), (k, weight))
+        for one, other in zip(got, torch.autograd.grad(run(k), (k, weight)), strict=True):
+            assert error(one, other) <= tolerance(torch.float64).gradient
 
 
 NOISE = {

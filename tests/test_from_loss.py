@@ -141,11 +141,11 @@ def rateless(gradient: torch.Tensor, beta: Decay) -> torch.Tensor:
         (lambda: Cell.from_loss(lambda y, v: (y - v).square()), r"loss must be a scalar, got \[3\]. Add up"),
         (lambda: Cell.from_loss(lambda y, v: 1.0), "loss must be a scalar, got float"),
         (lambda: Cell.from_loss(lambda y, v, w: w.sum()), "loss must be annotated with what it takes.*Annotate w"),
-        (lambda: Cell.from_loss("l2"), "loss must be a function, got str"),
+        (lambda: Cell.from_loss("l2"), "loss must be a function, got 'l2'"),
         (lambda: Cell.from_loss(inner.l2, optimiser=rateless), "optimiser must be a function that takes a rate"),
         (lambda: Cell.from_loss(inner.l2, optimiser=lambda g, beta: -g), "optimiser must be annotated.*Annotate beta"),
         (lambda: Cell.from_loss(inner.l2, lambda W, k: W @ k), "memory must be annotated with its matrices"),
-        (lambda: Cell.from_loss(inner.l2, steps=0), "steps must be at least 1, got 0"),
+        (lambda: Cell.from_loss(inner.l2, steps=0), "steps must be a whole number of at least 1, got 0"),
     ],
 )
 def test_what_cannot_be_a_memory_is_refused_in_a_line(make, message):

@@ -130,9 +130,10 @@ def test_heads_must_divide(layer):
         make_layer(layer, D, heads=3)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in layer_names() if name not in ("lstm", "irnn")]
-)  # torch refuses its own RNNs
+TRACED = [name for name in layer_names() if name not in ("lstm", "irnn")]  # torch refuses its own RNNs
+
+
+@pytest.mark.parametrize("name", TRACED)
 def test_layer_compiles_into_one_graph(name):
     layer = make_layer(name, D, heads=2)
     x = torch.randn(2, 9, D)
@@ -140,6 +141,18 @@ def test_layer_compiles_into_one_graph(name):
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     got, want = (_seeded(run, x) for run in (compiled, layer))
     torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_layer_compiles_into_one_graph_for_all_sizes(name):
+    """Every size is a symbol, also the last one of x."""
+    layer = make_layer(name, D, heads=2)
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="eager")
+    for B, T in ((2, 5), (3, 7), (4, 9)):
+        x = torch.randn(B, T, D)
+        got, want = (_seeded(run, x) for run in (compiled, layer))
+        torch.testing.assert_close(got, want)
 
 
 def _seeded(layer, x):

@@ -217,7 +217,7 @@ def test_two_reflections_of_delta_product_are_a_rotation():
 
 
 def test_delta_product_without_a_step_is_refused():
-    with pytest.raises(InputError, match="steps must be at least 1, got 0"):
+    with pytest.raises(InputError, match="steps must be a whole number of at least 1, got 0"):
         make_delta_product(0)
 
 
@@ -367,5 +367,5 @@ def test_slots_of_a_turing_machine_do_not_stay_alike():
 
 @pytest.mark.parametrize(("make", "number"), [(make_mesa, 0), (make_atlas, 0)])
 def test_memories_of_no_step_are_refused(make, number):
-    with pytest.raises(InputError, match=r"must be at least 1, got 0"):
+    with pytest.raises(InputError, match=r"must be a whole number of at least 1, got 0"):
         make(number)

@@ -250,8 +250,8 @@ def test_what_cannot_be_translated_is_said_in_a_line(translator, monkeypatch, ca
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n\xff\n")))
     for arguments, said in {
         (): "line 2 must be UTF-8, got standard input with a bad byte at 0",
-        ("a", "--beam", "0"): "beam must be at least 1",
-        ("a", "--penalty", "nan"): "penalty must be at least 0",
+        ("a", "--beam", "0"): "beam must be a whole number of at least 1",
+        ("a", "--penalty", "nan"): "penalty must be a finite number of at least 0",
     }.items():
         assert main(["translate", translator, *arguments]) == 2
         assert capsys.readouterr().err.startswith(f"fastweights: {said}")

@@ -212,7 +212,7 @@ def test_snail_is_the_paper_s_network():
 def test_snail_reads_symbols(kind, inputs):
     model = SNAILNetwork(kind, 7, 5, length=6)
     assert model(torch.randint(7, inputs), 2).shape == (2, 2, 5)
-    with pytest.raises(InputError, match="length must be at least 2"):
+    with pytest.raises(InputError, match="length must be a whole number of at least 2"):
         SNAILNetwork(kind, 7, 5, length=1)
 
 

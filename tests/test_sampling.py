@@ -35,7 +35,7 @@ def enumerated(row, temperature, top_k, top_p):
 
 
 @given(logits, st.floats(0.05, 20), st.none() | st.integers(1, 10), st.floats(0.01, 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_probabilities_are_those_of_enumeration(row, temperature, top_k, top_p):
     want = enumerated(row, temperature, top_k, top_p)
     # Where a sum of probabilities just reaches top_p, rounding decides: the neighbours decide whether it did.

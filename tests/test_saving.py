@@ -178,7 +178,7 @@ def test_one_member_is_a_batch_of_one(which):
     state = make_layer("delta-net", 16, 4).initial_state(3)._replace(W=torch.arange(3.0).view(3, 1))
     assert torch.equal(state.members(which).W, torch.tensor([[1.0]]))
     for beyond in (3, -4):
-        with pytest.raises(InputError, match="members must be from -3 to 2, for a batch of 3, got"):
+        with pytest.raises(InputError, match="which must be from -3 to 2, for a batch of 3, got"):
             state.members(beyond)
 
 

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastweights import InputError
@@ -237,7 +237,6 @@ def test_damaged_images_of_other_formats_are_read_or_refused(data):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_lists_are_read_or_refused(tmp_path, data):
     whole = b"7\t( ( ( [MAX 7 ) 4 ) ] )\n2\t[MED 1 [SM 6 7 ] ]\n"
     path = tmp_path / "lists.tsv.gz"
@@ -354,7 +353,7 @@ def tar(names, kind, form=tarfile.PAX_FORMAT):
 
 
 @given(st.data(), st.sampled_from(TAR_FORMATS), st.sampled_from(["", "gz"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@settings(max_examples=100)
 def test_damaged_archive_is_read_or_refused(tmp_path, data, form, kind):
     path = tmp_path / "some.tar"
     path.write_bytes(data.draw(damaged(tar([f"p{person}/glad.pgm" for person in range(4)], kind, form))))

@@ -28,7 +28,7 @@ def learnt(name, text=TEXT):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=WORDS)
 def test_back_to_the_text(name, rows):
     text = "".join(" ".join(row) + "\n" for row in rows)
@@ -41,7 +41,7 @@ def test_back_to_the_text(name, rows):
 
 
 @pytest.mark.parametrize("name", UNIVERSAL)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_what_knows_bytes_can_write_every_text(name, text):
     tokenizer = learnt(name)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastweights import InputError, cli
@@ -300,7 +300,7 @@ def test_a_config_that_is_a_pipe_is_refused(tmp_path, capsys):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 def test_fuzzed_checkpoint_is_read_as_it_was_or_refused(tmp_path, data):
     path = tmp_path / "x.safetensors"
     tensors = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor(7), "c": torch.zeros(0, 2)}

@@ -10,6 +10,7 @@ Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -66,19 +67,31 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__, *_MODULES])
 
 
-class _BeforeExportedPrograms:
-    """Imports what exported programs name just before torch reads or writes the first one, and not if it never does."""
+_BESIDE = {"torch.export.pt2_archive": "fastweights.exported", "torch.utils.flop_counter": "fastweights.compiler.flops"}
+"""Modules of torch that few programs import, and the modules here that tell them of states and operations."""
 
-    READER = "torch.export.pt2_archive"
+
+class _Beside:
+    """Imports a module of this library right after the module of torch that it stands beside, and not before."""
 
     @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
-        if name == cls.READER:
-            sys.meta_path.remove(cls)
-            import_module("fastweights.exported")
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in _BESIDE:
+            return None
+        beside = _BESIDE.pop(name)
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.loader is not None
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            import_module(beside)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
-if _BeforeExportedPrograms.READER in sys.modules:
-    import_module("fastweights.exported")
-else:
-    sys.meta_path.insert(0, _BeforeExportedPrograms)
+for _name in _BESIDE.keys() & sys.modules.keys():
+    import_module(_BESIDE.pop(_name))
+sys.meta_path.insert(0, _Beside)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fastweights import inner
 from fastweights.address import address_of, find, find_imported, is_address
+from fastweights.arguments import Size, checked
 from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.errors import InputError, require, require_name
 from fastweights.learned import Parts, step_of
@@ -86,6 +87,7 @@ class Cell:
         return names("cells")
 
     @staticmethod
+    @checked
     def named(name: str) -> "Cell":
         """The library's cell of this name: `cells/NAME.py`, else the memory that the rule `rules/NAME.py` makes."""
         require_name("cell", hyphens(name), Cell.names())
@@ -120,6 +122,7 @@ class Cell:
         return _lift(source)
 
     @staticmethod
+    @checked
     def from_loss(
         loss: Callable[..., Tensor],
         memory: Callable[..., Tensor] = inner.linear,
@@ -128,7 +131,7 @@ class Cell:
         link: Callable[[Tensor], Tensor] = inner.as_it_is,
         *,
         fades_first: bool = True,
-        steps: int = 1,
+        steps: Size = 1,
         learned_start: bool = False,
     ) -> "Cell":
         """The cell of a memory that minimises a loss while it reads: W <- retention(W) + optimiser(grad_W loss), y.

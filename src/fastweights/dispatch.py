@@ -78,6 +78,8 @@ def scan(
     (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
     cell = Cell.of(cell)
+    if not isinstance(backend, str):
+        require_backend(backend)
     agreement = agree(cell, inputs, state, params, reset, lengths, initial, state_out)
     if state_out is not None:
         check_apart(state_out, state, [*inputs, *(params or ()), *(initial or ())])
@@ -97,6 +99,11 @@ def scan(
         if agreement.known.get(backend) is None and hasattr(module, "again"):
             agreement.known[backend] = module.again(problem)
     return result if state_out is None else (result[0], put(result[1], state_out))
+
+
+def require_backend(backend: str) -> None:
+    """Raises `InputError` unless `backend` is "auto" or the name of a backend."""
+    require_name("backend", backend, ["auto", *MODULES])
 
 
 def run_problem(problem: Problem, backend: str) -> tuple[Tensor, Any]:
@@ -138,7 +145,7 @@ def explain(
 def _choose(problem: Problem, backend: str) -> str:
     if backend == "auto":
         return _choose_fastest(problem)
-    require_name("backend", backend, ["auto", *MODULES])
+    require_backend(backend)
     refusal = MODULES[backend].refusal(problem, build=True)
     require(not refusal, "backend", "one that can run this", f"'{backend}': {refusal}", "Use backend='auto'.")
     return backend

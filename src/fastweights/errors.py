@@ -1,11 +1,34 @@
 """One shape for every complaint: what must hold, what came, and what to do about it."""
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST, LONGEST_VALUE = 1000, 300
+"""Characters of a message, and of the value in it: what is longer loses its middle."""
+
 
 class InputError(ValueError):
-    """Input that cannot be used. The message names the parameter, the requirement, the value and the remedy."""
+    """Input that cannot be used. The message names the parameter, the requirement, the value and the remedy.
+
+    It is one line of at most `LONGEST` characters, whatever the value is.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(in_one_line(message, LONGEST))
+
+
+def in_one_line(text: object, longest: int) -> str:
+    """A text without line breaks, its middle left out where it is longer.
+
+    >>> in_one_line([[1, 2], [3, 4], [5, 6]], longest=16)
+    '[[1, 2 ... , 6]]'
+    """
+    line = " ".join(str(text).split())
+    if len(line) <= longest:
+        return line
+    kept = (longest - len(" ... ")) / 2
+    return f"{line[: math.ceil(kept)]} ... {line[-math.floor(kept) :]}"
 
 
 class Died(Exception):
@@ -21,7 +44,8 @@ def require(holds: bool, parameter: str, requirement: str, got: object, remedy: 
     fastweights.errors.InputError: heads must be at least 1, got 0. Use heads=1 for a single memory.
     """
     if not holds:
-        raise InputError(f"{parameter} must be {requirement}, got {got}. {remedy}".rstrip())
+        value = in_one_line(got, LONGEST_VALUE)
+        raise InputError(f"{parameter} must be {requirement}, got {value}. {remedy}".rstrip())
 
 
 MANY, NEAR = 20, 4
@@ -37,9 +61,9 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     fastweights.errors.InputError: rule must be one of delta, sum, got 'detla'. Did you mean 'delta'?
     """
     known = sorted(known)
-    if name in known:
+    if isinstance(name, str) and name in known:
         return
-    nearest = get_close_matches(name, known, n=NEAR, cutoff=0.5)
+    nearest = get_close_matches(str(name), known, n=NEAR, cutoff=0.5)
     remedy = f"Did you mean '{nearest[0]}'?" if nearest else ""
     listed = f"{', '.join(nearest)}, ... ({len(known)} in all)" if nearest and len(known) > MANY else ", ".join(known)
     require(False, kind, f"one of {listed}", repr(name), remedy)

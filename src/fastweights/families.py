@@ -6,6 +6,7 @@ from inspect import signature
 from math import isfinite
 from typing import Any
 
+from fastweights.arguments import checked
 from fastweights.errors import require
 
 
@@ -17,9 +18,9 @@ class Family:
         self.made: dict[str, Any] = {}
         update_wrapper(self, make)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The member for these arguments, made once; `InputError` if they are not plain."""
-        bound = signature(self.make).bind(*arguments)
+        bound = signature(self.make).bind(*arguments, **named)
         bound.apply_defaults()
         fits = all(map(_is_plain, bound.args))
         kinds = "finite numbers, strings, bools, None, or tuples of them"
@@ -32,6 +33,7 @@ class Family:
         return self.made[key]
 
 
+@checked
 def family(make: Callable[..., Any]) -> Family:
     """Decorates a function that makes rules or steps, so that layers of what it makes can be pickled and exported.
 

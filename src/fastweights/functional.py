@@ -1,7 +1,8 @@
 """Memories as functions, with the argument names, layouts and defaults of flash-linear-attention.
 
 q, k `[B, T, H, K]`, v `[B, T, H, V]`, beta and g `[B, T, H]`, or g `[B, T, H, K]` where every feature of the keys fades
-by itself; states `[B, H, K, V]`, float32 unless the inputs are float64. `scale` multiplies the queries, K^-0.5 if None.
+by itself; states `[B, H, K, V]`, float32 unless the inputs are float64. `scale` multiplies the queries: a number, a
+tensor `[]` or `[H]`, which may need gradients, or K^-0.5 if None.
 Unlike there, any device, float32 and float64 work, gradients reach `initial_state`, and `reset`, bool `[B, T]`, begins
 a new sequence before a step. With `cu_seqlens`, int `[N + 1]`, one member of a batch holds N sequences, one behind the
 other, and states are `[N, H, K, V]`, one a sequence.
@@ -17,12 +18,15 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import fit
 from fastweights.cell import Cell, MemoryState
 from fastweights.dispatch import scan
 from fastweights.errors import require
 from fastweights.families import family
+from fastweights.lengths import remedy_for
 from fastweights.normalisers.l2 import l2
 from fastweights.packing import Group, alike, check_packed, in_order, pack, starts
+from fastweights.precision import PRECISIONS
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
 Result = tuple[Tensor, Tensor | None]
@@ -32,7 +36,7 @@ def linear_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     reset: Tensor | None = None,
@@ -51,7 +55,7 @@ def delta_rule(
     k: Tensor,
     v: Tensor,
     beta: Tensor,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
@@ -73,7 +77,7 @@ def gated_delta_rule(
     v: Tensor,
     g: Tensor,
     beta: Tensor,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
@@ -95,7 +99,7 @@ def kimi_delta_attention(
     v: Tensor,
     g: Tensor,
     beta: Tensor,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
@@ -116,7 +120,7 @@ def gated_linear_attention(
     k: Tensor,
     v: Tensor,
     g: Tensor,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     reset: Tensor | None = None,
@@ -137,7 +141,7 @@ def rwkv7(
     v: Tensor,
     a: Tensor,
     b: Tensor,
-    scale: float | None = 1.0,
+    scale: float | Tensor | None = 1.0,
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
     reset: Tensor | None = None,
@@ -155,18 +159,18 @@ def rwkv7(
 
 
 class _Removal(NamedTuple):
-    q: RawKey
+    r: RawKey
     k: RawKey
     v: Value
     a: RawKey
     b: RawKey
-    decay: KeyDecay
+    w: KeyDecay
 
 
 def _removing(state: MemoryState, x: _Removal) -> tuple[MemoryState, Value]:
     """The cell `rwkv7` for any a and b: a layer would not hold their product to what it removes."""
-    W = state.W * x.decay + torch.outer(state.W @ x.a, x.b) + torch.outer(x.v, x.k)
-    return MemoryState(W), W @ x.q
+    W = state.W * x.w + torch.outer(state.W @ x.a, x.b) + torch.outer(x.v, x.k)
+    return MemoryState(W), W @ x.r
 
 
 class _State(NamedTuple):
@@ -176,13 +180,15 @@ class _State(NamedTuple):
 def _run(
     memory: tuple[str, bool],
     given: tuple[Tensor, ...],
-    scale: float | None,
+    scale: float | Tensor | None,
     initial_state: Tensor | None,
     output_final_state: bool,
     reset: Tensor | None,
     cu_seqlens: Tensor | None,
     state_out: Tensor | None,
 ) -> Result:
+    _require_flag("output_final_state", output_final_state)
+    _require_flag("use_qk_l2norm_in_kernel", memory[1])
     cell = _cell(*memory, scale is not None)
     wanted = output_final_state or state_out is not None
     if cu_seqlens is not None:
@@ -199,7 +205,7 @@ def _run(
 def _scan_packed(
     cell: Cell,
     given: tuple[Tensor, ...],
-    scale: float | None,
+    scale: float | Tensor | None,
     initial_state: Tensor | None,
     cu_seqlens: Tensor,
     state_out: Tensor | None,
@@ -225,18 +231,17 @@ def _scan_packed(
 def _scan(
     cell: Cell,
     given: tuple[Tensor, ...],
-    scale: float | None,
+    scale: float | Tensor | None,
     initial_state: Tensor | None,
     reset: Tensor | None,
     lengths: Tensor | None,
     state_out: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     q = given[0]
-    if scale is not None:
-        # Not in the dtype of half precision, which would round it.
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        given = (*given, torch.full((1, 1, 1), scale, dtype=dtype, device=q.device).expand(q.shape[:3]))
     inputs: Callable[..., Any] = cell.Inputs
+    _require_axes(cell, given)
+    if scale is not None:
+        given = (*given, _factor(scale, q))
     _require_state("initial_state", initial_state, given, len(q))
     if state_out is not initial_state:
         _require_state("state_out", state_out, given, len(q))
@@ -246,10 +251,38 @@ def _scan(
     return o if o.dtype == q.dtype else o.to(q.dtype), last.S
 
 
+def _require_flag(name: str, value: bool) -> None:
+    if value is not True and value is not False:
+        fit(name, value, bool)
+
+
+def _require_axes(cell: Cell, given: tuple[Tensor, ...]) -> None:
+    """`InputError` unless queries, keys and values have the axes that the code in front of `scan` reads."""
+    for name, x in zip(cell.Inputs._fields, given, strict=False):  # type: ignore[attr-defined]
+        if not isinstance(x, Tensor):
+            require(False, name, "a tensor", type(x).__name__, remedy_for(x, name))
+    for name, x in zip(cell.Inputs._fields, given[:3], strict=False):  # type: ignore[attr-defined]
+        if x.ndim != 4:
+            require(False, name, "[B, T, H, .]", list(x.shape), "Give batch, time and heads an axis each.")
+
+
+def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
+    """The factor on all queries `[B, T, H]`, which is not rounded to half precision."""
+    dtype, H = torch.promote_types(q.dtype, torch.float32), q.shape[2]
+    if not isinstance(scale, Tensor):
+        number = scale if type(scale) is float else fit("scale", scale, float)
+        scale = torch.full((), number, dtype=dtype, device=q.device)
+    fits = scale.dtype in PRECISIONS and (scale.ndim == 0 or tuple(scale.shape) == (H,))
+    if not fits or scale.device != q.device:
+        wanted = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
+        require(False, "scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
+    return scale.to(dtype).expand(q.shape[:3])
+
+
 def _require_state(name: str, state: Tensor | None, given: tuple[Tensor, ...], sequences: int) -> None:
     """`InputError` under the name that a caller knows, where `scan` would say S."""
     q, _, v = given[:3]
-    if state is not None and q.ndim == v.ndim == 4:
+    if state is not None:
         require(isinstance(state, Tensor), name, "a tensor", type(state).__name__)
         shape = (sequences, q.shape[2], q.shape[3], v.shape[3])
         # A step takes microseconds: no message is made that nobody reads.
@@ -281,6 +314,10 @@ def _named(name: str, unit: bool, scaled: bool) -> str:
     return under
 
 
+NAMES = {"decay": "g"}
+"""Names of inputs that the functions have other names for, which an error message gives."""
+
+
 @family
 def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     """The step of a memory whose state lies as it does there, keys before values, and whose inputs are made inside.
@@ -294,7 +331,7 @@ def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     made = tuple(makes.get(slot.kind, _as_it_is) for slot in inside.slots["Inputs"].values())
     # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.
     run, Instructions = inside.step, inside.Inputs
-    fields = [(field, Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]
+    fields = [(NAMES.get(field, field), Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]
     factor = [("scale", Annotated[Tensor, Slot("", "value")])] if scaled else []
     Inputs = NamedTuple("Inputs", [*fields, *factor])  # type: ignore[misc]
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from torch import Tensor
 from torch.nn.functional import gelu, huber_loss
 
+from fastweights.arguments import Positive, Size, checked
 from fastweights.families import family
 from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, RawKey, Slot, Value
 
@@ -29,7 +30,8 @@ def dot(y: Value, v: Value) -> Tensor:
 
 
 @family
-def power(p: float) -> Loss:
+@checked
+def power(p: Positive) -> Loss:
     """sum_i |y_i - v_i|^p."""
 
     def power(y: Value, v: Value) -> Tensor:
@@ -40,7 +42,8 @@ def power(p: float) -> Loss:
 
 
 @family
-def huber(delta: float = 1.0) -> Loss:
+@checked
+def huber(delta: Positive = 1.0) -> Loss:
     """l2 up to errors of `delta`, |.| beyond: one wild value does not overwrite the memory."""
 
     def huber(y: Value, v: Value) -> Tensor:
@@ -63,7 +66,8 @@ def normalised(W: Annotated[Tensor, Slot("K K", "memory")], k: Key) -> RawKey:
 
 
 @family
-def mlp(width: int = 4) -> Callable[..., Tensor]:
+@checked
+def mlp(width: Size = 4) -> Callable[..., Tensor]:
     """Two layers, with `width` K units between them. It needs `learned_start=True`: at zeros every gradient is 0."""
 
     def mlp(up: Any, down: Any, k: Key) -> Value:
@@ -101,7 +105,8 @@ def softmax(A: Tensor) -> Tensor:
 
 
 @family
-def scaled(q: float) -> Callable[[Tensor], Tensor]:
+@checked
+def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
     """A / |A|_q^(q-2)."""
 
     def scaled(A: Tensor) -> Tensor:

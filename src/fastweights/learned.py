@@ -35,9 +35,6 @@ def step_of(parts: Parts, fades_first: bool, steps: int, learned_start: bool) ->
     Raises:
         InputError: a part is not annotated, the loss is no scalar, or the optimiser has no rate.
     """
-    require(steps >= 1, "steps", "at least 1", steps)
-    for name, part in parts._asdict().items():
-        require(callable(part), name, "a function", type(part).__name__, "See fastweights.inner.")
     addresses, options = tuple(map(address_of, parts)), (fades_first, steps, learned_start)
     return made(addresses, *options) if all(addresses) else _step(parts, *options)
 

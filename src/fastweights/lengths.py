@@ -12,13 +12,20 @@ def check_lengths(lengths: Tensor | None, B: int, device: torch.device) -> None:
     """Raises unless `lengths` is None or int `[B]` on the device of the inputs."""
     if lengths is None:
         return
-    require(isinstance(lengths, Tensor), "lengths", "a tensor", type(lengths).__name__, "Try torch.tensor(lengths).")
+    require(isinstance(lengths, Tensor), "lengths", "a tensor", type(lengths).__name__, remedy_for(lengths, "lengths"))
     remedy = "Try mask.sum(1), if it is the mask of sequences that are padded at their end."
     require(lengths.dtype in INTEGERS, "lengths", "int64 or int32", lengths.dtype, remedy)
     if lengths.ndim != 1 or lengths.shape[0] != B:
         # The message is not built before it is needed: a program that is exported would be pinned to the B in it.
         require(False, "lengths", f"[B] with B={B}", list(lengths.shape), remedy)
     require(lengths.device == device, "lengths", f"on {device} like the inputs", lengths.device)
+
+
+def remedy_for(value: object, name: str) -> str:
+    """A remedy for a value that is given in place of a tensor."""
+    if hasattr(value, "batch_sizes"):
+        return f"Pass x, lengths = torch.nn.utils.rnn.pad_packed_sequence({name}, batch_first=True)."
+    return f"Try torch.tensor({name})."
 
 
 def check_ends(lengths: Tensor | None, T: int) -> None:

@@ -41,3 +41,27 @@ def _text(frame: FrameType, number: int) -> str:
 def reason_of(error: BaseException) -> str:
     """The first line of what an error says, or its kind."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""Exceptions of code that does not work, which `is_fault` tells from those that are derived from them."""
+RAISED_BY = ("builtins", "torch.fx", "torch._subclasses", "torch._dynamo", "torch._functorch")
+"""Modules of the exceptions of Python, and of torch where it traces."""
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether an exception of a user's step says that the step does not work.
+
+    All others pass through: exceptions of classes that the user defines, warnings that are errors, a lack of memory,
+    and the exception with which torch ends the recomputation of gradient checkpointing.
+    """
+    return type(error).__module__.startswith(RAISED_BY) and "allocate memory" not in str(error)

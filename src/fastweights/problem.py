@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
 from fastweights.errors import require
+from fastweights.gradients import unsaved
 from fastweights.lengths import check_ends, check_lengths, only, within
 from fastweights.overwrite import check_dtype
 from fastweights.precision import PRECISIONS, full_precision
@@ -178,7 +179,7 @@ def _check_all(cell: Cell, inputs: Any, state: Any, params: Any, *given: Any) ->
 
     def check() -> bool:
         # Out of inference mode: tensors that are made in it do not tell whether they are written into.
-        with torch.inference_mode(False), full_precision(first.device):
+        with torch.inference_mode(False), full_precision(first.device), unsaved():
             one = [type(record)(*(x[place].detach().to(dtype, copy=True) for x in record)) for record, place in parts]
             check_step(cell, one, agreement.sizes)
         return True

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell, examples
 from fastweights.errors import InputError, require
-from fastweights.lines import line_of_error, reason_of
+from fastweights.lines import FAULTS, is_fault, line_of_error, reason_of
 from fastweights.signature import Slot
 
 Sizes = Mapping[str, int]
@@ -88,7 +88,9 @@ def _run(cell: Cell, records: Sequence[Any], sizes: Sizes, remedy: str = "") -> 
             return cell.step(*records)
     except InputError:
         raise
-    except Exception as error:  # whatever a step may raise
+    except FAULTS as error:
+        if not is_fault(error):
+            raise
         line = line_of_error(error)
         got = f"{reason_of(error)}{f' ({line})' if line else ''}"
         raise InputError(f"cell must be a step that runs at {_listed(sizes)}, got {got}. {remedy}".rstrip()) from error

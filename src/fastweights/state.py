@@ -1,23 +1,31 @@
 """What every state can do, whatever memory it belongs to: `detach`, `to`, `members`, `save` and `load`."""
 
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import (
     SUPPORTED_NODES,
     _register_namedtuple,
     tree_flatten_with_path,
+    tree_leaves,
     tree_map,
     tree_map_only,
     tree_unflatten,
 )
 
+from fastweights.arguments import Requirement, checked
 from fastweights.errors import InputError, require
+from fastweights.lengths import can_be_read
 
 State = TypeVar("State", bound=type)
+
+ANY_MEMBERS = Requirement(
+    "a whole number, a slice, or a list or a tensor [N] of whole numbers or bools", lambda _: True
+)
 
 
 def with_methods(state: State) -> State:
@@ -41,8 +49,17 @@ def detach(state: Any) -> Any:
     return tree_map_only(Tensor, Tensor.detach, state)
 
 
+@checked
 def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
-    """The state on another device or, its numbers, in another floating dtype."""
+    """The state on another device or, its numbers, in another floating dtype.
+
+    Raises:
+        InputError: the target is no device and no floating dtype.
+    """
+    if isinstance(target, torch.dtype):
+        require(target.is_floating_point, "target", "a device or a floating dtype", target)
+    else:
+        target = _device(target)
 
     def move(leaf: Tensor) -> Tensor:
         return leaf if isinstance(target, torch.dtype) and not leaf.is_floating_point() else leaf.to(target)
@@ -50,26 +67,48 @@ def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
     return tree_map_only(Tensor, move, state)
 
 
-def members(state: Any, which: Any) -> Any:
+def _device(target: torch.device | str) -> torch.device:
+    try:
+        return torch.device(target)
+    except RuntimeError:
+        raise InputError(f"target must be a device or a floating dtype, got {target!r}. Try 'cpu' or 'cuda'.") from None
+
+
+Members = Annotated[int | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray, ANY_MEMBERS]
+
+
+@checked
+def members(state: Any, which: Members) -> Any:
     """The members of the batch that an int, a slice, a list or a tensor of ints or bools picks, repeated if it says so.
 
     This is how beam search reorders its hypotheses and how an agent keeps the environments that go on. One int picks a
     batch of one.
 
     Raises:
-        InputError: there is no member of that number.
+        InputError: there is no member of that number, or `which` picks in no way that is known.
     """
-    if isinstance(which, int) or getattr(which, "ndim", None) == 0:
-        return tree_map_only(Tensor, partial(_member, int(which)), state)
-    return tree_map_only(Tensor, lambda leaf: leaf[which], state)
+    sizes = [len(leaf) for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
+    picked = which if isinstance(which, slice) or not sizes else _picked(torch.as_tensor(which), sizes[0])
+    return tree_map_only(Tensor, lambda leaf: leaf[picked], state)
 
 
-def _member(n: int, leaf: Tensor) -> Tensor:
-    B = len(leaf)
-    require(-B <= n < B, "members", f"from {-B} to {B - 1}, for a batch of {B}", n)
-    return leaf[n % B : n % B + 1]
+def _picked(which: Tensor, B: int) -> Tensor:
+    """The members by number, int `[N]`, or marked among all of them, bool `[B]`."""
+    if which.dtype == torch.bool:
+        require(which.shape == (B,), "which", f"[B] with B={B}, if it is of bools", list(which.shape))
+        return which
+    if which.numel() == 0:
+        which = which.long()
+    whole = not (which.is_floating_point() or which.is_complex()) and which.ndim <= 1
+    require(whole, "which", ANY_MEMBERS.text, f"{which.dtype} {list(which.shape)}")
+    if which.numel() and can_be_read(which):
+        least, most = (int(n) for n in which.aminmax())
+        got = most if least == most else f"{least} to {most}"
+        require(least >= -B and most < B, "which", f"from {-B} to {B - 1}, for a batch of {B}", got)
+    return which.long().reshape(-1)
 
 
+@checked
 def save(state: Any, file: str | Path) -> None:
     """Writes the state to a safetensors file, whole or not at all."""
     checkpoint = _checkpoints()
@@ -77,6 +116,7 @@ def save(state: Any, file: str | Path) -> None:
     checkpoint.write_checkpoint(Path(file), content)
 
 
+@checked
 def load(state: Any, file: str | Path) -> Any:
     """The state that was saved to a file, bit by bit, on the device of this one, for any batch size.
 

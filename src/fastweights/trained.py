@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from fastweights.arguments import checked
 from fastweights.errors import InputError
 
 
@@ -18,6 +19,7 @@ class Trained(NamedTuple):
     task: Any
 
 
+@checked
 def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
     """The model of a run of `fastweights train` or `fastweights reproduce`, with the weights that validated best.
 

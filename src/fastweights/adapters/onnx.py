@@ -88,10 +88,13 @@ def open_session(file: str | Path) -> Any:
     """
     require(find_spec("onnxruntime") is not None, "onnxruntime", "installed", "no such module", EXTRA)
     import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
+    # They have no base of their own.
+    kinds = tuple(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception))
     try:
         return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors have no base of their own
+    except kinds as error:
         got, why = onnxruntime.__version__, " ".join(str(error).replace(str(file), "it").split())[:200]
         remedy = f"It says: {why}. Export with a smaller opset, or take a newer onnxruntime."
         raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None

@@ -17,6 +17,20 @@ from fastweights.state import where
 
 log = logging.getLogger("fastweights")
 
+OF_VMAP = (
+    "vmap",
+    "Batching rule not implemented",
+    "functorch transform",
+    "inside of a function being transformed",
+    "Tensor that doesn't have storage",
+    "Cannot access storage",
+    "doesn't match the broadcast shape",  # a new tensor is written into, which has no axis for the heads
+    "stack expects each tensor to be equal size",  # a shape depends on numbers
+    "Can't detach views in-place",
+    "higher order operator",
+)
+"""Texts of the errors that `torch.vmap` raises for steps that run for one head alone."""
+
 
 def refusal(problem: Problem, build: bool) -> str:
     """Nothing: any cell, device and dtype, any order of differentiation."""
@@ -63,8 +77,8 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
         if not loops:
             try:
                 return both(state, x, *params)
-            except Exception as error:  # whatever a step may raise: if it is at fault, it will raise it again
-                if torch.compiler.is_compiling():
+            except RuntimeError as error:
+                if torch.compiler.is_compiling() or not _is_of_vmap(error):
                     raise
                 reason = reason_of(error)
         result = _one_after_the_other(step, state, x, params)
@@ -74,6 +88,11 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
         return result
 
     return run
+
+
+def _is_of_vmap(error: RuntimeError) -> bool:
+    """Whether the step may run for one head after the other."""
+    return type(error) is not torch.OutOfMemoryError and any(text in str(error) for text in OF_VMAP)
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:

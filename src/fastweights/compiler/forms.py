@@ -25,6 +25,8 @@ from fastweights.compiler.target import WAYS, Kernel, OneStep, target_of
 from fastweights.compiler.trace import trace_forward
 from fastweights.compiler.unsupported import Unbuilt, Unsupported
 from fastweights.compiler.watch import Changing, Watch
+from fastweights.gradients import unsaved
+from fastweights.lines import FAULTS, is_fault
 from fastweights.remember import remember
 
 MOST = 8
@@ -150,8 +152,11 @@ class Forms:
         """What the step calls now; None if it fails."""
         is_watched = torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
         try:
-            return alone(calls_of, self.cell, self.records) if is_watched else calls_of(self.cell, self.records)
-        except Exception:  # whatever a step may raise: to be written down it is run again
+            with unsaved():
+                return alone(calls_of, self.cell, self.records) if is_watched else calls_of(self.cell, self.records)
+        except FAULTS as error:
+            if not is_fault(error):
+                raise
             return None
 
     def _written(self) -> tuple[Form, Sequence[Tensor]]:

@@ -20,7 +20,7 @@ from fastweights.compiler.names import Names, content
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.errors import InputError
-from fastweights.lines import is_of_torch, line_of, line_of_error, reason_of
+from fastweights.lines import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
 from fastweights.promise import check_result
 
 FACTS = {
@@ -80,7 +80,9 @@ def _record(
         check_result(cell, result, sizes, tensors[0].dtype)
     except (InputError, Unsupported):
         raise
-    except Exception as error:  # whatever a step may raise
+    except FAULTS as error:
+        if not is_fault(error):
+            raise
         raise Unsupported(f"{cell.name} cannot be run ({reason_of(error)})", line_of_error(error), BRANCH) from error
     return calls, calls.operations
 

@@ -15,7 +15,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.products import PRODUCTS
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
-from fastweights.lines import is_of_torch, line_of, line_of_error, reason_of
+from fastweights.lines import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
 
 MORE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),
@@ -91,7 +91,9 @@ def _traced(
             graph = make_fx(function, decomposition_table=_decompositions(whole))(
                 *chain.from_iterable(arguments), *gradients
             )
-    except Exception as error:  # whatever the cell and PyTorch raise while they are traced
+    except (Unsupported, *FAULTS) as error:
+        if not (isinstance(error, Unsupported) or is_fault(error)):
+            raise
         raise _untraceable(cell, error) from error
     graph.graph.eliminate_dead_code()
     names = [record._fields for record in arguments]

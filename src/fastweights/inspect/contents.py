@@ -110,8 +110,8 @@ def _ranks(problem: Problem, states: list[Any]) -> tuple[dict[str, Tensor], dict
 def effective_rank(matrices: Tensor) -> Tensor:
     """exp(-sum_i p_i log p_i) with p the singular values over their sum, of matrices `[..., m, n]`; 0 if all are 0.
 
-    >>> effective_rank(torch.eye(3)), effective_rank(torch.ones(2, 3))
-    (tensor(3.), tensor(1.))
+    >>> [round(float(effective_rank(matrix)), 3) for matrix in (torch.eye(3), torch.ones(2, 3))]
+    [3.0, 1.0]
     """
     values = torch.linalg.svdvals(matrices)
     total = values.sum(-1, keepdim=True)

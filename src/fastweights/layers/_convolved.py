@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Size
 from fastweights.errors import require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import zeros
@@ -29,7 +30,7 @@ class Convolved(Layer):
     Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.3.
     """
 
-    def __init__(self, layer: nn.Module, d_model: int, width: int = 4) -> None:
+    def __init__(self, layer: nn.Module, d_model: Size, width: Size = 4) -> None:
         super().__init__()
         require(width >= 2, "width", "at least 2", width, "Use the layer alone for no convolution.")
         self.input_size = d_model

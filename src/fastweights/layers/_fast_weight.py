@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fastweights.arguments import Probability, Size
 from fastweights.cell import Cell, letters
 from fastweights.errors import require
 from fastweights.layers._prepared import prepared_by
@@ -34,11 +35,11 @@ class FastWeight(Programmed):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int,
+        d_model: Size,
+        heads: Size,
         cell: Any,
-        key_size: int | None = None,
-        value_size: int | None = None,
+        key_size: Size | None = None,
+        value_size: Size | None = None,
         feature_map: str | None = None,
         normaliser: str | None = None,
         squashing: str = "sigmoid",
@@ -47,7 +48,7 @@ class FastWeight(Programmed):
         sizes: Mapping[str, int] | None = None,
         constants: Mapping[str, float] | None = None,
         initial: Any = "zero",
-        read_dropout: float = 0.0,
+        read_dropout: Probability = 0.0,
     ) -> None:
         cell = Cell.of(cell)
         if key_size is None or value_size is None:
@@ -55,8 +56,6 @@ class FastWeight(Programmed):
         own = d_model // heads
         keys = _keys(cell, own if key_size is None else key_size, feature_map, normaliser)
         values = {"V": own if value_size is None else value_size}
-        for name, size in {"heads": heads, "key_size": keys.input_size, "value_size": values["V"]}.items():
-            require(size >= 1, name, "at least 1", size)
         _require_letters(cell, sizes or {})
         cell = prepared_by(cell, keys, squashing)
         slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fastweights.arguments import NotNegative, Size
 from fastweights.cell import Cell
 from fastweights.errors import require
 from fastweights.layers._initialise import assign, change_initial
@@ -32,17 +33,17 @@ class FastWeightNetwork(Programmed):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int,
+        d_model: Size,
+        heads: Size,
         cell: str,
-        inner_steps: int,
+        inner_steps: Size,
         decay: float,
-        rate: float,
-        input_size: int | None,
+        rate: NotNegative,
+        input_size: Size | None,
         backend: str,
         initial: Any,
     ) -> None:
-        _check(d_model, heads, inner_steps, decay, rate)
+        _check(d_model, heads, decay)
         sizes, named = {"S": inner_steps, "R": d_model // heads}, Cell.named(cell)
         given = d_model if input_size is None else input_size
         slow_net = SlowNet(given, heads, named, Keys(sizes["R"], "identity", "none"), sizes)
@@ -51,14 +52,12 @@ class FastWeightNetwork(Programmed):
         change_initial(self.slow_weights, _start_near_nothing)
 
 
-def _check(d_model: int, heads: int, inner_steps: int, decay: float, rate: float) -> None:
-    """Raises unless R, S, lambda and eta are such that the network works and its fast weights stay bounded."""
+def _check(d_model: int, heads: int, decay: float) -> None:
+    """Raises unless R and lambda are such that the network works and its fast weights stay bounded."""
     require_heads(d_model, heads)
     units = d_model // heads
     require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm leaves nothing but signs of 2 units.")
-    require(inner_steps >= 1, "inner_steps", "at least 1", inner_steps, "With rate=0 it is a plain RNN.")
     require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
-    require(0 <= rate < float("inf"), "rate", "at least 0 and finite", rate)
 
 
 def _start_near_nothing(weights: SlowWeights) -> None:

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from fastweights.errors import require
-from fastweights.lengths import check_lengths
+from fastweights.lengths import check_lengths, remedy_for
 from fastweights.precision import PRECISIONS, autocasts
 
 
 def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
     """Raises unless x is `[B, T, size]` with at least one member and step, of the dtype and on the device of `like`."""
-    require(isinstance(x, Tensor), "x", "a tensor", type(x).__name__, "Try torch.tensor(x).")
+    require(isinstance(x, Tensor), "x", "a tensor", type(x).__name__, remedy_for(x, "x"))
     if x.is_nested or x.layout != torch.strided:
         require(False, "x", "dense", "a nested tensor" if x.is_nested else x.layout, _dense(x))
     if like is None:
@@ -23,11 +23,11 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
         require(False, "layer", "in a floating dtype of 16 bits or more", like.dtype, "Use layer.to(torch.bfloat16).")
     elif x.dtype != like.dtype or x.device != like.device:
         _check_kind(x, like)
-    fits = x.ndim == 3 and size in (None, x.shape[-1]) and x.shape[0] > 0 and x.shape[1] > 0
+    # Every size may be a symbol: `in` would compare it as an object.
+    fits = x.ndim == 3 and (size is None or x.shape[-1] == size) and x.shape[0] > 0 and x.shape[1] > 0
     if not fits:
-        require(
-            False, "x", f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1", list(x.shape)
-        )
+        wanted = f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1"
+        require(False, "x", wanted, list(x.shape))
 
 
 def _dense(x: Tensor) -> str:
@@ -73,7 +73,12 @@ def _refuse_reset(x: Tensor, reset: Tensor) -> None:
 
 def check_controls(x: Tensor, controls: Mapping[str, Tensor] | None, names: tuple[str, ...], layer: str) -> None:
     """Raises unless all controls have names that the layer knows, and are marks for every step of x."""
-    for name, mark in (controls or {}).items():
+    if controls is None:
+        return
+    if not isinstance(controls, Mapping):
+        remedy = "Name every mark: {'name': tensor}."
+        require(False, "controls", "a mapping of names to tensors", type(controls).__name__, remedy)
+    for name, mark in controls.items():
         known = f"among {', '.join(names)}" if names else f"left out for {layer}, which takes none"
         require(name in names, "controls", known, repr(name))
         require(isinstance(mark, Tensor), name, "a tensor", type(mark).__name__, "Try torch.tensor(...).")

@@ -1,11 +1,14 @@
 """What all layers share: one interface, and one place where a call is looked at before anything runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from inspect import Parameter, signature
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, checked, fit
 from fastweights.errors import require
 from fastweights.layers._given import check_controls, check_input, check_marks, fit_state
 from fastweights.layers._like import first_float
@@ -40,6 +43,14 @@ class Layer(nn.Module):
 
     input_size: int | None = None
     controls: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Makes every layer check its options, and the size of a batch."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
+        if "initial_state" in vars(cls):
+            cls.initial_state = _with_batch_size(cls.initial_state)  # type: ignore[method-assign, assignment]
 
     def forward(
         self,
@@ -80,6 +91,18 @@ class Layer(nn.Module):
     def take(self, state: Any, x: Tensor) -> Any:
         """The state that a call was given, found to fit, its numbers in the dtype that the layer keeps."""
         return fit_state(state, self.initial_state(1), x)
+
+
+def _with_batch_size(initial_state: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    """Makes `initial_state` check the size that it is called with, unless it is traced."""
+
+    @wraps(initial_state)
+    def check(layer: Any, batch_size: int) -> Any:
+        if not (torch.compiler.is_compiling() or isinstance(batch_size, torch.SymInt)):
+            batch_size = fit("batch_size", batch_size, Count)
+        return initial_state(layer, batch_size)
+
+    return check
 
 
 def controls_of(*layers: nn.Module) -> tuple[str, ...]:

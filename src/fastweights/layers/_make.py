@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from fastweights.address import find, is_address, names_in
+from fastweights.arguments import Size, checked
 from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
 from fastweights.errors import InputError, require, require_name
@@ -33,7 +34,8 @@ def layer_options(layer: LayerKinds) -> set[str]:
     return {option for kind in layer_kinds(layer) for option in _options(_maker(kind))}
 
 
-def make_layer(layer: LayerKind, d_model: int, heads: int, **options: Any) -> nn.Module:
+@checked
+def make_layer(layer: LayerKind, d_model: Size, heads: Size, **options: Any) -> nn.Module:
     """A layer; `heads` is left out for one that has none.
 
     Args:
@@ -60,7 +62,8 @@ def make_layer(layer: LayerKind, d_model: int, heads: int, **options: Any) -> nn
     return _call(maker, _called(layer), d_model, options)
 
 
-def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, /, **options: Any) -> Iterator[nn.Module]:
+@checked
+def make_layers(layer: LayerKinds, depth: Size, d_model: Size, heads: Size, /, **options: Any) -> Iterator[nn.Module]:
     """The layers of a stack of `depth` blocks, one after the other: the same everywhere, or several that take turns.
 
     Args:
@@ -79,7 +82,6 @@ def make_layers(layer: LayerKinds, depth: int, d_model: int, heads: int, /, **op
     ['DeltaNet', 'LSTM', 'DeltaNet']
     """
     kinds = layer_kinds(layer)
-    require(depth >= 1, "depth", "at least 1", depth)
     remedy = "Each block has one, and they take turns."
     require(len(kinds) <= depth, "layer", f"at most {depth} layers for as many blocks", len(kinds), remedy)
     taken = layer_options(kinds)

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Probability, Size
 from fastweights.cell import Cell, letters
-from fastweights.dispatch import scan
+from fastweights.dispatch import require_backend, scan
 from fastweights.errors import require
 from fastweights.layers._layer import NO_CONTROLS, Controls, Layer
 from fastweights.layers._slow_weights import SlowWeights
@@ -32,7 +33,7 @@ class Programmed(Layer):
 
     def __init__(
         self,
-        d_model: int,
+        d_model: Size,
         slow_net: Any,
         cell: Cell,
         scale: float = 1.0,
@@ -40,9 +41,10 @@ class Programmed(Layer):
         constants: Mapping[str, float] | None = None,
         output: nn.Module | None = None,
         initial: Any = "zero",
-        read_dropout: float = 0.0,
+        read_dropout: Probability = 0.0,
     ) -> None:
         super().__init__()
+        require_backend(backend)
         self.input_size = slow_net.input_size
         self.controls = tuple(name for name, slot in cell.slots["Inputs"].items() if slot.kind == "control")
         self.cell = cell

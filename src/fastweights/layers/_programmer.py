@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Size
 from fastweights.errors import InputError, require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import zeros
@@ -40,7 +41,7 @@ class FastWeightProgrammer(Layer):
         sees_output: Whether the slow net sees y[t-1] behind x[t].
     """
 
-    def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: int, sees_output: bool = False) -> None:
+    def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: Size, sees_output: bool = False) -> None:
         super().__init__()
         self.slow_net = slow_net
         self.has_state = "state" in inspect.signature(slow_net.forward).parameters

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.arguments import Size
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import zeros
 from fastweights.lengths import at_end
@@ -26,9 +26,8 @@ class ResetEvery(Layer):
     Source: Irie et al. 2022, Sec. 4.3 (ablation on state reset).
     """
 
-    def __init__(self, layer: nn.Module, steps: int) -> None:
+    def __init__(self, layer: nn.Module, steps: Size) -> None:
         super().__init__()
-        require(steps >= 1, "steps", "at least 1", steps)
         self.input_size = getattr(layer, "input_size", None)
         self.controls = controls_of(layer)
         self.layer = layer

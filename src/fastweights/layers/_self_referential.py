@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.cell import Cell
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._split import Split
@@ -19,7 +20,7 @@ class SelfReferential(Programmed):
         initial: The initial state, as in `FastWeight`: the shift from the learned weights that the heads start with.
     """
 
-    def __init__(self, d_model: int, heads: int, cell: str, feature_map: str, backend: str, initial: Any) -> None:
+    def __init__(self, d_model: Size, heads: Size, cell: str, feature_map: str, backend: str, initial: Any) -> None:
         require_heads(d_model, heads)
         named = Cell.named(cell)
         super().__init__(d_model, Split(d_model, heads, named, feature_map), named, backend=backend, initial=initial)

@@ -32,7 +32,7 @@ class Start(nn.Module):
         self.is_zero = isinstance(initial, str) and initial == "zero"
         constants = getattr(initial, "_fields", None) == tuple(shapes)
         wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
-        require(constants or initial in KINDS, "initial", wanted, repr(initial))
+        require(constants or (isinstance(initial, str) and initial in KINDS), "initial", wanted, repr(initial))
         self._values: dict[str, Tensor] = {}
         for name, shape in () if self.is_zero else self.shapes.items():
             require_free(self, name, self.kind.__name__)

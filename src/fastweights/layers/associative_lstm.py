@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from fastweights.arguments import Size
 from fastweights.cell import Cell
 from fastweights.cells.associative_lstm import AssociativeLSTMInputs, AssociativeLSTMParams
 from fastweights.dispatch import scan
@@ -36,15 +37,14 @@ class AssociativeLSTM(Layer):
 
     def __init__(
         self,
-        d_model: int,
-        copies: int = 4,
-        input_size: int | None = None,
+        d_model: Size,
+        copies: Size = 4,
+        input_size: Size | None = None,
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since complex numbers have two parts", d_model)
-        require(copies >= 1, "copies", "at least 1", copies)
         self.cell = Cell.named("associative-lstm")
         self.backend = backend
         self.sizes = {"V": d_model // 2, "S": copies}

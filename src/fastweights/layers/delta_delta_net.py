@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fastweights.arguments import Probability, Size
 from fastweights.cell import Cell
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.errors import require
@@ -29,17 +30,17 @@ class DeltaDeltaNet(FastWeight):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 8,
+        d_model: Size,
+        heads: Size = 8,
         feature_map: str | None = None,
         normaliser: str | None = None,
-        key_size: int | None = None,
-        value_size: int | None = None,
+        key_size: Size | None = None,
+        value_size: Size | None = None,
         squashing: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
         initial: Any = "zero",
-        read_dropout: float = 0.0,
+        read_dropout: Probability = 0.0,
         learned_start: bool = False,
     ) -> None:
         cell, keys = Cell.named("delta-delta-net"), (key_size, value_size, feature_map, normaliser, squashing)

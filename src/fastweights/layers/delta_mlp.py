@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.cell import Cell
-from fastweights.errors import require
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._slow_net import Keys, SlowNet
 
@@ -25,15 +25,14 @@ class DeltaMLP(Programmed):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 8,
-        depth: int = 2,
+        d_model: Size,
+        heads: Size = 8,
+        depth: Size = 2,
         idle: bool = False,
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
         require_heads(d_model, heads)
-        require(depth >= 1, "depth", "at least 1", depth)
         cell, size = Cell.named("delta-mlp"), d_model // heads
         unread = depth * 2 * (size + 4 * size) if idle else 0
         sizes = {"V": size, "L": depth}

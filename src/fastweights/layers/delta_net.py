@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.cell import Cell
 from fastweights.layers._fast_weight import FastWeight
 
@@ -14,12 +15,12 @@ class DeltaNet(FastWeight):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 8,
+        d_model: Size,
+        heads: Size = 8,
         feature_map: str | None = None,
         normaliser: str | None = None,
-        key_size: int | None = None,
-        value_size: int | None = None,
+        key_size: Size | None = None,
+        value_size: Size | None = None,
         squashing: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",

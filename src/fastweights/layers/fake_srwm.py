@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Size
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods
@@ -23,7 +24,7 @@ class FakeSRWM(Layer):
     Can: nothing.
     """
 
-    def __init__(self, d_model: int, heads: int = 8) -> None:
+    def __init__(self, d_model: Size, heads: Size = 8) -> None:
         super().__init__()
         require_heads(d_model, heads)
         self.input_size = d_model

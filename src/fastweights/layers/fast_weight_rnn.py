@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastweights.arguments import NotNegative, Size
 from fastweights.cells.fast_weight_rnn import FastWeightRNNState, settle
 from fastweights.errors import require_name
 from fastweights.layers._fast_weight_network import FastWeightNetwork
@@ -44,13 +45,13 @@ class FastWeightRNN(FastWeightNetwork):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 1,
-        inner_steps: int = 1,
+        d_model: Size,
+        heads: Size = 1,
+        inner_steps: Size = 1,
         decay: float = 0.95,
-        rate: float = 0.5,
+        rate: NotNegative = 0.5,
         form: str = "matrix",
-        input_size: int | None = None,
+        input_size: Size | None = None,
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:

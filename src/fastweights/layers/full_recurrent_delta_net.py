@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.cell import Cell
 from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._programmed import require_heads
@@ -16,7 +17,7 @@ class FullRecurrentDeltaNet(FastWeight):
     """
 
     def __init__(
-        self, d_model: int, heads: int = 8, scale: float = 1.0, backend: str = "auto", initial: Any = "zero"
+        self, d_model: Size, heads: Size = 8, scale: float = 1.0, backend: str = "auto", initial: Any = "zero"
     ) -> None:
         require_heads(d_model, heads)
         size = d_model // heads

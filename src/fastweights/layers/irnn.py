@@ -5,6 +5,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Size
 from fastweights.layers._initialise import assign, change_initial
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._like import dtype_of
@@ -54,7 +55,7 @@ class IRNN(Layer):
         initial: The initial state: "zero", "learned", or an `IRNNState` of constants that fit `[D]`.
     """
 
-    def __init__(self, d_model: int, input_size: int | None = None, initial: Any = "zero") -> None:
+    def __init__(self, d_model: Size, input_size: Size | None = None, initial: Any = "zero") -> None:
         super().__init__()
         self.input_size = d_model if input_size is None else input_size
         self.start = Start(IRNNState, {"h": (d_model,)}, initial)

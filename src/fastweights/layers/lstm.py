@@ -5,6 +5,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Size
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._like import dtype_of
 from fastweights.layers._start import Start
@@ -64,7 +65,7 @@ class LSTM(Layer):
         initial: The initial state: "zero", "learned", or an `LSTMState` of constants that fit `[layers, D]`.
     """
 
-    def __init__(self, d_model: int, layers: int = 1, input_size: int | None = None, initial: Any = "zero") -> None:
+    def __init__(self, d_model: Size, layers: Size = 1, input_size: Size | None = None, initial: Any = "zero") -> None:
         super().__init__()
         self.input_size = d_model if input_size is None else input_size
         self.start = Start(LSTMState, dict.fromkeys(LSTMState._fields, (layers, d_model)), initial)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.arguments import NotNegative, Size
 from fastweights.layers._fast_weight_network import FastWeightNetwork
 from fastweights.layers._given import fit_state
 from fastweights.layers._layer import NO_CONTROLS, Controls
@@ -45,17 +45,16 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 1,
-        segment: int = 6,
-        inner_steps: int = 1,
+        d_model: Size,
+        heads: Size = 1,
+        segment: Size = 6,
+        inner_steps: Size = 1,
         decay: float = 0.95,
-        rate: float = 0.5,
-        input_size: int | None = None,
+        rate: NotNegative = 0.5,
+        input_size: Size | None = None,
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        require(segment >= 1, "segment", "at least 1", segment)
         cell = "multi-level-fast-weight-rnn"
         super().__init__(d_model, heads, cell, inner_steps, decay, rate, input_size, backend, initial)
         self.segment = segment

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Count, Size
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.layers._fast_weight import FastWeight
@@ -34,14 +35,14 @@ class NeuronsAndSynapses(FastWeight):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 1,
-        inputs: int = 16,
-        neurons: int = 4,
-        depth: int = 1,
-        components: int = 6,
-        embedding: int = 4,
-        width: int = 16,
+        d_model: Size,
+        heads: Size = 1,
+        inputs: Size = 16,
+        neurons: Size = 4,
+        depth: Count = 1,
+        components: Size = 6,
+        embedding: Size = 4,
+        width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
         backend: str = "auto",

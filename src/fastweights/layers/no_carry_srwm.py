@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.layers._reset_every import ResetEvery
 from fastweights.layers.srwm import SRWM
 
@@ -16,9 +17,9 @@ class NoCarrySRWM(ResetEvery):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 8,
-        steps: int = 50,
+        d_model: Size,
+        heads: Size = 8,
+        steps: Size = 50,
         feature_map: str = "identity",
         backend: str = "auto",
         initial: Any = "zero",

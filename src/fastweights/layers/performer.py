@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.layers.linear_attention import LinearAttention
 
 
@@ -16,12 +17,12 @@ class Performer(LinearAttention):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int = 8,
+        d_model: Size,
+        heads: Size = 8,
         feature_map: str = "scaled-favor",
         normaliser: str | None = None,
-        key_size: int | None = None,
-        value_size: int | None = None,
+        key_size: Size | None = None,
+        value_size: Size | None = None,
         scale: float = 1.0,
         backend: str = "auto",
         initial: Any = "zero",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.cell import Cell
-from fastweights.errors import require
 from fastweights.layers._fast_weight import FastWeight
 
 
@@ -14,8 +14,7 @@ class PrintedDeltaMLP(FastWeight):
     """
 
     def __init__(
-        self, d_model: int, heads: int = 8, depth: int = 2, backend: str = "auto", initial: Any = "zero"
+        self, d_model: Size, heads: Size = 8, depth: Size = 2, backend: str = "auto", initial: Any = "zero"
     ) -> None:
-        require(depth >= 1, "depth", "at least 1", depth)
         sizes = {"L": depth}
         super().__init__(d_model, heads, Cell.named("printed-delta-mlp"), backend=backend, sizes=sizes, initial=initial)

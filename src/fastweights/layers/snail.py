@@ -1,10 +1,10 @@
 """SNAIL: temporal convolutions that gather, and attention that picks."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.arguments import Size, at_least
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import nothing
 from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
@@ -46,18 +46,14 @@ class SNAIL(Layer):
 
     def __init__(
         self,
-        d_model: int,
-        length: int = 32,
-        filters: int = 128,
-        key_size: int = 256,
-        value_size: int = 128,
-        window: int = 256,
+        d_model: Size,
+        length: Annotated[int, at_least(2)] = 32,
+        filters: Size = 128,
+        key_size: Size = 256,
+        value_size: Size = 128,
+        window: Size = 256,
     ) -> None:
         super().__init__()
-        require(length >= 2, "length", "at least 2", length)
-        sizes = {"filters": filters, "key_size": key_size, "value_size": value_size, "window": window}
-        for name, size in sizes.items():
-            require(size >= 1, name, "at least 1", size)
         self.input_size = d_model
         self.dense = dense_blocks(d_model, length, filters)
         channels = d_model + len(self.dense) * filters

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Size
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._attention import attention
@@ -45,13 +46,12 @@ class SoftmaxAttention(Layer):
     """
 
     def __init__(
-        self, d_model: int, heads: int = 8, window: int = 256, rotates: bool = True, bias: bool = False
+        self, d_model: Size, heads: Size = 8, window: Size = 256, rotates: bool = True, bias: bool = False
     ) -> None:
         super().__init__()
         require_heads(d_model, heads)
         even = not rotates or d_model // heads % 2 == 0
         require(even, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
-        require(window >= 1, "window", "at least 1", window)
         self.input_size = d_model
         self.heads, self.head_size = heads, d_model // heads
         self.window = window

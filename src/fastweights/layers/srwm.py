@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastweights.arguments import Size
 from fastweights.layers._self_referential import SelfReferential
 
 
@@ -12,6 +13,11 @@ class SRWM(SelfReferential):
     """
 
     def __init__(
-        self, d_model: int, heads: int = 8, feature_map: str = "identity", backend: str = "auto", initial: Any = "zero"
+        self,
+        d_model: Size,
+        heads: Size = 8,
+        feature_map: str = "identity",
+        backend: str = "auto",
+        initial: Any = "zero",
     ) -> None:
         super().__init__(d_model, heads, "srwm", feature_map, backend, initial)

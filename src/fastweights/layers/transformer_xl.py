@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from fastweights.arguments import Size
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._attention import attention
@@ -45,11 +46,10 @@ class TransformerXL(Layer):
         InputError: `heads` does not divide `d_model`, `d_model` is odd, or `memory` is below 1.
     """
 
-    def __init__(self, d_model: int, heads: int = 8, memory: int = 384) -> None:
+    def __init__(self, d_model: Size, heads: Size = 8, memory: Size = 384) -> None:
         super().__init__()
         require_heads(d_model, heads)
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
-        require(memory >= 1, "memory", "at least 1", memory)
         self.input_size = self.d_model = d_model
         self.heads = heads
         self.memory = memory

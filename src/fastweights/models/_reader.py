@@ -4,13 +4,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding as look_up
 
+from fastweights.arguments import Size, checked
 from fastweights.errors import require_name
 
 
 class PairEmbedding(nn.Module):
     """e_1(first) + e_2(second), with one id more than there are symbols, for none."""
 
-    def __init__(self, symbols: int, width: int) -> None:
+    @checked
+    def __init__(self, symbols: int, width: Size) -> None:
         super().__init__()
         self.first = nn.Embedding(symbols + 1, width)
         self.second = nn.Embedding(symbols + 1, width)

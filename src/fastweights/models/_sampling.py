@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from fastweights.arguments import Requirement, Size, check_fields
 from fastweights.errors import require
 
 
@@ -25,17 +27,12 @@ class Sampling:
         InputError: a number is out of its range.
     """
 
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
+    temperature: Annotated[float, Requirement("a number of at least 0", lambda x: x >= 0)] = 1.0
+    top_k: Size | None = None
+    top_p: Annotated[float, Requirement("a number above 0 and at most 1", lambda p: 0 < p <= 1)] = 1.0
 
     def __post_init__(self) -> None:
-        for name, value in {"temperature": self.temperature, "top_p": self.top_p}.items():
-            require(isinstance(value, (int, float)), name, "a number", repr(value))
-        require(self.temperature >= 0, "temperature", "at least 0", self.temperature)
-        fits = self.top_k is None or (isinstance(self.top_k, int) and self.top_k >= 1)
-        require(fits, "top_k", "a whole number of at least 1", self.top_k, "Leave it out for all tokens.")
-        require(0 < self.top_p <= 1, "top_p", "above 0 and at most 1", self.top_p)
+        check_fields(self)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Of every token, `[..., N]`, in float32 or float64; `InputError` for logits that are no numbers."""

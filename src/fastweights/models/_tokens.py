@@ -6,13 +6,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fastweights.errors import require
-from fastweights.lengths import INTEGERS, can_be_read
+from fastweights.lengths import INTEGERS, can_be_read, remedy_for
 from fastweights.precision import at_least_float32
 
 
 def check_tokens(tokens: Any, name: str = "tokens") -> None:
     """Raises unless tokens are int `[B, T]` with at least one step."""
-    require(isinstance(tokens, Tensor), name, "a tensor", type(tokens).__name__, f"Try torch.tensor({name}).")
+    require(isinstance(tokens, Tensor), name, "a tensor", type(tokens).__name__, remedy_for(tokens, name))
     require(tokens.dtype in INTEGERS, name, "int64 or int32", tokens.dtype, f"Try {name}.long().")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         require(False, name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
@@ -33,3 +33,10 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """
     losses = cross_entropy(at_least_float32(logits).flatten(0, -2), targets.flatten(), reduction="none")
     return losses.view(targets.shape)
+
+
+def check_targets(targets: Any, tokens: Tensor) -> None:
+    """Raises unless targets are int `[B, T]` like the tokens."""
+    check_tokens(targets, "targets")
+    if targets.shape != tokens.shape:
+        require(False, "targets", f"[B, T] = {list(tokens.shape)} like tokens", list(targets.shape))

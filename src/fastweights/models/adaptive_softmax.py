@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from fastweights.arguments import checked
 from fastweights.errors import require
 from fastweights.precision import at_least_float32
 
@@ -29,6 +30,7 @@ class AdaptiveSoftmax(nn.Module):
         InputError: there is no cut-off, or they do not ascend between 0 and N.
     """
 
+    @checked
     def __init__(self, embedding: nn.Embedding, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
         words, d_model = embedding.weight.shape

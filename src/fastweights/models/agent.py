@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.actions import Actions, Discrete
+from fastweights.arguments import Count, Size, checked
 from fastweights.catalogue import VISION_NETS
+from fastweights.errors import require
 from fastweights.layers import layer_options, make_layer
 from fastweights.layers.fake_srwm import NoState
 from fastweights.models._policy_head import PolicyHead
@@ -44,26 +46,29 @@ class Agent(nn.Module):
         tell_action: Whether the last action is.
     """
 
+    @checked
     def __init__(
         self,
-        shape: Sequence[int],
-        actions: Actions | int,
+        shape: Sequence[Size],
+        actions: Actions | Size,
         pictures: bool,
         layer: str | None = "delta-net",
-        d_model: int = 128,
-        depth: int = 2,
-        heads: int = 4,
-        d_ff: int = 512,
+        d_model: Size = 128,
+        depth: Count = 2,
+        heads: Size = 4,
+        d_ff: Size = 512,
         norm: str = "pre",
         feed_forward_norm: str = "pre",
-        convolution: int = 0,
-        hidden: int = 0,
+        convolution: Count = 0,
+        hidden: Count = 0,
         vision: str = "impala",
         tell_reward: bool = True,
         tell_action: bool = False,
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        fits = len(shape) == 3 or not pictures
+        require(fits, "shape", "[channels, height, width] of pictures", list(shape), "Use pictures=False for numbers.")
         self.actions = Discrete(actions) if isinstance(actions, int) else actions
         self.pictures = pictures
         self.tell_reward, self.tell_action = tell_reward, tell_action
@@ -131,7 +136,7 @@ def _picture_eye(shape: Sequence[int], vision: str) -> tuple[nn.Module, int]:
     return net, net.features
 
 
-def _number_eye(shape: Sequence[int], hidden: int) -> tuple[nn.Module, int]:
+def _number_eye(shape: Sequence[int], hidden: Count) -> tuple[nn.Module, int]:
     size = torch.Size(shape).numel()
     net = nn.Sequential(nn.Linear(size, hidden), nn.ReLU()) if hidden else nn.Sequential()
     return nn.Sequential(nn.Flatten(), *net), hidden or size

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import NotNegative, Size, checked
 from fastweights.errors import require
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
@@ -18,15 +19,16 @@ class Hypothesis(NamedTuple):
     score: float
 
 
+@checked
 @torch.inference_mode()
 def beam_search(
     step: Step,
     state: Any,
     begin: Tensor,
     end: int,
-    longest: int | Tensor,
-    beam: int,
-    penalty: float,
+    longest: Size | Tensor,
+    beam: Size,
+    penalty: NotNegative,
 ) -> list[list[Hypothesis]]:
     """At most `beam` sequences per member of the batch, the best one first.
 
@@ -48,8 +50,6 @@ def beam_search(
     Raises:
         InputError: `beam` or `longest` is below 1, or `penalty` no number from 0.
     """
-    require(beam >= 1, "beam", "at least 1", beam)
-    require(0 <= penalty < torch.inf, "penalty", "at least 0", penalty)
     limits = _limits(longest, len(begin))
     search = _Search(begin, beam, end, penalty, limits)
     state = state.members(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Probability, Size
 from fastweights.catalogue import NORMS
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import first_float
@@ -27,9 +28,9 @@ class Block(Layer):
     def __init__(
         self,
         layer: nn.Module,
-        d_model: int,
-        d_ff: int,
-        dropout: float = 0.0,
+        d_model: Size,
+        d_ff: Size,
+        dropout: Probability = 0.0,
         norm: str = "pre",
         feed_forward_norm: str | None = None,
     ) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKinds
 from fastweights.models._reader import make_reader
 from fastweights.models.stack import make_stack
@@ -32,18 +33,19 @@ class BlockModel(nn.Module):
         positions: What is added to the input, from `fastweights list positions`; nothing if None.
     """
 
+    @checked
     def __init__(
         self,
         kind: str,
-        input_size: int,
-        output_size: int,
+        input_size: Size,
+        output_size: Size,
         layer: LayerKinds,
-        d_model: int,
-        depth: int,
-        heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        convolution: int = 0,
+        d_model: Size,
+        depth: Size,
+        heads: Size,
+        d_ff: Size,
+        dropout: Probability = 0.0,
+        convolution: Count = 0,
         options: dict[str, Any] | None = None,
         norm: str = "pre",
         feed_forward_norm: str | None = None,

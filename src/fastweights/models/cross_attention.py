@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Size, checked
 from fastweights.cells.linear_attention import EPS
 from fastweights.errors import require
 from fastweights.layers._attention import attention
@@ -39,7 +40,8 @@ class CrossAttention(nn.Module):
         heads: H, which divides D.
     """
 
-    def __init__(self, d_model: int, heads: int) -> None:
+    @checked
+    def __init__(self, d_model: Size, heads: Size) -> None:
         super().__init__()
         require_heads(d_model, heads)
         self.heads = heads
@@ -95,7 +97,7 @@ class LinearCrossAttention(CrossAttention):
         feature_map: phi, a name from `fastweights list feature-maps`.
     """
 
-    def __init__(self, d_model: int, heads: int, feature_map: str) -> None:
+    def __init__(self, d_model: Size, heads: Size, feature_map: str) -> None:
         super().__init__(d_model, heads)
         self.keys = Keys(d_model // heads, feature_map, "none")
 
@@ -129,7 +131,7 @@ class WholeAttention(Layer):
         feature_map: Of linear attention; softmax attention if None.
     """
 
-    def __init__(self, d_model: int, heads: int, feature_map: str | None = None) -> None:
+    def __init__(self, d_model: Size, heads: Size, feature_map: str | None = None) -> None:
         super().__init__()
         self.input_size = d_model
         self.attention = make_cross_attention(d_model, heads, feature_map)

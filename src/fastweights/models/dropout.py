@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Probability, checked
 from fastweights.lengths import can_be_read
 
 LEVELS = 1 << 16
@@ -22,7 +23,8 @@ class Dropout(nn.Dropout):
         p: Probability of dropping a unit, from 0 to 1.
     """
 
-    def __init__(self, p: float = 0.5) -> None:
+    @checked
+    def __init__(self, p: Probability = 0.5) -> None:
         super().__init__(p)
 
     def forward(self, x: Tensor) -> Tensor:

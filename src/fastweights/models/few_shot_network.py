@@ -1,13 +1,15 @@
 """A vision net, and a memory of what it saw."""
 
+import inspect
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from fastweights.arguments import Probability, Size, checked
 from fastweights.catalogue import VISION_NETS
-from fastweights.errors import require_name
+from fastweights.errors import require, require_name
 from fastweights.layers import layer_options, make_layer
 from fastweights.layers._initialise import assign
 from fastweights.models.snail_network import SNAILBlocks
@@ -56,25 +58,26 @@ class FewShotNetwork(nn.Module):
         length: Pictures of an episode; only for SNAIL, which sees so far back.
     """
 
+    @checked
     def __init__(
         self,
-        channels: int,
-        side: int,
-        ways: int,
-        codes: int,
+        channels: Size,
+        side: Size,
+        ways: Size,
+        codes: Size,
         normalisations: list[list[list[float]]],
         layer: str = "delta-net",
-        d_model: int = 256,
-        depth: int = 2,
-        heads: int = 16,
-        d_ff: int = 1024,
-        dropout: float = 0.0,
+        d_model: Size = 256,
+        depth: Size = 2,
+        heads: Size = 16,
+        d_ff: Size = 1024,
+        dropout: Probability = 0.0,
         vision: str = "conv-4",
         memory: Memory = "blocks",
         norm: str = "pre",
         feed_forward_norm: str = "pre",
         vision_loss: float = 0.0,
-        length: int = 6,
+        length: Size = 6,
         vision_options: dict[str, Any] | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
@@ -83,7 +86,7 @@ class FewShotNetwork(nn.Module):
         require_name("memory", memory, kinds)
         self.codes = codes
         self.vision_loss = vision_loss
-        self.vision: Any = VISION_NETS.load(vision)(channels, side, **(vision_options or {}))
+        self.vision: Any = _make_vision(vision, channels, side, vision_options or {})
         sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
         norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
         width = self.vision.features + codes
@@ -146,6 +149,14 @@ class FewShotNetwork(nn.Module):
 
 
 Parts = tuple[nn.Module, nn.Module, int]
+
+
+def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -> Any:
+    make = VISION_NETS.load(name)
+    taken = [*inspect.signature(make).parameters][2:]
+    for option in options:
+        require(option in taken, "vision_options", f"among {', '.join(taken)}, which {name} takes", repr(option))
+    return make(channels, side, **options)
 
 
 def _blocks(width: int, length: int, layer: str, d_model: int, **sizes: Any) -> Parts:

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Size, checked
 from fastweights.errors import require
 
 QUADRANTS, GLIMPSES = 4, 6
@@ -23,7 +24,8 @@ class GlimpseNetwork(nn.Module):
         features: Units of every layer.
     """
 
-    def __init__(self, kind: str, input_size: int, output_size: int, features: int) -> None:
+    @checked
+    def __init__(self, kind: str, input_size: Size, output_size: Size, features: Size) -> None:
         super().__init__()
         require(kind == "features", "kind", "'features', the pixels of glimpses", repr(kind))
         self.glimpse = nn.Sequential(nn.Linear(input_size, features), nn.ReLU())

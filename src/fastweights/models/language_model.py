@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Probability, Size, checked
 from fastweights.errors import require
 from fastweights.layers import LayerKinds
 from fastweights.layers._given import check_marks
@@ -14,7 +15,7 @@ from fastweights.layers._layer import Controls
 from fastweights.lengths import only, within
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
-from fastweights.models._tokens import check_known, check_tokens, token_losses
+from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses
 from fastweights.models._writing import Writing, Written, begin, load_written
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
@@ -44,28 +45,27 @@ class LanguageModel(nn.Module):
             `forward` returns log-probabilities, which are logits, too.
     """
 
+    @checked
     def __init__(
         self,
-        vocabulary: int,
+        vocabulary: Size,
         layer: LayerKinds = "delta-net",
-        d_model: int = 128,
-        depth: int = 4,
-        heads: int = 8,
-        d_ff: int | None = None,
-        dropout: float = 0.0,
+        d_model: Size = 128,
+        depth: Size = 4,
+        heads: Size = 8,
+        d_ff: Size | None = None,
+        dropout: Probability = 0.0,
         norm: str = "pre",
-        convolution: int = 0,
+        convolution: Count = 0,
         options: dict[str, Any] | None = None,
         tied: bool = False,
         cutoffs: tuple[int, ...] = (),
         positions: str | None = None,
         scaled: bool = False,
-        output_dropout: float = 0.0,
+        output_dropout: Probability = 0.0,
         small_start: bool = False,
     ) -> None:
         super().__init__()
-        for name, size in {"vocabulary": vocabulary, "d_model": d_model}.items():
-            require(isinstance(size, int) and size >= 1, name, "a whole number of at least 1", repr(size))
         self.embedding: nn.Embedding = Embedding(vocabulary, d_model)
         self.dropout = Dropout(0.0 if positions else dropout)  # else it comes behind the positions
         self.scale = d_model**0.5 if scaled else 1.0
@@ -102,6 +102,7 @@ class LanguageModel(nn.Module):
         h, state = self.hidden(tokens, state, reset, lengths, controls)
         if targets is None:
             return _unpadded(self.output(h), lengths), state
+        check_targets(targets, tokens)
         asked = targets >= 0 if lengths is None else (targets >= 0) & within(lengths, targets.shape[1])
         loss = _nll(self.output, h[asked], targets[asked].long())
         return loss.new_zeros(targets.shape).masked_scatter(asked, loss), state
@@ -139,10 +140,11 @@ class LanguageModel(nn.Module):
         """One layer's initial state a block."""
         return self.blocks.initial_state(batch_size)
 
+    @checked
     def stream(
         self,
         prompt: Tensor | None,
-        length: int,
+        length: Count,
         temperature: float = 1.0,
         seed: int | None = None,
         top_k: int | None = None,
@@ -172,26 +174,27 @@ class LanguageModel(nn.Module):
         Raises:
             InputError: an argument is out of its range.
         """
-        require(isinstance(length, int) and length >= 0, "length", "a whole number of at least 0", repr(length))
         known = tokens_of(self.embedding)
-        fits = end is None or (isinstance(end, int) and 0 <= end < known)
+        fits = end is None or 0 <= end < known
         require(fits, "end", f"a token, from 0 to {known - 1}", repr(end))
         start = begin(prompt, lengths, state, seed, end)
         return Writing(self.hidden, self.output, start, length, Sampling(temperature, top_k, top_p), end)
 
+    @checked
     @torch.no_grad()
-    def snapshots(self, tokens: Tensor, every: int, state: Any = None) -> Iterator[tuple[int, StackState]]:
+    def snapshots(self, tokens: Tensor, every: Size, state: Any = None) -> Iterator[tuple[int, StackState]]:
         """Reads tokens `[B, T]` once: yields how many are read, and the state, every so many tokens and at the end.
 
         What a prefix cache keeps: a prompt that begins like one which was read goes on from the last place where they
         are the same. `InputError` unless `every` is at least 1.
         """
-        require(isinstance(every, int) and every >= 1, "every", "a whole number of at least 1", repr(every))
+        check_tokens(tokens)
         for start in range(0, tokens.shape[1], every):
             piece = tokens[:, start : start + every]
             _, state = self.hidden(piece, state)
             yield start + piece.shape[1], state
 
+    @checked
     def load(self, file: str | Path) -> Written:
         """The state of a stream, as `stream.state.save(file)` wrote it: what `stream` and `generate` take as a state.
 

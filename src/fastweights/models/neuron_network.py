@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Size, checked
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.dispatch import scan
@@ -35,14 +36,15 @@ class NeuronNetwork(nn.Module):
 
     symbols: Tensor
 
+    @checked
     def __init__(
         self,
-        vocabulary: int,
-        neurons: int = 2,
-        depth: int = 1,
-        components: int = 6,
-        embedding: int = 4,
-        width: int = 16,
+        vocabulary: Size,
+        neurons: Size = 2,
+        depth: Count = 1,
+        components: Size = 6,
+        embedding: Size = 4,
+        width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
         backend: str = "auto",

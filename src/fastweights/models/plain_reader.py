@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Size, checked
 from fastweights.layers import LayerKind, behind_convolution, make_layer
 from fastweights.models._embedding import tokens_of
 from fastweights.models._tokens import check_known, check_tokens, token_losses
@@ -20,13 +21,14 @@ class PlainReader(nn.Module):
         convolution: Width of a causal convolution in front of the layer; 0 for none.
     """
 
+    @checked
     def __init__(
         self,
-        vocabulary: int,
+        vocabulary: Size,
         layer: LayerKind,
-        units: int,
-        heads: int = 1,
-        convolution: int = 0,
+        units: Size,
+        heads: Size = 1,
+        convolution: Count = 0,
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()

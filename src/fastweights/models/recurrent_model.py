@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKind, layer_options, make_layer
 from fastweights.models._reader import MappedEmbedding, make_reader
 from fastweights.models._signalled import Signalled
@@ -31,18 +32,19 @@ class RecurrentModel(nn.Module):
         signals: Marks of steps by name, such as "store" and "integrate", for a layer that takes them.
     """
 
+    @checked
     def __init__(
         self,
         kind: str,
-        input_size: int,
-        output_size: int,
+        input_size: Size,
+        output_size: Size,
         layer: LayerKind,
-        units: int,
-        embedding: int = 50,
-        projection: int = 100,
-        hidden: int = 100,
-        dropout: float = 0.0,
-        heads: int = 1,
+        units: Size,
+        embedding: Size = 50,
+        projection: Count = 100,
+        hidden: Count = 100,
+        dropout: Probability = 0.0,
+        heads: Size = 1,
         options: dict[str, Any] | None = None,
         signals: dict[str, list[bool]] | None = None,
     ) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from fastweights.arguments import Size, checked
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 from fastweights.errors import require
@@ -38,16 +39,17 @@ class RetrievalModel(nn.Module):
         key_size: Size of keys and queries before the feature map.
     """
 
+    @checked
     def __init__(
         self,
         kind: str,
-        input_size: int,
-        output_size: int,
+        input_size: Size,
+        output_size: Size,
         memory: Any,
         feature_map: str = "identity",
         normaliser: str = "none",
         query_normaliser: str | None = None,
-        key_size: int = 64,
+        key_size: Size = 64,
     ) -> None:
         super().__init__()
         require(kind == "pairs", "kind", "'pairs', keys with values", repr(kind))

@@ -1,11 +1,11 @@
 """SNAIL as a whole network over a task."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.arguments import Size, at_least, checked
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import nothing
 from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
@@ -33,8 +33,8 @@ class SNAILBlocks(Layer, nn.ModuleList):
         length: So far back attention and convolutions see.
     """
 
-    def __init__(self, channels: int, length: int) -> None:
-        require(length >= 2, "length", "at least 2", length)
+    @checked
+    def __init__(self, channels: Size, length: Size) -> None:
         blocks: list[nn.Module] = []
         given = channels
         for place, (keys, values) in enumerate(ATTENTION):
@@ -89,7 +89,10 @@ class SNAILNetwork(nn.Module):
         embedding: Size of the vector of a symbol; features have none.
     """
 
-    def __init__(self, kind: str, input_size: int, output_size: int, length: int, embedding: int = 64) -> None:
+    @checked
+    def __init__(
+        self, kind: str, input_size: Size, output_size: Size, length: Annotated[int, at_least(2)], embedding: Size = 64
+    ) -> None:
         super().__init__()
         features = kind == "features"
         self.reader = nn.Identity() if features else make_reader(kind, input_size, embedding)

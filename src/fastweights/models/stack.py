@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Probability, Size, checked
 from fastweights.catalogue import POSITIONS
 from fastweights.errors import require
 from fastweights.layers import LayerKinds, behind_convolution, make_layers
@@ -26,7 +27,11 @@ class Stack(Layer, nn.ModuleList):
     It is a list of its blocks: their number is its length, and their parameters are named by their places.
     """
 
-    def __init__(self, blocks: Iterable[nn.Module], d_model: int) -> None:
+    @checked
+    def __init__(self, blocks: Iterable[nn.Module], d_model: Size) -> None:
+        blocks = [] if isinstance(blocks, Tensor) else list(blocks)
+        fits = bool(blocks) and all(isinstance(block, nn.Module) for block in blocks)
+        require(fits, "blocks", "modules, at least one", [type(block).__name__ for block in blocks])
         super().__init__(blocks)
         self.input_size = d_model
         self.controls = controls_of(*self)
@@ -57,13 +62,13 @@ class Stack(Layer, nn.ModuleList):
 
 def make_stack(
     layer: LayerKinds,
-    d_model: int,
-    depth: int,
-    heads: int,
-    d_ff: int,
-    dropout: float = 0.0,
+    d_model: Size,
+    depth: Size,
+    heads: Size,
+    d_ff: Size,
+    dropout: Probability = 0.0,
     norm: str = "pre",
-    convolution: int = 0,
+    convolution: Count = 0,
     options: Mapping[str, Any] | None = None,
     feed_forward_norm: str | None = None,
     positions: str | None = None,

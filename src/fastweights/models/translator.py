@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Probability, Size, checked
 from fastweights.catalogue import NORMS
 from fastweights.layers import LayerKinds, make_layers
 from fastweights.layers._initialise import change_initial
@@ -42,8 +43,16 @@ class DecoderBlock(nn.Module):
         norm: Where LayerNorm stands, by name.
     """
 
+    @checked
     def __init__(
-        self, layer: nn.Module, cross: str | None, d_model: int, heads: int, d_ff: int, dropout: float, norm: str
+        self,
+        layer: nn.Module,
+        cross: str | None,
+        d_model: Size,
+        heads: Size,
+        d_ff: Size,
+        dropout: Probability,
+        norm: str,
     ) -> None:
         super().__init__()
         self.layer = layer
@@ -86,17 +95,18 @@ class Translator(nn.Module):
         norm: Where LayerNorm stands, from `fastweights list norms`; there is one at the ends only for "pre".
     """
 
+    @checked
     def __init__(
         self,
-        vocabulary: int,
+        vocabulary: Size,
         layer: LayerKinds = "linear-attention",
         encoder: str | None = None,
         cross: str | None = None,
-        d_model: int = 256,
-        depth: int = 3,
-        heads: int = 4,
-        d_ff: int = 1024,
-        dropout: float = 0.1,
+        d_model: Size = 256,
+        depth: Size = 3,
+        heads: Size = 4,
+        d_ff: Size = 1024,
+        dropout: Probability = 0.1,
         norm: str = "post",
         options: dict[str, Any] | None = None,
     ) -> None:

@@ -8,6 +8,7 @@ import io
 import logging
 import re
 import struct
+import zlib
 from functools import cache
 from math import prod
 from typing import Any
@@ -38,6 +39,12 @@ GREY = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N")
 
 NEARLY_WHITE = 16
 """Mean distance from white, in 255 levels, below which the visible parts of an image do not show on white."""
+
+DAMAGED = (
+    *(ArithmeticError, LookupError, OSError, EOFError, RuntimeError, SyntaxError, TypeError, ValueError),
+    *(struct.error, zlib.error),
+)
+"""What pillow raises for damaged images, beside errors of its own."""
 
 _GAP = rb"(?:\s|#[^\n]*\n)+"
 _PGM = re.compile(rb"P([25])" + 3 * (_GAP + rb"(\d{1,9})") + rb"\s")
@@ -115,7 +122,7 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
         raise
-    except Exception as error:  # a damaged image makes pillow raise many things, SyntaxError among them
+    except (*DAMAGED, Image.DecompressionBombError) as error:
         raise InputError(
             f"{name} must be an image, got {len(content):,} bytes: {' '.join(str(error).split())}."
         ) from None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.checkpoint import checkpoint
 
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
@@ -389,6 +390,22 @@ def check_autocast_changes_nothing(cell: Cell, backend: str) -> None:
         inside, _ = run(cell, backend, a)
     outside, _ = run(cell, backend, a)
     assert torch.equal(inside, outside), "autocast changes the result"
+
+
+def check_gradient_checkpointing(cell: Cell, backend: str) -> None:
+    """`torch.utils.checkpoint` computes it a second time in the backward pass, and gives the same gradients."""
+    for T in (1, 3, 9):
+        a = with_gradients(arguments(cell, BRIEF._replace(T=T)))
+
+        def loss(*inputs: Tensor, a: Arguments = a) -> Tensor:
+            return run(cell, backend, a._replace(inputs=type(a.inputs)(*inputs)))[0].sin().sum()
+
+        losses = [loss(*a.inputs), checkpoint(loss, *a.inputs, use_reentrant=False)]
+        want, got = (torch.autograd.grad(one, a.inputs, materialize_grads=True, allow_unused=True) for one in losses)
+        names = a.inputs._fields
+        assert_close(
+            dict(zip(names, got, strict=True)), dict(zip(names, want, strict=True)), torch.float64, f"at T={T}"
+        )
 
 
 def check_compiles(cell: Cell, backend: str) -> None:

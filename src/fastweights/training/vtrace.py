@@ -5,6 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import NotNegative, checked
+from fastweights.errors import require
+
 
 class VTrace(NamedTuple):
     """What a critic and an actor are to learn, `[B, T]`; no gradient flows into them."""
@@ -13,6 +16,7 @@ class VTrace(NamedTuple):
     advantages: Tensor
 
 
+@checked
 @torch.no_grad()
 def vtrace(
     log_ratios: Tensor,
@@ -20,9 +24,9 @@ def vtrace(
     rewards: Tensor,
     values: Tensor,
     last_value: Tensor,
-    clip_delta: float = 1.0,
-    clip_trace: float = 1.0,
-    clip_advantage: float = 1.0,
+    clip_delta: NotNegative = 1.0,
+    clip_trace: NotNegative = 1.0,
+    clip_advantage: NotNegative = 1.0,
 ) -> VTrace:
     """v_t = V_t + delta_t + gamma_t c_t (v_{t+1} - V_{t+1}), delta_t = rho_t (r_t + gamma_t V_{t+1} - V_t).
 
@@ -41,7 +45,11 @@ def vtrace(
         clip_delta: Largest rho.
         clip_trace: Largest c.
         clip_advantage: Largest ratio in the advantage.
+
+    Raises:
+        InputError: a tensor has another shape than these.
     """
+    _check(values, {"log_ratios": log_ratios, "discounts": discounts, "rewards": rewards}, last_value)
     ratios = log_ratios.exp()
     following = torch.cat([values[:, 1:], last_value[:, None]], dim=1)
     deltas = ratios.clamp(max=clip_delta) * (rewards + discounts * following - values)
@@ -52,3 +60,13 @@ def vtrace(
     targets = values + torch.stack(errors[:0:-1], dim=1)
     learnt = torch.cat([targets[:, 1:], last_value[:, None]], dim=1)
     return VTrace(targets, ratios.clamp(max=clip_advantage) * (rewards + discounts * learnt - values))
+
+
+def _check(values: Tensor, others: dict[str, Tensor], last_value: Tensor) -> None:
+    """Raises `InputError` unless all tensors have the batch, and the steps if any, of `values`."""
+    fits = values.ndim == 2 and values.shape[1] >= 1
+    require(fits, "values", "[B, T] with T of at least 1", list(values.shape))
+    for name, tensor in others.items():
+        require(tensor.shape == values.shape, name, f"[B, T] = {list(values.shape)} like values", list(tensor.shape))
+    fits = last_value.shape == values.shape[:1]
+    require(fits, "last_value", f"[B] = {list(values.shape[:1])} like values", list(last_value.shape))

@@ -19,6 +19,7 @@ from fastweights.compiler.triton.module import loaded
 from fastweights.compiler.triton.reads import padded, tile_size
 from fastweights.compiler.triton.source import FLAGS, SIZES, Source
 from fastweights.compiler.unsupported import Unbuilt
+from fastweights.lines import FAULTS
 
 MOST = 16
 """Warps of a program, at most."""
@@ -93,13 +94,14 @@ def assemble_function(
     """The same of any function with arguments of these types and constants."""
     import triton
     from triton.compiler import ASTSource
+    from triton.errors import TritonError
 
     aligned = {(n,): [["tt.divisibility", 16]] for n, kind in enumerate(types.values()) if kind[0] == "*"}
     signature = {**types, **dict.fromkeys(constants, "constexpr")}
     ast = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
     try:
         made = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
-    except Exception as error:  # whatever Triton and the assembler raise
+    except (TritonError, *FAULTS) as error:  # the passes of MLIR raise errors of Python
         what = " ".join(str(error).split())[:300]
         raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({what})") from error
     reported = _of_amd(made.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(made.asm["cubin"])

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import Probability, Size
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
@@ -29,7 +30,7 @@ class Ascending(Layer):
     Source: Vaswani et al. 2017, Sec. 3.5; algorithmic tasks of Irie et al. 2021.
     """
 
-    def __init__(self, d_model: int, dropout: float = 0.0) -> None:
+    def __init__(self, d_model: Size, dropout: Probability = 0.0) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = d_model

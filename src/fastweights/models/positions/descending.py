@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import Probability, Size
 from fastweights.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
@@ -30,7 +31,7 @@ class Descending(Layer):
     Source: language models of Schlag et al. 2021 and Irie et al. 2021 (code), after Dai et al. 2019.
     """
 
-    def __init__(self, d_model: int, dropout: float = 0.0) -> None:
+    def __init__(self, d_model: Size, dropout: Probability = 0.0) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = d_model

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
+from fastweights.arguments import Size, checked
 from fastweights.errors import require
 from fastweights.layers._initialise import change_initial
 from fastweights.models.vision._channels_last import ChannelsLast
@@ -28,7 +29,8 @@ class Convolutions(ChannelsLast):
     LAYERS: ClassVar[tuple[tuple[int, int, int], ...]]
     """Channels, side of a kernel and stride."""
 
-    def __init__(self, channels: int, side: int, features: int = 256) -> None:
+    @checked
+    def __init__(self, channels: Size, side: Size, features: Size = 256) -> None:
         least = self._least()
         require(side >= least, "side", f"at least {least}", side)
         stages: list[nn.Module] = []

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Probability, Size, checked
 from fastweights.models.dropout import Dropout
 from fastweights.models.vision._channels_last import ChannelsLast
 
@@ -18,7 +19,8 @@ class Conv4(ChannelsLast):
         dropout: Probability of dropping a number.
     """
 
-    def __init__(self, channels: int, side: int, width: int = 64, dropout: float = 0.0) -> None:
+    @checked
+    def __init__(self, channels: Size, side: Size, width: Size = 64, dropout: Probability = 0.0) -> None:
         super().__init__(*(layer for n in range(4) for layer in _block(width if n else channels, width, dropout)))
         self.features = width * (side // 16) ** 2
 

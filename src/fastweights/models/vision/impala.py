@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Size, checked
 from fastweights.models.vision._channels_last import ChannelsLast
 
 WIDTHS = (16, 32, 32)
@@ -22,7 +23,8 @@ class Impala(ChannelsLast):
         widths: Channels of the stages.
     """
 
-    def __init__(self, channels: int, side: int, features: int = 256, widths: Sequence[int] = WIDTHS) -> None:
+    @checked
+    def __init__(self, channels: Size, side: Size, features: Size = 256, widths: Sequence[Size] = WIDTHS) -> None:
         stages = [_stage(before, after) for before, after in zip([channels, *widths], widths, strict=False)]
         for _ in widths:
             side = (side + 1) // 2
@@ -34,7 +36,8 @@ class Impala(ChannelsLast):
 class Residual(nn.Module):
     """x + conv(relu(conv(relu(x))))"""
 
-    def __init__(self, width: int) -> None:
+    @checked
+    def __init__(self, width: Size) -> None:
         super().__init__()
         convolutions = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
         self.path = nn.Sequential(*(part for convolution in convolutions for part in (nn.ReLU(), convolution)))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Probability, Size, checked
 from fastweights.layers._initialise import change_initial
 from fastweights.models.dropout import Dropout
 from fastweights.models.vision._channels_last import ChannelsLast
@@ -26,7 +27,8 @@ class Res12(ChannelsLast):
         widths: Channels of the blocks.
     """
 
-    def __init__(self, channels: int, side: int, dropout: float = 0.0, widths: Sequence[int] = WIDTHS) -> None:
+    @checked
+    def __init__(self, channels: Size, side: Size, dropout: Probability = 0.0, widths: Sequence[Size] = WIDTHS) -> None:
         pairs = zip([channels, *widths], widths, strict=False)
         super().__init__(*(ResidualBlock(before, after, dropout) for before, after in pairs))
         self.features = widths[-1]
@@ -47,7 +49,8 @@ def _he(convolution: nn.Conv2d) -> None:
 class ResidualBlock(nn.Module):
     """dropout(maxpool(lrelu(F(x) + BN(conv1(x)))))"""
 
-    def __init__(self, channels: int, width: int, dropout: float) -> None:
+    @checked
+    def __init__(self, channels: Size, width: Size, dropout: Probability) -> None:
         super().__init__()
         self.path = nn.Sequential(
             *(*_normed(channels, width, 3), nn.LeakyReLU(0.1)),

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fastweights.arguments import check_fields, fields_checked
 from fastweights.metric import Metric
 
 
@@ -12,6 +13,15 @@ class Task(ABC):
 
     main_metric: ClassVar[Metric]
     """What the paper reports, and what to choose models by on the validation set."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Makes every task check the types of its options."""
+        super().__init_subclass__(**kwargs)
+        if "__post_init__" in vars(cls):
+            cls.__post_init__ = fields_checked(cls.__post_init__)  # type: ignore[method-assign, assignment]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def kind(cls) -> str:

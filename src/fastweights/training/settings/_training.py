@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from fastweights.arguments import check_fields
 from fastweights.errors import require
 
 LARGEST = 2**31 - 1
@@ -100,6 +101,7 @@ class Training:
         return cls(**{field.name: getattr(flags, field.name) for field in fields(cls)})
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require_numbers(self, ("steps", "batch_size", "evaluate_every"), 1)
         require_numbers(self, ("patience",), 0)
         require_numbers(self, ("devices",), 1, MOST_DEVICES)

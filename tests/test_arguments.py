@@ -1,0 +1,290 @@
+"""Wrong arguments: of every layer, model, setting, task and public function, refused in one line."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fastweights
+from fastweights import Cell, InputError, LanguageModel, functional, inner, layers, make_layer, models, scan
+from fastweights.arguments import checked
+from fastweights.catalogue import LAYERS, TASKS, matches
+from fastweights.errors import LONGEST, require
+from fastweights.training import settings
+from fastweights.training.vtrace import vtrace
+
+D, HEADS = 16, 2
+WRONG: dict[str, Any] = {
+    "text": "2",
+    "unknown name": "no such name",
+    "None": None,
+    "list": [8],
+    "empty list": [],
+    "list of text": ["auto"],
+    "mapping": {"K": "x"},
+    "fraction": 1.5,
+    "negative": -1,
+    "zero": 0,
+    "True": True,
+    "NaN": float("nan"),
+    "infinity": float("inf"),
+    "tensor": torch.rand(3, 3),
+    "number in a tensor": torch.tensor(2),
+    "object": object(),
+}
+
+
+def outcome(call: Callable[[], object]) -> str:
+    """Empty if a call runs or is refused in one line; else what is raw."""
+    try:
+        call()
+    except InputError as error:
+        message = str(error)
+        return "" if "\n" not in message and len(message) <= LONGEST else f"a long message: {message!r}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def raw(run: Callable[..., object], given: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """What is raw when one argument is wrong and the others are `given`."""
+    assert outcome(partial(run, **given)) == "", "the right arguments are refused"
+    run(**given)
+    wrong = {
+        (name, what): {**given, name: value}
+        for name in inspect.signature(run).parameters
+        for what, value in WRONG.items()
+    }
+    found = {case: outcome(partial(run, **arguments)) for case, arguments in wrong.items()}
+    return {case: message for case, message in found.items() if message}
+
+
+def making(make: Callable[..., Any], use: Callable[[Any], object]) -> Callable[..., object]:
+    """A function with the parameters of `make` that also uses what is made."""
+
+    def run(**arguments: Any) -> object:
+        return use(make(**arguments))
+
+    signature = inspect.signature(make)
+    kept = [p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    run.__signature__ = signature.replace(parameters=kept)
+    return run
+
+
+def use_layer(layer: Any) -> None:
+    """One call on a short sequence."""
+    if isinstance(layer, torch.nn.Module):
+        size = layer.input_size if layer.input_size and layer.input_size < 100 else D
+        layer(torch.rand(1, 2, size))
+
+
+@pytest.mark.parametrize("name", LAYERS.names())
+def test_options_of_a_layer(name):
+    maker = LAYERS.load(name)
+    given = {"d_model": D, "heads": HEADS, "backend": "reference"}  # to build no kernels
+    own = {name: value for name, value in given.items() if name in inspect.signature(maker).parameters}
+    assert not raw(making(maker, use_layer), own)
+
+
+@pytest.mark.parametrize("cell", ["delta", "gated-slot-attention", "titans"])
+def test_options_of_the_general_layer(cell):
+    given = {"d_model": D, "heads": HEADS, "cell": cell, "backend": "reference"}
+    assert not raw(making(layers.FastWeight, use_layer), given)
+
+
+MODELS_ARGUMENTS = {
+    "vocabulary": 7,
+    "kind": "features",
+    "input_size": 3,
+    "output_size": 4,
+    "layer": "delta-net",
+    "d_model": D,
+    "depth": 1,
+    "heads": HEADS,
+    "d_ff": 8,
+    "units": D,
+    "length": 4,
+    "shape": (3,),
+    "actions": 2,
+    "pictures": False,
+    "channels": 1,
+    "side": 28,
+    "ways": 2,
+    "codes": 2,
+    "normalisations": [[[0.0], [1.0]]],
+    "features": 12,
+    "memory": "delta",
+    "cutoffs": (2, 4),
+    "embedding": torch.nn.Embedding(7, 4),
+    "blocks": [torch.nn.Identity()],
+}
+OTHERWISE = {
+    "Block": {"layer": make_layer("delta-net", D, HEADS)},
+    "CrossAttention": {"feature_map": None},
+    "RetrievalModel": {"kind": "pairs"},
+    "FewShotNetwork": {"memory": "blocks"},
+    "NeuronNetwork": {"embedding": 4},
+    "RecurrentModel": {"embedding": 4},
+    "SNAILNetwork": {"embedding": 4},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in models.__all__ if inspect.isclass(getattr(models, name))])
+def test_options_of_a_model(name):
+    model = getattr(models, name)
+    own = OTHERWISE.get(name, {})
+    parameters = inspect.signature(model).parameters.values()
+    given = {p.name: {**MODELS_ARGUMENTS, **own}[p.name] for p in parameters if p.default is p.empty}
+    assert not raw(making(model, lambda made: None), given)
+
+
+def tensors() -> dict[str, Any]:
+    """Arguments of functions by the names of parameters."""
+    B, T, H, K = 2, 3, HEADS, 4
+    shaped = {name: torch.rand(B, T, H, K) for name in ("q", "k", "v", "r", "a", "b", "w", "kk")}
+    rates = {"beta": torch.rand(B, T, H), "g": -torch.rand(B, T, H), "scale": 0.5, "gate": None}
+    traces = {name: torch.rand(B, T) for name in ("log_ratios", "discounts", "rewards", "values")}
+    return {**shaped, **rates, **traces, "last_value": torch.rand(B)}
+
+
+FUNCTIONS = [
+    name for name, f in vars(functional).items() if inspect.isfunction(f) and f.__module__ == functional.__name__
+]
+FUNCTIONS = [name for name in FUNCTIONS if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_of_a_memory_as_a_function(name):
+    function, given = getattr(functional, name), tensors()
+    if name in ("kimi_delta_attention", "gated_linear_attention"):
+        given["g"] = -torch.rand_like(given["k"])
+    parameters = inspect.signature(function).parameters.values()
+    assert not raw(function, {p.name: given[p.name] for p in parameters if p.default is p.empty})
+
+
+def test_the_message_of_a_memory_as_a_function_names_its_own_parameter():
+    given = tensors()
+    with pytest.raises(InputError, match=r"^g must be \[B, T, H\]"):
+        functional.gated_delta_rule(given["q"], given["k"], given["v"], given["beta"][:1], given["beta"])
+    with pytest.raises(InputError, match=r"^w must be"):
+        functional.rwkv7(given["r"], given["beta"], *(given[name] for name in "kvab"))
+
+
+def test_arguments_of_vtrace():
+    assert not raw(
+        vtrace, {name: tensors()[name] for name in ("log_ratios", "discounts", "rewards", "values", "last_value")}
+    )
+
+
+delta = Cell.named("delta")
+LM = LanguageModel(7, d_model=D, depth=1, heads=HEADS)
+TOKENS = torch.randint(0, 7, (2, 3))
+STATE = make_layer("delta-net", D, HEADS).initial_state(2)
+INPUTS = delta.Inputs(*(tensors()[name] for name in ("q", "k", "v", "beta")))
+CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
+    "scan": (scan, {"cell": delta, "inputs": INPUTS}),
+    "explain": (fastweights.explain, {"cell": delta, "inputs": INPUTS}),
+    "Cell.of": (Cell.of, {"source": "delta"}),
+    "Cell.named": (Cell.named, {"name": "delta"}),
+    "Cell.from_loss": (Cell.from_loss, {"loss": inner.l2}),
+    "make_layer": (
+        lambda layer, d_model, heads: make_layer(layer, d_model, heads),
+        {"layer": "lstm", "d_model": 8, "heads": 1},
+    ),
+    "make_layers": (
+        lambda layer, depth, d_model, heads: list(layers.make_layers(layer, depth, d_model, heads)),
+        {"layer": "lstm", "depth": 1, "d_model": 8, "heads": 1},
+    ),
+    "layer": (lambda **given: make_layer("delta-net", D, HEADS)(**given), {"x": torch.rand(2, 3, D)}),
+    "initial_state": (make_layer("delta-net", D, HEADS).initial_state, {"batch_size": 2}),
+    "model": (LM.forward, {"tokens": TOKENS}),
+    "stream": (lambda **given: list(LM.stream(**given)), {"prompt": TOKENS, "length": 2}),
+    "generate": (LM.generate, {"prompt": TOKENS, "length": 2}),
+    "snapshots": (lambda **given: list(LM.snapshots(**given)), {"tokens": TOKENS, "every": 2}),
+    "LanguageModel.load": (LM.load, {}),
+    "load": (fastweights.load, {"run": "."}),
+    "family": (fastweights.family, {"make": inner.power}),
+    "members": (STATE.members, {"which": 0}),
+    "to": (STATE.to, {"target": "cpu"}),
+    "save": (STATE.save, {}),
+    "state.load": (STATE.load, {}),
+    "inner.power": (inner.power, {"p": 3.0}),
+    "inner.huber": (inner.huber, {}),
+    "inner.mlp": (inner.mlp, {}),
+    "inner.scaled": (inner.scaled, {"q": 3.0}),
+}
+SIGNATURES = {
+    "layer": layers.Layer.forward,
+    "stream": LM.stream,
+    "snapshots": LM.snapshots,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_arguments_of_a_public_function(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function, given = CALLS[name]
+    parameters = [p for p in inspect.signature(SIGNATURES.get(name, function)).parameters if p != "self"]
+    files = {p: tmp_path / "state.safetensors" for p in parameters if p == "file"}
+    if files and name != "save":
+        state = next(s for s in [LM.stream(TOKENS, 1)] if next(s) is not None).state if name.startswith("L") else STATE
+        state.save(files["file"])
+    wrong = [(p, what) for p in parameters for what in WRONG]
+    found = {case: outcome(lambda c=case: function(**{**given, **files, c[0]: WRONG[c[1]]})) for case in wrong}
+    assert not {case: message for case, message in found.items() if message}
+    if name != "load":
+        assert outcome(lambda: function(**given, **files)) == ""
+
+
+def test_every_public_function_is_called_with_wrong_arguments():
+    public = {name for name in fastweights.__all__ if inspect.isfunction(getattr(fastweights, name))}
+    assert public <= {*CALLS}
+
+
+@pytest.mark.parametrize("name", TASKS.names())
+def test_options_of_a_task(name):
+    task = TASKS.load(name)
+    wrong = [(field.name, what) for field in fields(task) if field.init for what in WRONG]
+    found = {case: outcome(lambda c=case: task(**{c[0]: WRONG[c[1]]})) for case in wrong}
+    assert not {case: message for case, message in found.items() if message}
+
+
+SETTINGS = sorted(path.stem for path in (Path(settings.__file__).parent).glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_training(name):
+    module = import_module(f"fastweights.training.settings.{name}")
+    kind = next(value for key, value in vars(module).items() if matches(key, name))
+    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "unroll": 2, "window": 2}
+    given = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
+    assert not raw(kind, given)
+
+
+@pytest.mark.parametrize("number", [np.int64(2), np.int32(2), np.uint8(2)])
+def test_integers_of_numpy_are_integers(number):
+    """Also where torch itself refuses them."""
+    assert type(make_layer("lstm", 8, 1, layers=number).lstm.num_layers) is int
+
+
+def test_a_message_is_one_line_of_bounded_length():
+    @checked
+    def run(x: int) -> int:
+        return x
+
+    for value in (torch.rand(100, 100), "a\nb" * 10_000, [*range(100_000)]):
+        with pytest.raises(InputError) as error:
+            run(value)
+        assert len(str(error.value)) < 400
+        assert "\n" not in str(error.value)
+    with pytest.raises(InputError) as error:
+        require(False, "x", "short\n", torch.rand(100, 100), 10_000 * "remedy ")
+    assert len(str(error.value)) <= LONGEST
+    assert "\n" not in str(error.value)
