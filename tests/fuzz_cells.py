@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from fastweights import Cell, InputError, scan
-from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp import build, toolchain
 from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -328,7 +328,7 @@ def work(seed: int, stream: int, numbers: range, results: Any) -> None:
     """One process."""
     torch.set_num_threads(1)
     # What is wrong is wrong without optimisation, and takes half the time.
-    build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
+    build.BEST = toolchain.BEST = tuple("-O0" if flag == "-O3" else flag for flag in build.BEST)
     parent = os.getppid()
     for number in numbers:
         if os.getppid() == parent:
