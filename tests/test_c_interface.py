@@ -73,7 +73,7 @@ def test_the_example_runs_without_python(name, dtype, tmp_path):
 
 
 def check_example(name, dtype, folder, compiler, runner):
-    """The example of a cell, built by a compiler and run by a command in front of it, gives what the reference gives."""
+    """The example of a cell, built by a compiler and run by a command in front of it, equals the reference."""
     cell = Cell.named(name)
     sizes = [f"{axis}={size}" for axis, size in cell.example_sizes.items()]
     assert cli.main(["compile", name, "--size", *sizes, "--into", str(folder), "--dtype", dtype]) == 0

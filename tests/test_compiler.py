@@ -272,7 +272,9 @@ def test_no_compiler(cache, monkeypatch):
     monkeypatch.setattr("fastweights.compiler.cpp.compiler.PACKAGE", "no_package")
     cell = fresh(1.25)
     given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
-    with pytest.raises(InputError, match=r"there is no C\+\+ compiler\. Install one \(pip install 'fastweights\[compiler\]'"):
+    with pytest.raises(
+        InputError, match=r"there is no C\+\+ compiler\. Install one \(pip install 'fastweights\[compiler\]'"
+    ):
         scan(cell, given, backend="compiled")
     assert explain(cell, given).chosen == "chunkwise"
 

@@ -141,7 +141,7 @@ def test_a_library_that_does_not_load_is_built_without_openmp(fake, caplog):
 
 def test_a_library_that_never_loads_is_refused_with_the_words_of_the_loader(fake):
     fake(UNLOADABLE)
-    with pytest.raises(InputError, match="do not load .*undefined symbol: missing_function"):
+    with pytest.raises(InputError, match=r"do not load .*undefined symbol: missing_function"):
         scan(Cell.named("delta"), sample_inputs(Cell.named("delta"), SMALL), backend="compiled")
 
 

@@ -18,7 +18,7 @@ from fastweights.compiler.cpp.attempt import REMEDY, Unloadable, attempt, loaded
 from fastweights.compiler.cpp.compiler import absence, compiler, identity
 from fastweights.compiler.cpp.cpu import cpu
 from fastweights.compiler.cpp.flags import BASES, BEST, CHOICES, SHARED, openmp
-from fastweights.compiler.cpp.place import in_some_place
+from fastweights.compiler.cpp.place import NoFolder, in_some_place
 from fastweights.compiler.cpp.scratch import scratch
 from fastweights.compiler.unsupported import Unbuilt
 from fastweights.files import write_atomically
@@ -103,6 +103,8 @@ def _read(name: str) -> Toolchain | None:
 def _found(name: str) -> Toolchain | _Failed:
     try:
         return in_some_place(lambda place: _probed(place, name))
+    except NoFolder:
+        raise  # and tried again when one is asked for next
     except Unbuilt as error:
         return _Failed(str(error), time.monotonic())
 
