@@ -5,13 +5,17 @@ PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
 
-.PHONY: demo test lint format generate site bench wheel clean
+.PHONY: demo test test-all lint format generate site bench wheel clean
 
 demo: $(READY)
 	$(BIN)/fastweights train oz
 
 test: $(READY)
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+
+# Also kernels and C programs of every cell by other compilers, and for other machines.
+test-all: $(READY)
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal -m "extended or not extended"
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -53,7 +57,7 @@ wheel:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,cluster,nlp,rl,torchrl,transformers,onnx,docs,gpu,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[compiler,train,cluster,nlp,rl,torchrl,transformers,onnx,docs,gpu,dev]"
 	touch $(READY)
 
 clean:

@@ -25,7 +25,7 @@ from torch._inductor import config as inductor
 
 import eager
 from fastweights import Cell, scan
-from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp.compiler import compiler
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from names import one_of
 from page import put
@@ -123,7 +123,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = options.cells or Cell.names()
-    machine, command = platform.processor() or platform.machine(), " ".join(build.compiler())
+    machine, command = platform.processor() or platform.machine(), " ".join(compiler())
     about = f"float32, {machine}, {command}, torch {torch.__version__}; in brackets the part of the C++ compiler."
     text = "\n".join([about, "", *tables(names)])
     put(options.into, "first_call", text) if options.into else print(text)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from fastweights import InputError
-from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp import build, toolchain
 
 PROCESSES = 2
 BOUND = {torch.float64: 1e-7, torch.float32: 1e-2}
@@ -172,7 +172,7 @@ def _work(tried: Tried, seed: int, stream: int, count: int, results: Any) -> Non
     """One process."""
     torch.set_num_threads(1)
     # A wrong result is wrong without optimisation too, and the build takes half the time.
-    build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
+    build.BEST = toolchain.BEST = tuple("-O0" if flag == "-O3" else flag for flag in build.BEST)
     parent = os.getppid()
     for number in range(count):
         if os.getppid() != parent:

@@ -67,14 +67,20 @@ def test_a_step_and_a_sequence_are_those_of_the_reference(library, name):
 @pytest.mark.parametrize(("name", "dtype"), [("delta", "float32"), ("delta", "float64"), ("srwm", "float32")])
 def test_the_example_runs_without_python(name, dtype, tmp_path):
     """With nothing but a compiler, and the header read by one of C."""
-    cell, folder = Cell.named(name), tmp_path / "made"
+    check_example(name, dtype, tmp_path / "made", ["g++"], [])
+    command = ["gcc", "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "example.c"]
+    subprocess.run(command, cwd=tmp_path / "made", check=True)
+
+
+def check_example(name, dtype, folder, compiler, runner):
+    """The example of a cell, built by a compiler and run by a command in front of it, equals the reference."""
+    cell = Cell.named(name)
     sizes = [f"{axis}={size}" for axis, size in cell.example_sizes.items()]
     assert cli.main(["compile", name, "--size", *sizes, "--into", str(folder), "--dtype", dtype]) == 0
     text = (folder / "example.c").read_text()
-    subprocess.run(["gcc", "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "example.c"], cwd=folder, check=True)
-    build, run = re.search(r"/\* (g\+\+ .*) && (\S+) \*/", text).groups()
-    subprocess.run(build.split(), cwd=folder, check=True)
-    out = subprocess.run([run], cwd=folder, check=True, capture_output=True, text=True, env={}).stdout
+    build, run = re.search(r"/\* g\+\+ (.*) && (\S+) \*/", text).groups()
+    subprocess.run([*compiler, *build.split()], cwd=folder, check=True)
+    out = subprocess.run([*runner, run], cwd=folder, check=True, capture_output=True, text=True, env={}).stdout
     heads, T = (int(re.search(rf"{word} = (\d+)", text)[1]) for word in ("HEADS", "TIME"))
     records = [[(1, T, heads), cell.Inputs, "Inputs"], [(heads,), cell.Params, "Params"]]
     inputs, params = (

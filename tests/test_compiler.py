@@ -16,7 +16,7 @@ from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, compiler, dispatch, explain, problem, scan
 from fastweights.compiler import forms, op
-from fastweights.compiler.cpp import build, kernel
+from fastweights.compiler.cpp import build, kernel, scratch, toolchain
 from fastweights.compiler.watch import Watch
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
@@ -269,9 +269,12 @@ def test_explaining_builds_nothing(cache, monkeypatch):
 def test_no_compiler(cache, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("fastweights.compiler.cpp.compiler.PACKAGE", "no_package")
     cell = fresh(1.25)
     given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
-    with pytest.raises(InputError, match=r"there is no C\+\+ compiler\. Install one"):
+    with pytest.raises(
+        InputError, match=r"there is no C\+\+ compiler\. Install one \(pip install 'fastweights\[compiler\]'"
+    ):
         scan(cell, given, backend="compiled")
     assert explain(cell, given).chosen == "chunkwise"
 
@@ -279,7 +282,7 @@ def test_no_compiler(cache, monkeypatch):
 def test_compiler_that_fails(cache, monkeypatch):
     monkeypatch.setenv("CXX", "false")
     cell = fresh(1.25)
-    with pytest.raises(InputError, match=r"the compiler .*false fails .* Install one .* \$CXX"):
+    with pytest.raises(InputError, match=r"the compiler .*false fails .* Mend it, or name another one in \$CXX"):
         scan(cell, sample_inputs(cell, Shape(1, 2, 1, 3, 3)), backend="compiled")
 
 
@@ -290,14 +293,14 @@ def test_cache_that_cannot_be_written(tmp_path, cache, monkeypatch):
 
 
 def test_full_disk(cache, monkeypatch):
-    attempt = build._attempt
+    attempt = toolchain.attempt
 
-    def full(command, code, library):
-        if cache in code.parents:
+    def full(arguments, library):
+        if cache in library.parents:
             raise OSError(28, "No space left on device")
-        return attempt(command, code, library)
+        return attempt(arguments, library)
 
-    monkeypatch.setattr(build, "_attempt", full)
+    monkeypatch.setattr(toolchain, "attempt", full)
     compare(fresh(1.75))
     assert not list(cache.glob("*.so"))
     assert not list(cache.glob("*build-*"))
@@ -383,7 +386,7 @@ def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     (left,) = cache.glob("*build-*")
-    os.utime(left / build.MARK, (0, 0))
+    os.utime(left / scratch.MARK, (0, 0))
     both = [start(cache), start(cache)]
     first, second = (process.communicate()[0] for process in both)
     assert first == second != ""

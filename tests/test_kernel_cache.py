@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fastweights.compiler import cache
-from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp import build, scratch
 from fastweights.compiler.unsupported import Unbuilt
 
 SOURCE = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'
@@ -192,13 +192,13 @@ def test_a_compiler_that_writes_nothing_is_named(folder, monkeypatch):
 
 
 def test_only_what_killed_builds_left_is_removed(folder):
-    scratch = build.SCRATCH
+    prefix = scratch.PREFIX
 
-    def put(name, mark=None, age=2 * build.HOUR):
+    def put(name, mark=None, age=2 * scratch.HOUR):
         (folder / name).mkdir()
         (folder / name / "mine.txt").write_text("years of work")
         if mark is not None:
-            (folder / name / build.MARK).write_bytes(mark)
+            (folder / name / scratch.MARK).write_bytes(mark)
         for path in (folder / name).iterdir():
             os.utime(path, (time.time() - age,) * 2)
         os.utime(folder / name, (time.time() - age,) * 2)
@@ -206,15 +206,15 @@ def test_only_what_killed_builds_left_is_removed(folder):
 
     kept = [
         put("build-mine"),
-        put("build-1", build.SEAL),
-        put(scratch),
-        put(f"{scratch}mine"),
-        put(f"{scratch}other-mark", b"another mark"),
-        put(f"{scratch}at-work", build.SEAL, age=10),
+        put("build-1", scratch.SEAL),
+        put(prefix),
+        put(f"{prefix}mine"),
+        put(f"{prefix}other-mark", b"another mark"),
+        put(f"{prefix}at-work", scratch.SEAL, age=10),
     ]
-    left = put(f"{scratch}killed", build.SEAL)
-    (folder / f"{scratch}link").symlink_to(kept[1])
-    kept.append(folder / f"{scratch}link")
+    left = put(f"{prefix}killed", scratch.SEAL)
+    (folder / f"{prefix}link").symlink_to(kept[1])
+    kept.append(folder / f"{prefix}link")
     build.build(SOURCE, "kernel")
     assert not left.exists()
     assert all((path / "mine.txt").read_text() == "years of work" for path in kept)

@@ -123,6 +123,9 @@ def explain(
 ) -> Explanation:
     """Says which backend `auto` runs for a call of `scan`, and why not the others.
 
+    No kernel is built for it. The C++ compiler is tried on a small program, once per compiler: if it fails, or its
+    libraries do not load, `compiled` cannot run unless its kernel is in the cache.
+
     >>> delta = Cell.named("delta")
     >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
     >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from fastweights.compiler.derivatives import without_derivatives
 from fastweights.lengths import only
 from fastweights.lines import reason_of
 from fastweights.problem import Problem
@@ -67,7 +68,7 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
 
     Random numbers differ from head to head, as they do where the step is called for each.
     """
-    step, params = problem.cell.step, () if problem.params is None else (problem.params,)
+    step, params = _step(problem), () if problem.params is None else (problem.params,)
     heads = torch.vmap(step, randomness="different")
     both = torch.vmap(heads, in_dims=(0, 0, *(None for _ in params)), randomness="different")
     loops, reason = False, ""
@@ -93,6 +94,13 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
 def _is_of_vmap(error: RuntimeError) -> bool:
     """Whether the step may run for one head after the other."""
     return type(error) is not torch.OutOfMemoryError and any(text in str(error) for text in OF_VMAP)
+
+
+def _step(problem: Problem) -> Callable[..., Any]:
+    if not torch.compiler.is_exporting():
+        return problem.cell.step
+    sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
+    return without_derivatives(problem.cell, sizes, problem.inputs[0].dtype)
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:

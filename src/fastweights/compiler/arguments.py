@@ -53,8 +53,9 @@ BACKWARD = (
     Argument("all_d_param", "Params", is_given=False),
     Argument("all_initial_d_state", "State", is_given=False),  # absent without resets
 )
-NUMBERS = ("B", "T", "H", "C", "threads")
-"""Batch, time, heads, steps a chunk, threads; behind them the strides of every input over batch, time and heads."""
+NUMBERS = ("B", "T", "H", "C", "threads", "first_head", "last_head")
+"""Batch, time, heads, steps per chunk, threads, and the heads of a call: those from `first_head` up to, but without,
+`last_head`, counted over all members of the batch. The strides of every input over batch, time and heads follow."""
 
 
 def in_order(arguments: Sequence[Argument], tensors: Mapping[str, Sequence[T]]) -> list[T]:

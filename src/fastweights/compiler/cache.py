@@ -1,5 +1,6 @@
 """The folder of compiled kernels. What is loaded from it runs: so nobody else may write into it."""
 
+import hashlib
 import logging
 import os
 import stat
@@ -18,6 +19,11 @@ log = logging.getLogger("fastweights")
 MAKING = PerProcess(threading.Lock)
 """Two ways over time are built at once: what they share is made once."""
 FOREIGN_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def digest(*parts: str) -> str:
+    """A short digest of some texts, for the name of a file in the cache."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def places() -> Iterator[Path]:

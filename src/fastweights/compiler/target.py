@@ -74,7 +74,7 @@ class Target(Protocol):
     """What the module `compiler/NAME/target.py` has."""
 
     def lack(self) -> str:
-        """What this machine lacks to build any kernel, and what to do about it; empty if it lacks nothing."""
+        """Why this machine can build no kernel, with a remedy; empty if it can: its compiler was tried, once."""
 
     def chunk(self, size: int, T: int) -> int:
         """Steps from one kept state to the next, for states of `size` numbers a head."""

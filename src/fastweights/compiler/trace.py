@@ -79,6 +79,15 @@ def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> T
     return made
 
 
+def trace_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> torch.fx.GraphModule:
+    """Traces one step of one head as a function from its tensors to the new state and y.
+
+    Raises:
+        Unsupported: the step does what no graph can hold.
+    """
+    return _traced(cell, _flat, examples(cell, sizes, dtype), []).graph
+
+
 def _traced(
     cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor], whole: tuple[str, ...] = ()
 ) -> Trace:

@@ -101,7 +101,8 @@ class Files:
                 f'#include "{self.name}.h"\n',
                 f"{self.signature} {{",
                 f"    void* p[] = {{{', '.join(self._pointers())}}};",
-                f"    const int64_t n[] = {{batch, time, heads, time, 1, {', '.join(self._strides())}}};",
+                "    const int64_t n[] = {batch, time, heads, time, 1, 0, batch * heads,",
+                f"                         {', '.join(self._strides())}}};",
                 "    forward(p, n);",
                 "}\n",
             ]

@@ -67,12 +67,12 @@ class Source:
         self._load_params(out)
         for b in self.state:
             out.add(f"into_{b.name}({b.name}, first_{b.name} + m * {volume(b.shape)});")
-        out.add("const std::int64_t start = 0, stop = length;")
-        out.open("for (std::int64_t t = start; t < stop; ++t)")
+        out.add("const int64_t start = 0, stop = length;")
+        out.open("for (int64_t t = start; t < stop; ++t)")
         out.open("if (checkpoints && t % C == 0)")
         out.add(f"real* to = checkpoints + (m * ((T + C - 1) / C) + t / C) * {self._state_size()};")
         for b in self.state:
-            out.add(f"std::memcpy(to, {b.name}, sizeof(real) * {volume(b.shape)});")
+            out.add(f"memcpy(to, {b.name}, sizeof(real) * {volume(b.shape)});")
             out.add(f"to += {volume(b.shape)};")
         out.close()
         self._reset(out)
@@ -98,16 +98,16 @@ class Source:
         self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
         self._load_params(out)
         for b in [*plan.d_params, *d_initial]:
-            out.add(f"std::memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
+            out.add(f"memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
         for b in plan.d_inputs:
             self._clear_padding(out, f"all_{b.name}", volume(b.shape))
         for b in d_state:
             size = volume(b.shape)
             out.add(f"if (last_{b.name}) into_{b.name}({b.name}, last_{b.name} + m * {size});")
-            out.add(f"else std::memset({b.name}, 0, sizeof(real) * {size});")
+            out.add(f"else memset({b.name}, 0, sizeof(real) * {size});")
         # Of no step, the last chunk begins before the first one.
-        out.open("for (std::int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
-        out.add("const std::int64_t stop = start + C < length ? start + C : length;")
+        out.open("for (int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
+        out.add("const int64_t stop = start + C < length ? start + C : length;")
         self._recompute(out)
         self._way_back(out)
         out.close()
@@ -125,9 +125,9 @@ class Source:
         plan = self.plan
         out.add(f"const real* from = checkpoints + (m * ((T + C - 1) / C) + start / C) * {self._state_size()};")
         for b, offset in self._slots():
-            out.add(f"std::memcpy(slots + {offset}, from, sizeof(real) * {volume(b.shape)});")
+            out.add(f"memcpy(slots + {offset}, from, sizeof(real) * {volume(b.shape)});")
             out.add(f"from += {volume(b.shape)};")
-        out.open("for (std::int64_t t = start; t < stop; ++t)")
+        out.open("for (int64_t t = start; t < stop; ++t)")
         for b, offset in self._slots():
             out.add(f"real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
             out.add(f"real* const new_{b.name} = {b.name} + {self._slot_size()};")
@@ -140,8 +140,8 @@ class Source:
 
     def _way_back(self, out: Writer) -> None:
         plan = self.plan
-        out.open("for (std::int64_t t = stop - 1; t >= start; --t)")
-        out.add("const std::int64_t at = (b * T + t) * H + h;")
+        out.open("for (int64_t t = stop - 1; t >= start; --t)")
+        out.add("const int64_t at = (b * T + t) * H + h;")
         for b in plan.d_inputs:
             size = volume(b.shape)
             out.add(f"real* const {b.name} = all_{b.name} + at * {size};")
@@ -152,7 +152,7 @@ class Source:
         for b in plan.backward.state:
             size = volume(b.shape)
             out.add(f"for (int n = 0; n < {size}; ++n) initial_{b.name}[n] += {b.name}[n];")
-            out.add(f"std::memset({b.name}, 0, sizeof(real) * {size});")
+            out.add(f"memset({b.name}, 0, sizeof(real) * {size});")
         out.close(2)
 
     def _run(self, out: Writer, name: str, way: Way, sign: int) -> None:
@@ -163,7 +163,7 @@ class Source:
             if b.name in far:
                 out.add(f"fw::prefetch<{volume(b.shape)}>({places[b.name].format(t=f'(t + {sign * AHEAD})')});")
         if way.ahead:
-            out.add(f"const std::int64_t then = {'t + 1 < stop ? t + 1 : t' if sign > 0 else 't > start ? t - 1 : t'};")
+            out.add(f"const int64_t then = {'t + 1 < stop ? t + 1 : t' if sign > 0 else 't > start ? t - 1 : t'};")
             for b in way.moving:
                 out.add(f"const real* const next_{b.name} = {places[b.name].format(t='then')};")
             first, before = ("start", "t") if sign > 0 else ("stop - 1", "t + 1")
@@ -207,13 +207,13 @@ class Source:
             offsets.append(f"real* const keeps = slots + (C + 1) * {self._slot_size()};")
             offsets.append("(void)keeps;")
             total = f"{offset} + (C + 1) * {self._slot_size()} + C * {self._keep_size()}"
-        out.add("#pragma omp parallel num_threads(threads) if (threads > 1 && B * H > 1)")
+        out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
         out.open("")
         out.add(f"fw::Arena arena({total});")
         out.add("real* const scratch = arena.start;")
         out.add("#pragma omp for schedule(static)")
-        out.open("for (std::int64_t m = 0; m < B * H; ++m)")
-        out.add("const std::int64_t b = m / H, h = m % H, length = lengths ? lengths[b] : T;")
+        out.open("for (int64_t m = first_head; m < last_head; ++m)")
+        out.add("const int64_t b = m / H, h = m % H, length = lengths ? lengths[b] : T;")
         for line in offsets:
             out.add(line)
 
@@ -229,8 +229,8 @@ class Source:
 
     def _clear_padding(self, out: Writer, name: str, size: int) -> None:
         """Zeros where a sequence that has ended is padded."""
-        out.open("for (std::int64_t t = length; t < T; ++t)")
-        out.add(f"std::memset({name} + ((b * T + t) * H + h) * {size}, 0, sizeof(real) * {size});")
+        out.open("for (int64_t t = length; t < T; ++t)")
+        out.add(f"memset({name} + ((b * T + t) * H + h) * {size}, 0, sizeof(real) * {size});")
         out.close()
 
     def _call(self, out: Writer, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> None:
@@ -273,7 +273,7 @@ def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]
 def _copies(buffer: Buffer) -> str:
     """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap two."""
     size, shape = volume(buffer.shape), buffer.shape
-    into = back = f"std::memcpy(to, from, sizeof(real) * {size});"
+    into = back = f"memcpy(to, from, sizeof(real) * {size});"
     if buffer.layout.order != tuple(range(len(shape))):
         loop = f"for (int n = 0; n < {size}; n += {volume(shape[-2:])})"
         into, back = (f"{loop} fw::transpose<{r}, {c}>(to + n, from + n);" for r, c in (shape[-2:], shape[:-3:-1]))

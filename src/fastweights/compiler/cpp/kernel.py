@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.arguments import BACKWARD, FORWARD, in_order
+from fastweights.compiler.cpp.sharing import share
 from fastweights.remember import remember
 
 CHUNK = 1 << 20
@@ -37,19 +38,21 @@ class _Called:
         rest = [x.contiguous() for x in tensors[self.inputs :]]
         return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
 
-    def _threads(self, steps: int) -> int:
-        """As many as there are, but none that would wait longer for the others than it works."""
-        return max(1, min(torch.get_num_threads(), steps * self.size // THREAD))
+    def _threads(self, heads: int, steps: int) -> int:
+        """The number of threads for `steps` steps of each of `heads` heads. A thread needs enough work to be worth its
+        start."""
+        return max(1, min(torch.get_num_threads(), heads, heads * steps * self.size // THREAD))
 
 
 class _Alike(NamedTuple):
     """What is known of calls with tensors of the same shapes and strides: whether the kernel can read them where they
-    are, which of them may be negated, the shape of y, how many threads at most have work, and the numbers that one is
-    called with."""
+    are, which of them may be negated, the shape of y, the heads of all members, how many threads at most have work, and
+    the numbers for a call with one thread."""
 
     are_read: bool
     doubtful: list[int]
     shape: tuple[int, ...]
+    heads: int
     most: int
     alone: bytes
 
@@ -63,7 +66,7 @@ class OneStep(_Called):
         self._nowhere = [0] * (self.states + 1)
         count = self.inputs + 3 * self.states + len(cell.slots.get("Params", ())) + 2
         self._pack = Struct(f"{count}P").pack
-        self._call = library.one_step
+        self._call, self._has_threads = library.one_step, bool(library.has_threads())
         # Bytes are memory that C reads: made in half the time of an array of ctypes.
         self._call.restype, self._call.argtypes = None, [c_char_p, c_char_p]
 
@@ -86,24 +89,55 @@ class OneStep(_Called):
         starts = [] if reset is None else [x.contiguous() for x in (*initial, reset)]
         places = [x.data_ptr() for x in starts] or self._nowhere
         pointers = [*[x.data_ptr() for x in tensors], *places, y.data_ptr(), *[x.data_ptr() for x in out]]
-        numbers = alike.alone if alike.most < 2 else self._numbers(tensors, min(torch.get_num_threads(), alike.most))
-        self._call(self._pack(*pointers), numbers)
+        packed, threads = self._pack(*pointers), min(torch.get_num_threads(), alike.most)
+        if threads < 2:
+            self._call(packed, alike.alone)
+        elif self._has_threads:
+            self._call(packed, self._numbers(tensors, threads))
+        else:
+            share(partial(self._call_range, packed, tensors, (starts, y, out)), alike.heads, threads)
         return y, out
+
+    def _call_range(self, packed: bytes, tensors: Sequence[Tensor], others: Any, first: int, last: int) -> None:
+        """Runs the heads of a range in this thread. `others` are the other tensors that `packed` points to: they must
+        live as long as the call."""
+        self._call(packed, self._numbers(tensors, 1, first, last))
 
     def _look_at(self, tensors: Sequence[Tensor]) -> _Alike:
         B, T, H = tensors[0].shape[:3]
         are_read = all(a is b for a, b in zip(tensors, chain(*self._given(tensors)[0]), strict=True))
         # Numbers are negated where they are a half of complex ones, and lie two by two.
         doubtful = [n for n, x in enumerate(tensors) if not any(step % 2 for step in x.stride())]
-        return _Alike(
-            are_read, doubtful, (B, T, H, *self.output), B * H * self.size // THREAD, self._numbers(tensors, 1)
-        )
+        most = min(B * H, B * H * self.size // THREAD)
+        return _Alike(are_read, doubtful, (B, T, H, *self.output), B * H, most, self._numbers(tensors, 1))
 
-    def _numbers(self, tensors: Sequence[Tensor], threads: int) -> bytes:
+    def _numbers(self, tensors: Sequence[Tensor], threads: int, first: int = 0, last: int | None = None) -> bytes:
+        """The numbers of a call for the heads from `first` up to `last`, by default all."""
         _, strides = self._given(tensors)
         B, T, H = tensors[0].shape[:3]
-        numbers = (B, T, H, 1, threads, *strides)
+        numbers = (B, T, H, 1, threads, first, B * H if last is None else last, *strides)
         return pack(f"{len(numbers)}q", *numbers)
+
+
+class _Way(NamedTuple):
+    """The function of a library for one way over time, and whether it shares its work among threads by itself."""
+
+    function: Any
+    has_threads: bool
+
+    def __call__(
+        self, tensors: Sequence[Tensor | None], sizes: Sequence[int], threads: int, strides: Sequence[int]
+    ) -> None:
+        """Runs all heads of all members; `sizes` are batch, time, heads and steps per chunk."""
+        heads = sizes[0] * sizes[2]
+
+        def call(first: int, last: int, threads: int = 1) -> None:
+            self.function(_pointers(tensors), _numbers((*sizes, threads, first, last, *strides)))
+
+        if self.has_threads or threads == 1:
+            call(0, heads, threads)
+        else:
+            share(call, heads, threads)
 
 
 class Kernel(_Called):
@@ -118,14 +152,14 @@ class Kernel(_Called):
     ) -> None:
         super().__init__(cell, sizes, dtype)
         self._libraries = libraries
-        self._ways: dict[str, Any] = {}
+        self._ways: dict[str, _Way] = {}
 
     def build(self, ways: Collection[str]) -> None:
         """Loads some ways from the cache, or builds them."""
         for way, library in self._libraries(ways).items():
             function = getattr(library, way)
             function.restype = None
-            self._ways[way] = function
+            self._ways[way] = _Way(function, bool(library.has_threads()))
 
     def chunk(self, T: int) -> int:
         """Steps from one kept state to the next."""
@@ -150,8 +184,7 @@ class Kernel(_Called):
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
         named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
-        numbers = (B, T, H, C, self._threads(B * T * H), *strides)
-        self._ways["forward"](_pointers(in_order(FORWARD, named)), _numbers(numbers))
+        self._ways["forward"](in_order(FORWARD, named), (B, T, H, C), self._threads(B * H, T), strides)
         return [y, *last, checkpoints]
 
     def backward(
@@ -176,8 +209,7 @@ class Kernel(_Called):
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
-        numbers = (B, T, H, self.chunk(T), self._threads(B * T * H), *strides)
-        self._ways["backward"](_pointers(in_order(BACKWARD, named)), _numbers(numbers))
+        self._ways["backward"](in_order(BACKWARD, named), (B, T, H, self.chunk(T)), self._threads(B * H, T), strides)
         return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
 
 

@@ -11,7 +11,7 @@ from fastweights.compiler.cpp.schedule import Nest, Program, Statement
 from fastweights.compiler.functions import FUNCTIONS
 from fastweights.compiler.ir import Apply, Constant, Expression, Index, Load, loads
 
-START = {"sum": "0", "max": "-std::numeric_limits<real>::infinity()", "min": "std::numeric_limits<real>::infinity()"}
+START = {"sum": "0", "max": "-fw::infinity", "min": "fw::infinity"}
 COMBINE = {"sum": "{0} + {1}", "max": "fw::maximum({0}, {1})", "min": "fw::minimum({0}, {1})"}
 ACROSS = {"sum": "fw::total", "max": "fw::highest", "min": "fw::lowest"}
 ACCUMULATORS = 12
@@ -399,7 +399,7 @@ def _combined(statement: Statement, parts: list[str]) -> str:
 def number(value: float) -> str:
     """A number in C++."""
     if value != value:
-        return "std::numeric_limits<real>::quiet_NaN()"
+        return "fw::nan"
     if abs(value) == float("inf"):
-        return f"{'-' if value < 0 else ''}std::numeric_limits<real>::infinity()"
+        return f"{'-' if value < 0 else ''}fw::infinity"
     return f"real({value!r})"

@@ -39,13 +39,13 @@ def _kernel(plan: OneStep, scratch: int) -> str:
     out.open("")
     out.add(f"fw::Arena arena({scratch + sum(padded(volume(b.shape)) for b in apart)});")
     out.add("#pragma omp for schedule(static)")
-    out.open("for (std::int64_t m = 0; m < B * H; ++m)")
-    out.add("const std::int64_t b = m / H, h = m % H;")
+    out.open("for (int64_t m = first_head; m < last_head; ++m)")
+    out.add("const int64_t b = m / H, h = m % H;")
     for line in _places(plan, apart, scratch):
         out.add(line)
     out.add(f"step({', '.join([*(b.name for b in _arguments(plan)), 'arena.start'])});")
     for b in apart:
-        out.add(f"std::memcpy(last_{_old(b)} + m * {volume(b.shape)}, {b.name}, sizeof(real) * {volume(b.shape)});")
+        out.add(f"memcpy(last_{_old(b)} + m * {volume(b.shape)}, {b.name}, sizeof(real) * {volume(b.shape)});")
     out.close(3)
     return "\n".join(out.lines)
 

@@ -11,10 +11,19 @@ from fastweights.compiler.cpp.schedule import Program
 from fastweights.compiler.cpp.shared import shared
 from fastweights.compiler.ir import Table, volume
 
-TYPES = {"real": "real", "bool": "bool", "int64": "std::int64_t"}
+TYPES = {"real": "real", "bool": "bool", "int64": "int64_t"}
 RUNTIME = Path(__file__).with_name("runtime.h")
-EXPORTED = 'extern "C" __attribute__((visibility("default")))'
+EXPORTED = "FW_EXPORT"
 """Before functions that are called from outside of their library."""
+HAS_THREADS = f"""
+{EXPORTED} int has_threads() {{
+#ifdef _OPENMP
+    return 1;
+#else
+    return 0;
+#endif
+}}"""
+"""Whether a library shares its work among threads by itself: it was compiled with OpenMP."""
 ON_STACK = 1 << 14
 """Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
 
@@ -75,12 +84,14 @@ def open_kernel(
     linkage: str = EXPORTED,
 ) -> None:
     """Opens a function that is called from outside, with all that it is given by name."""
-    out.open(f"\n{linkage} void {name}(void** p, const std::int64_t* n)")
+    if linkage == EXPORTED:
+        out.add(HAS_THREADS)
+    out.open(f"\n{linkage} void {name}(void** p, const int64_t* n)")
     sizes = [f"{name} = n[{n}]" for n, name in enumerate(NUMBERS) if name != "threads"]
-    out.add(f"const std::int64_t {', '.join(sizes)};")
+    out.add(f"const int64_t {', '.join(sizes)};")
     out.add(f"const int threads = int(n[{NUMBERS.index('threads')}]);")
-    out.add(f"const std::int64_t* const strides = n + {len(NUMBERS)};")
-    out.add("(void)strides; (void)T; (void)C;")
+    out.add(f"const int64_t* const strides = n + {len(NUMBERS)};")
+    out.add("(void)strides; (void)T; (void)C; (void)B; (void)threads;")
     for argument in arguments:
         kind = ("const " if argument.is_given else "") + TYPES[argument.kind]
         for name in names(argument, fields):

@@ -1,18 +1,23 @@
 // Vectors of N numbers, and the functions that a step may apply to them. A vector of one number is the number itself,
 // so that the same code serves the remainder of a loop.
 //
-// Neither <cmath> nor <utility>: to read them would take longer than to read and to compile a small kernel.
+// Headers of C only. Those of C++ take longer to read than a small kernel takes to compile, and a compiler that comes as
+// a Python package would first build its standard library of C++, for a minute.
 
 // These passes of GCC take an eighth of its time, and find nothing in code that is written in blocks of vectors.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-tree-pre", "no-code-hoisting", "no-tree-vrp")
 #endif
 
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <initializer_list>
-#include <limits>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define FW_EXPORT extern "C" __declspec(dllexport)
+#else
+#define FW_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
 
 namespace fw {
 
@@ -21,15 +26,17 @@ template <class T> struct Vector<T, 1> { using type = T; };
 
 #if FASTWEIGHTS_DOUBLE
 using real = double;
-using integer = std::int64_t;
+using integer = int64_t;
 #define FW_MATH(name) __builtin_##name
 #else
 using real = float;
-using integer = std::int32_t;
+using integer = int32_t;
 #define FW_MATH(name) __builtin_##name##f
 #endif
 template <int N> using vec = typename Vector<real, N>::type;
 template <int N> using ints = typename Vector<integer, N>::type;
+
+constexpr real infinity = FW_MATH(inf)(), nan = FW_MATH(nan)("");
 
 template <class V> constexpr int lanes = sizeof(V) / sizeof(real);
 
@@ -48,17 +55,17 @@ template <int N, int... I> constexpr auto upto() {
 
 template <int N> inline vec<N> load(const real* p) {
     vec<N> x;
-    std::memcpy(&x, p, sizeof x);
+    memcpy(&x, p, sizeof x);
     return x;
 }
-template <int N> inline void store(real* p, vec<N> x) { std::memcpy(p, &x, sizeof x); }
+template <int N> inline void store(real* p, vec<N> x) { memcpy(p, &x, sizeof x); }
 
 // Asks the memory for N numbers that will soon be read or written. Any address will do, also outside of the tensor.
 template <int N, int write = 0> inline void prefetch(const real* p) {
     for (int n = 0; n < N; n += 64 / sizeof(real)) __builtin_prefetch(p + n, write);
 }
 
-template <int N> inline vec<N> gather(const real* p, std::int64_t stride) {
+template <int N> inline vec<N> gather(const real* p, int64_t stride) {
     if constexpr (N == 1) return *p;
     else {
         vec<N> x;
@@ -66,7 +73,7 @@ template <int N> inline vec<N> gather(const real* p, std::int64_t stride) {
         return x;
     }
 }
-template <int N> inline void scatter(real* p, std::int64_t stride, vec<N> x) {
+template <int N> inline void scatter(real* p, int64_t stride, vec<N> x) {
     if constexpr (N == 1) *p = x;
     else for (int n = 0; n < N; ++n) p[n * stride] = x[n];
 }
@@ -134,13 +141,14 @@ template <class V> inline V exp(V x) {
     const V n = shifted - magic;
     const V r = (x - n * high) - n * low;
     V p = fill<V>(wide ? real(1.0 / 6227020800.0) : real(1.0 / 5040.0));
-    if constexpr (wide)
-        for (const real c : {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
-                             1.0 / 5040.0})
-            p = p * r + c;
-    for (const real c : {real(1.0 / 720.0), real(1.0 / 120.0), real(1.0 / 24.0), real(1.0 / 6.0), real(0.5), real(1),
-                         real(1)})
-        p = p * r + c;
+    if constexpr (wide) {
+        constexpr real first[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
+                                  1.0 / 5040.0};
+        for (const real c : first) p = p * r + c;
+    }
+    constexpr real last[] = {real(1.0 / 720.0), real(1.0 / 120.0), real(1.0 / 24.0), real(1.0 / 6.0), real(0.5),
+                             real(1), real(1)};
+    for (const real c : last) p = p * r + c;
     // 2^n in two factors, since n may leave the range of an exponent.
     constexpr int bits = wide ? 52 : 23, bias = wide ? 1023 : 127;
     const I whole = __builtin_bit_cast(I, shifted) - __builtin_bit_cast(I, fill<V>(magic));
@@ -173,8 +181,8 @@ template <class V, class F> inline real across(V x, F combine) {
     if constexpr (lanes<V> == 1) return x;
     else {
         vec<lanes<V> / 2> a, b;
-        std::memcpy(&a, &x, sizeof a);
-        std::memcpy(&b, reinterpret_cast<const char*>(&x) + sizeof a, sizeof b);
+        memcpy(&a, &x, sizeof a);
+        memcpy(&b, reinterpret_cast<const char*>(&x) + sizeof a, sizeof b);
         return across(decltype(a)(combine(a, b)), combine);
     }
 }
@@ -221,7 +229,7 @@ template <int N> inline void transpose_tile(real* to, int R, const real* from, i
     for (int r = 0; r < N; ++r) x[r] = load<N>(from + r * C);
     for (int stage = 1; stage < N; stage *= 2) {
         for (int r = 0; r < N; ++r) y[r] = interleave(x[r / 2], x[r / 2 + N / 2], r % 2, upto<N>());
-        std::memcpy(x, y, sizeof x);
+        memcpy(x, y, sizeof x);
     }
     for (int r = 0; r < N; ++r) store<N>(to + r * R, x[r]);
 }
@@ -234,12 +242,14 @@ template <int R, int C> inline void transpose(real* __restrict__ to, const real*
         for (int c = r < rows ? columns : 0; c < C; ++c) to[c * R + r] = from[r * C + c];
 }
 
+// Memory that begins at a line of the cache. Windows has no aligned_alloc.
 struct Arena {
-    explicit Arena(std::int64_t count)
-        : start(static_cast<real*>(std::aligned_alloc(64, ((count * sizeof(real) + 127) / 64) * 64))) {}
-    ~Arena() { std::free(start); }
+    explicit Arena(int64_t count)
+        : memory(malloc(count * sizeof(real) + 128)), start((real*)(((uintptr_t)memory + 63) / 64 * 64)) {}
+    ~Arena() { free(memory); }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
+    void* memory;
     real* start;
 };
 

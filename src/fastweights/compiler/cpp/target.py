@@ -11,11 +11,12 @@ from fastweights.cell import Cell
 from fastweights.compiler import lowered
 from fastweights.compiler.cpp import build
 from fastweights.compiler.cpp.abi import write
-from fastweights.compiler.cpp.build import lack
+from fastweights.compiler.cpp.cpu import lanes
 from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.kernel import Kernel, OneStep, chunk
 from fastweights.compiler.cpp.one_step import one_step_source
 from fastweights.compiler.cpp.plan import plan, plan_one_step
+from fastweights.compiler.cpp.toolchain import lack
 from fastweights.compiler.target import fingerprint, title
 from fastweights.compiler.unsupported import Unbuilt
 
@@ -32,8 +33,8 @@ def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
 
 
 def _sources(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
-    lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
-    file = partial(Source, plan(lowered(cell, sizes, dtype), lanes), title(cell, sizes, dtype), dtype, lanes)
+    width, sizes = lanes(dtype), dict(sorted(sizes.items()))
+    file = partial(Source, plan(lowered(cell, sizes, dtype), width), title(cell, sizes, dtype), dtype, width)
     return {"forward": file().forward(), "backward": file().backward()}
 
 
@@ -73,6 +74,6 @@ def _libraries(
 
 
 def _one_step_source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
-    lanes, sizes = build.lanes(dtype), dict(sorted(sizes.items()))
-    program = plan_one_step(lowered(cell, sizes, dtype), lanes)
-    return {"one-step": one_step_source(program, f"One step of {title(cell, sizes, dtype)}", dtype, lanes)}
+    width, sizes = lanes(dtype), dict(sorted(sizes.items()))
+    program = plan_one_step(lowered(cell, sizes, dtype), width)
+    return {"one-step": one_step_source(program, f"One step of {title(cell, sizes, dtype)}", dtype, width)}

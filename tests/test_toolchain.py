@@ -1,0 +1,259 @@
+"""Compilers of any kind build kernels: with flags that they do not know, without OpenMP, or from a Python package."""
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastweights import Cell, InputError, explain, scan
+from fastweights.compiler import forms, op
+from fastweights.compiler.cpp import compiler, flags, kernel, sharing, toolchain
+from fastweights.compiler.unsupported import Unbuilt
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+zig = pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs ziglang")
+OPTIONAL = [choice[0] for choice in flags.CHOICES]
+SMALL = Shape(B=2, T=7, H=3, K=5, V=4)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache with nothing in it, and a process that remembers no kernel and no compiler."""
+    forget(monkeypatch)
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def forget(monkeypatch):
+    for module, name in ((forms, "_FORMS"), (forms, "BY_KEY"), (op, "_SEEN"), (toolchain, "_KNOWN")):
+        monkeypatch.setattr(module, name, {})
+    monkeypatch.setattr("fastweights.problem._AGREED", {})
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Makes `$CXX` a script in front of g++."""
+
+    def make(script, arguments=""):
+        path = tmp_path / "fake compiler"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("CXX", f"{shlex.quote(str(path))} {arguments}")
+        return path
+
+    return make
+
+
+def refusing(*unknown):
+    """A compiler that fails if any of these flags is given."""
+    cases = "\n".join(f'[ "$a" = "{x}" ] && {{ echo "error: unknown option {x}" >&2; exit 1; }}' for x in unknown)
+    return f'for a in "$@"; do\n{cases}\ndone\nexec g++ "$@"'
+
+
+def runs():
+    """Whether the compiled backend gives what the reference gives."""
+    cell = Cell.named("delta")
+    inputs = sample_inputs(cell, SMALL)
+    got, want = (scan(cell, inputs, backend=backend)[0] for backend in ("compiled", "reference"))
+    scan_checks.assert_close({"y": got}, {"y": want}, torch.float64)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        *([flag] for flag in (*flags.BASES[0], *OPTIONAL, "-fopenmp")),
+        ["-march=native", "-mcpu=native"],
+        ["-std=gnu++20", "-std=gnu++2a"],
+        ["-std=gnu++20", "-march=native", "-w", "--param=max-completely-peeled-insns=50", "-fopenmp"],
+    ],
+    ids=" ".join,
+)
+def test_only_the_flags_that_are_not_known_are_left_out(unknown, fake):
+    fake(refusing(*unknown))
+    found = toolchain.toolchain()
+    assert not {*unknown} & {*found.flags, *found.threads}
+    assert {*flags.BEST} - {*unknown} <= {*found.flags}
+    assert bool(found.threads) == ("-fopenmp" not in unknown)
+    runs()
+
+
+def test_the_arguments_of_the_compiler_stay(fake):
+    fake('echo "$@" >> "$(dirname "$0")/said"\nexec g++ "$@"', "-DMINE=1 -O1")
+    runs()
+    said = (Path(shlex.split(os.environ["CXX"])[0]).parent / "said").read_text().splitlines()
+    assert all(line.startswith("-DMINE=1 -O1 ") for line in said)
+
+
+def test_a_compiler_is_tried_once(fake, cache, monkeypatch):
+    """Other processes read what was found."""
+    fake(refusing("-w"))
+    found = toolchain.toolchain()
+    monkeypatch.setattr(toolchain, "attempt", lambda *_: pytest.fail("tried again"))
+    assert toolchain.toolchain() == found
+    monkeypatch.setattr(toolchain, "_KNOWN", {})
+    assert toolchain.toolchain() == found
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"flags": 1, "threads": []}', "\0"])
+def test_what_was_found_and_is_damaged_is_found_again(damage, cache, monkeypatch):
+    found = toolchain.toolchain()
+    (file,) = cache.glob("compiler-*.json")
+    for content, mode in ((damage, 0o600), (json.dumps({"flags": ["-mine"], "threads": []}), 0o666)):
+        file.write_text(content)
+        file.chmod(mode)
+        monkeypatch.setattr(toolchain, "_KNOWN", {})
+        assert toolchain.toolchain() == found
+
+
+def test_several_processes_may_try_a_compiler_at_once(cache):
+    code = "from fastweights.compiler.cpp.toolchain import toolchain; print(toolchain())"
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert {process.communicate()[0].strip() for process in processes} == {str(toolchain.toolchain())}
+    assert len(list(cache.iterdir())) == 1
+
+
+UNLOADABLE = """
+exec g++ "$@" -x c++ - <<'END'
+extern "C" int missing_function();
+int user() { return missing_function(); }
+END
+"""
+
+
+def test_a_library_that_does_not_load_is_built_without_openmp(fake, caplog):
+    fake(f'case "$*" in *-fopenmp*) {UNLOADABLE}\n;; esac\nexec g++ "$@"')
+    runs()
+    assert not toolchain.toolchain().threads
+    (said,) = [record.message for record in caplog.records]
+    assert "threads of Python instead of OpenMP" in said
+    assert "undefined symbol: missing_function" in said
+    assert "nstall" not in said
+
+
+def test_a_library_that_never_loads_is_refused_with_the_words_of_the_loader(fake):
+    fake(UNLOADABLE)
+    with pytest.raises(InputError, match=r"do not load .*undefined symbol: missing_function"):
+        scan(Cell.named("delta"), sample_inputs(Cell.named("delta"), SMALL), backend="compiled")
+
+
+def test_a_compiler_that_has_changed_is_tried_again(fake, tmp_path, caplog):
+    """As where OpenMP was removed after the compiler was tried, whose own file is the same."""
+    fake(f'[ -e "{tmp_path}/gone" ] || exec g++ "$@"\n{refusing("-fopenmp")}')
+    assert toolchain.toolchain().threads
+    (tmp_path / "gone").touch()
+    runs()
+    assert not toolchain.toolchain().threads
+
+
+@pytest.mark.parametrize("told", ["echo 'x.cpp:1: error: no' >&2", "echo no >&2", ":"])
+def test_explain_does_not_promise_what_the_compiler_refuses(told, fake):
+    fake(f"{told}\nexit 3")
+    cell = Cell.named("delta-rnn")
+    found = explain(cell, sample_inputs(cell, SMALL))
+    assert found.chosen != "compiled"
+    why = found.reasons["compiled"]
+    assert why.startswith("cannot: the compiler")
+    assert ("no" if "no" in told else "exit status 3") in why
+    assert "nstall" not in why
+    assert "name another one in $CXX" in why
+
+
+def test_explain_knows_kernels_that_a_compiler_built_before_it_broke(fake, tmp_path, monkeypatch):
+    fake(f'[ -e "{tmp_path}/broken" ] && exit 1\nexec g++ "$@"')
+    runs()
+    (tmp_path / "broken").touch()
+    for path in (tmp_path / "kernels").glob("compiler-*.json"):
+        path.unlink()
+    forget(monkeypatch)
+    cell = Cell.named("delta")
+    assert explain(cell, sample_inputs(cell, SMALL)).chosen == "compiled"
+
+
+def test_without_any_compiler_the_advice_is_to_install_one(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(compiler, "PACKAGE", "no_such_package")
+    assert "Install one (pip install 'fastweights[compiler]'" in toolchain.lack()
+    with pytest.raises(Unbuilt, match="Install one"):
+        toolchain.toolchain()
+
+
+@zig
+def test_the_compiler_of_a_python_package_is_the_last_resort(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    assert Path(compiler.compiler()[0]).name != "zig"
+    monkeypatch.setenv("PATH", "")
+    assert Path(compiler.compiler()[0]).stem == "zig"
+    runs()
+    monkeypatch.setenv("CXX", "/nonexistent")
+    assert compiler.compiler() == []
+
+
+LIBRARIES = Path("/torch/lib")
+GIVEN = ("-Xpreprocessor", "-fopenmp", f"{LIBRARIES}/libomp.dylib", f"-Wl,-rpath,{LIBRARIES}")
+
+
+@pytest.mark.parametrize(
+    ("platform", "command", "files", "wanted"),
+    [
+        ("linux", ["g++"], ["libgomp.so.1"], [("-fopenmp", f"{LIBRARIES}/libgomp.so.1")]),
+        ("linux", ["clang++"], [], [("-fopenmp",)]),
+        ("darwin", ["/usr/bin/c++"], ["libomp.dylib"], [GIVEN]),
+        ("darwin", ["/usr/bin/c++"], [], [("-fopenmp",)]),
+        ("win32", ["clang++.exe"], ["libiomp5md.dll"], []),
+        *((platform, ["/x/zig", "c++"], ["libomp.dylib"], []) for platform in ("linux", "darwin", "win32")),
+        ("linux", ["/usr/bin/python", "-m", "ziglang", "c++"], [], []),
+    ],
+)
+def test_flags_of_openmp(platform, command, files, wanted, monkeypatch):
+    """A pure function: macOS is not at hand."""
+    monkeypatch.setattr(Path, "glob", lambda self, name: [self / file for file in files if Path(file).match(name)])
+    assert flags.openmp(platform, command, LIBRARIES) == wanted
+
+
+def results(cell, threads):
+    """All results and gradients, and those of one step, with so many threads."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        found = scan_checks.results_and_gradients(cell, "compiled", scan_checks.arguments(cell, Shape(3, 5, 3, 4, 3)))
+        step = scan_checks.arguments(cell, Shape(3, 1, 3, 4, 3))
+        with torch.no_grad():
+            y, state = scan(cell, step.inputs, step.state, step.params, backend="compiled")
+        return found | {"step": y} | {f"step_{name}": x for name, x in state._asdict().items()}
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ["delta", "srwm", "delta-lstm"])
+def test_threads_of_python_give_what_those_of_openmp_give(name, fake, monkeypatch):
+    """Bit by bit, whatever their number; and there are as many as PyTorch has."""
+    monkeypatch.setattr(kernel, "THREAD", 1)
+    monkeypatch.setenv("CXX", "g++")
+    cell = Cell.named(name)
+    want = results(cell, 2)
+    forget(monkeypatch)
+    fake(refusing("-fopenmp"))
+    used = []
+    monkeypatch.setattr(kernel, "share", lambda call, heads, n: used.append(n) or sharing.share(call, heads, n))
+    for threads in (1, 2, 4, 100):
+        got = results(cell, threads)
+        assert all(torch.equal(got[name], want[name]) for name in want)
+        assert {*used} == ({min(threads, 9)} if threads > 1 else set())
+        used.clear()
+
+
+@pytest.mark.parametrize(("heads", "threads"), [(1, 1), (5, 2), (9, 9), (100, 7)])
+def test_every_head_is_computed_once(heads, threads):
+    seen = []
+    sharing.share(lambda first, last: seen.extend(range(first, last)), heads, threads)
+    assert sorted(seen) == list(range(heads))
