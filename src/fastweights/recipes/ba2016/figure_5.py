@@ -9,6 +9,8 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 MODELS = {"irnn": "ReLU RNN", "lstm": "LSTM", "fast-weight-rnn": "Fast weights"}
 COLUMNS = {"16-3": "N = 16, M = 3", "24-5": "N = 24, M = 5"}
+RATES: dict[tuple[str, str], float] = {}
+"""The best rates of ba2016/catch-rates, by network and screen, where another than 6e-3 was best."""
 A3C = {"acting": "hogwild", "actors": 16, "device": "cpu"}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "episodes": 8},
@@ -21,7 +23,9 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """64 units behind 64 rectified linear ones, and an unroll of one episode."""
     size, seen = (int(number) for number in column.split("-"))
     network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
-    training = ActorCritic(unroll=size - 1, learning_rate=2e-3, greedy=False, **TRAINING[preset])
+    rate = RATES.get((model, column), 6e-3)
+    # The gradients of networks without layer normalisation are small: RMSProp's usual epsilon of 0.01 would hold them back.
+    training = ActorCritic(unroll=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **TRAINING[preset])
     return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
 
 
