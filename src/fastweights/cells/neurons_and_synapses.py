@@ -95,8 +95,9 @@ def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
 
 
 def _records(hidden: tuple[int, ...], body: str, synapse: str, passed: str) -> tuple[Any, Any]:
-    """The types of the state and of the parameters, for N neurons of L types with 2 Z components each, and synapses that
-    pass on so many of theirs.
+    """The types of the state and of the parameters, for N neurons of L types with 2 Z components each.
+
+    `passed` is the number of components of a synapse that reach the neuron behind it.
 
     Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
     """
@@ -165,8 +166,8 @@ def make_neurons_and_synapses(
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. Of a synapse that is an
-        LSTM, u_ij has the hidden half. Layers take turns and see what earlier ones became. Layer 0 observes x: its first component becomes x, its last one the error x - p.
+        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. For a synapse that is
+        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x: its first component becomes x, its last one the error x - p.
         Last in turn, it predicts the next x: p, the output, is component 0 of a softmax across its neurons of
         MLP([h_i, sum_j u_ij, e_i]).
 

@@ -24,7 +24,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     size, seen = (int(number) for number in column.split("-"))
     network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
     rate = RATES.get((model, column), 6e-3)
-    # The gradients of networks without layer normalisation are small: RMSProp's usual epsilon of 0.01 would hold them back.
+    # Gradients are small in networks without layer normalisation: RMSProp's usual epsilon of 0.01 would slow them down.
     training = ActorCritic(unroll=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **TRAINING[preset])
     return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
 
