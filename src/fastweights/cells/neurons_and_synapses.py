@@ -167,9 +167,9 @@ def make_neurons_and_synapses(
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
         u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. For a synapse that is
-        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x: its first component becomes x, its last one the error x - p.
-        Last in turn, it predicts the next x: p, the output, is component 0 of a softmax across its neurons of
-        MLP([h_i, sum_j u_ij, e_i]).
+        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x:
+        its first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the
+        output, is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
 
         The printed equations add a component where the text replaces one, as here. The state of a synapse is its shift
         from a random start that is not learned; without it the neurons of a layer would stay alike.
