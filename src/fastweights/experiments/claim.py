@@ -72,7 +72,7 @@ class Evidence(NamedTuple):
             case (str(), str()):
                 found = [dict(self.values.get(quantity, {}))]
             case _:
-                return float(quantity)  # type: ignore[arg-type]
+                return float(quantity)
         if not all(found):
             return None
         return {(seed, n): value for n, seeds in enumerate(found) for seed, value in seeds.items()}

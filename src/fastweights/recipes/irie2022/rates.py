@@ -2,18 +2,19 @@
 
 from fastweights.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
-from fastweights.recipes.irie2022.table_1 import COLUMNS, MODELS, trial
+from fastweights.recipes.irie2022._networks import MODELS
+from fastweights.recipes.irie2022.table_1 import COLUMNS, trial
 from fastweights.recipes.irie2022.table_1 import EXPERIMENT as TABLE_1
 
 # A fake SRWM sees no other image of its episode. It can only guess, whatever the rate.
-PLACES = [(m, c) for m, c in TABLE_1.presets["cpu"].places if m != "fake-srwm"]
+ROWS = {f"{m}+{c}": (m, c) for m, c in TABLE_1.presets["cpu"].places if m != "fake-srwm"}
 
 EXPERIMENT = rate_search(
     "Learning rates for few-shot classification",
     "irie2022/table-1",
     ACCURACY.told("percent", "validation accuracy, %", "validation"),
-    {f"{model}+{column}": f"{MODELS[model]}, {COLUMNS[column].label}" for model, column in PLACES},
-    lambda row, preset: trial(*row.split("+"), preset),
+    {row: f"{MODELS[model]}, {COLUMNS[column].label}" for row, (model, column) in ROWS.items()},
+    lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.001", "0.003", "0.01"),
     seeds=2,
 )
