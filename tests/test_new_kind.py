@@ -144,7 +144,8 @@ def measure(model, task):
     "recipes/example2026/__init__.py": '"""An example."""\n',
     "recipes/example2026/casino.py": '''"""A casino: who wins more."""
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, above
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import Metric
 from fastweights.training.settings.gambling import Gambling
 
@@ -164,7 +165,7 @@ EXPERIMENT = Experiment(
     published={},
     presets={name: Preset(("3", "4"), ("stubborn", "open")) for name in ("smoke", "cpu")},
     trial=trial,
-    claims=(Claim("An open mind wins more.", lambda mean: mean("open", "3") > mean("stubborn", "3")),),
+    claims=(Claim("An open mind wins more.", "", above(("open", "3"), ("stubborn", "3"))),),
 )
 ''',
 }
@@ -222,7 +223,7 @@ def test_its_parts_have_names(python):
 def test_it_runs_and_reports(said, folder):
     assert "4 of 4: " in said
     text = (folder / "runs" / NAME / "smoke" / "report.md").read_text()
-    numbers = ("Holds: An open mind wins more.", "| the best arm | 66.67 |", "reward 0.")
+    numbers = ("Undecided (ours): An open mind wins more.", "| the best arm | 66.67 |", "reward 0.")
     for part in (*numbers, "Of gradient ascent.", "Largest number of updates.", "What the first arm", "How many."):
         assert part in text, text
 

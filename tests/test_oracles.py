@@ -1,10 +1,11 @@
 """Each family of memories against mathematics that shares no line with it."""
 
 import numpy as np
+import pytest
 import torch
 
 from fastweights import Cell, scan
-from fastweights.cells.neurons_and_synapses import make_neurons_and_synapses
+from fastweights.cells.neurons_and_synapses import CELLS, OPERATORS, make_neurons_and_synapses
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.testing.tolerance import error, tolerance
 
@@ -87,32 +88,56 @@ def test_gated_fades_the_others():
     assert error(W @ k1, v[0] / 2) < EXACT
 
 
-def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron():
-    """Gated synapses and MLP bodies, in loops over pairs (Gregor 2020, Eqs. 5-18)."""
-    cell = Cell.of(make_neurons_and_synapses((2,), "mlp", "gated"))
+@pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.parametrize("body", OPERATORS)
+@pytest.mark.parametrize("synapse", OPERATORS)
+def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron(body, synapse, cells):
+    """Every pair of operators, in loops over pairs of neurons (Gregor 2020, Eqs. 5-18)."""
+    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells))
     x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
     y, state = scan(cell, x, params=params, backend="reference")
     observed = x.x[0, :, 0].numpy()
-    (h, w, p), said = gregor({name: value[0].numpy() for name, value in params._asdict().items()}, observed, 2)
-    assert error(y[0, :, 0], torch.tensor(said)) < EXACT
+    numbers = {name: value[0].numpy() for name, value in params._asdict().items()}
+    (h, w, p), predictions = gregor(numbers, observed, 2, body, synapse, cells == "private")
+    assert error(y[0, :, 0], torch.tensor(predictions)) < EXACT
     for got, want in zip(state, (h.T, w.transpose(2, 0, 1) - params.start[0].numpy(), p), strict=True):
         assert error(got[0, 0], torch.tensor(want)) < EXACT
 
 
-def gregor(params, observed, hidden):
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def operator(name, state, z, product, plain, bound):
+    """The new state of a neuron or a synapse from the output z of its network (Gregor 2020, Sec. 6)."""
+    if name.startswith("mlp"):
+        return np.tanh(z) if name == "mlp-tanh" else plain(z)
+    if name == "gated":
+        gate, change = np.split(z, 2)
+        return (1 - sigmoid(gate)) * state + sigmoid(gate) * (np.tanh(change) + product)
+    gate_in, gate_forget, new, gate_out = np.split(z, 4)
+    cell = sigmoid(gate_forget) * np.split(state, 2)[1] + sigmoid(gate_in) * np.tanh(new)
+    if name == "lstm-id":
+        cell = np.clip(cell, -bound, bound)
+    squashed = {"lstm": np.tanh, "lstm-sigma": sigmoid, "lstm-id": lambda c: c}[name](cell)
+    return np.concatenate([sigmoid(gate_out) * squashed, cell])
+
+
+def gregor(params, observed, hidden, body, synapse, private):
     """Bodies `[N, C]`, synapses `[N, N, C]` and predictions after all steps, and the predictions of each."""
     inputs = observed.shape[1]
-    N, e = inputs + hidden, params["embedding"]
+    N, e, bound = inputs + hidden, params["embedding"], 3 if private else np.inf
     layer = [0] * inputs + [1] * hidden
     w = params["start"].transpose(1, 2, 0).copy()
-    h, p, said = np.zeros((N, len(params["start"]))), np.zeros(inputs), []
+    C = w.shape[-1]
+    h, p, predictions = np.zeros((N, C)), np.zeros(inputs), []
 
-    def network(part, *x):
-        inner = np.tanh(params[f"{part}_hidden"] @ np.concatenate(x) + params[f"{part}_hidden_bias"])
+    def network(part, name, state, *x):
+        """Of an LSTM's state its network sees the hidden half."""
+        if name.startswith("lstm"):
+            return params[part] @ np.concatenate([state[: C // 2], *x]) + params[f"{part}_bias"]
+        inner = np.tanh(params[f"{part}_hidden"] @ np.concatenate([state, *x]) + params[f"{part}_hidden_bias"])
         return params[part] @ inner + params.get(f"{part}_bias", 0)
-
-    def sigmoid(x):
-        return 1 / (1 + np.exp(-x))
 
     for y in observed:
         for i in range(inputs):
@@ -120,19 +145,23 @@ def gregor(params, observed, hidden):
         for turn in (1, 0):
             before, new = h.copy(), w.copy()
             for i in (i for i in range(N) if layer[i] == turn):
-                u = w[i] * before[:, :1]
+                passed = w[i, :, : C // 2] if private and synapse.startswith("lstm") else w[i]
+                u = passed * before[:, :1]
                 for j in range(N):
                     product = before[i] * before[j, 1]
-                    z = network("synapse", w[i, j], before[i], before[j], u[j], product, e[turn], e[layer[j]])
-                    gate, change = sigmoid(z[: len(z) // 2]), np.tanh(z[len(z) // 2 :])
-                    new[i, j] = (1 - gate) * w[i, j] + gate * (change + product)
-                h[i] = network("body" if turn else "input", before[i], u.sum(0), e[turn])
-                h[i] = sigmoid(h[i]) if turn else np.exp(h[i])
+                    seen = (before[i], before[j], u[j], product, e[turn], e[layer[j]])
+                    z = network("synapse", synapse, w[i, j], *seen)
+                    new[i, j] = operator(synapse, w[i, j], z, product, lambda z: z, bound)
+                if turn:
+                    z = network("body", body, before[i], u.sum(0), e[turn])
+                    h[i] = operator(body, before[i], z, np.zeros(C), sigmoid, bound)
+                else:
+                    h[i] = np.exp(network("input", "mlp", before[i], u.sum(0), e[turn]))
             w = new
         h[:inputs] /= h[:inputs].sum(0)
         p = h[:inputs, 0].copy()
-        said.append(p)
-    return (h, w, p), np.array(said)
+        predictions.append(p)
+    return (h, w, p), np.array(predictions)
 
 
 def test_loops_that_one_would_write_by_hand_equal_the_cells(benchmark_script):

@@ -11,7 +11,14 @@ from fastweights.families import family
 from fastweights.signature import Slot
 
 OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")
-"""What may update a body or a synapse."""
+"""The operators that can update a body or a synapse."""
+
+CELLS = ("private", "shown")
+"""Two readings of an LSTM as a synapse, see `make_neurons_and_synapses`."""
+
+BOUND = 3.0
+"""The largest cell of LSTM-id, to either side, where cells are private. Its output h = o c has no bound of its own, and
+a synapse is never reset: without one, cells of several hundred saturate every network that sees them."""
 
 
 class NeuronsAndSynapsesInputs(NamedTuple):
@@ -28,13 +35,14 @@ def _mlp(squash: Callable[[Tensor], Tensor]) -> Update:
     return lambda state, said, product: squash(said)
 
 
-def _lstm(squash: Callable[[Tensor], Tensor]) -> Update:
-    """The state is [hidden, cell], C / 2 components each; `squash` is what the cell goes out by."""
+def _lstm(squash: Callable[[Tensor], Tensor], bound: float | None = None) -> Update:
+    """The state is [hidden, cell], C / 2 components each, with hidden = gate * squash(cell) and |cell| <= bound."""
 
     def update(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
         cell = state.chunk(2)[1]
         gate_in, gate_forget, new, gate_out = said.chunk(4)
         cell = gate_forget.sigmoid() * cell + gate_in.sigmoid() * new.tanh()
+        cell = cell if bound is None else cell.clamp(-bound, bound)
         return torch.cat([gate_out.sigmoid() * squash(cell), cell])
 
     return update
@@ -46,13 +54,13 @@ def _gated(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
     return (1 - gate) * state + gate * (new.tanh() + product)
 
 
-def _update(operator: str, plain: Callable[[Tensor], Tensor]) -> Update:
+def _update(operator: str, plain: Callable[[Tensor], Tensor], bound: float | None) -> Update:
     return {
         "mlp": _mlp(plain),
         "mlp-tanh": _mlp(torch.tanh),
         "lstm": _lstm(torch.tanh),
         "lstm-sigma": _lstm(torch.sigmoid),
-        "lstm-id": _lstm(lambda cell: cell),
+        "lstm-id": _lstm(lambda cell: cell, bound),
         "gated": _gated,
     }[operator]
 
@@ -86,8 +94,10 @@ def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
     return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
 
 
-def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any]:
+def _records(hidden: tuple[int, ...], body: str, synapse: str, passed: str) -> tuple[Any, Any]:
     """The types of the state and of the parameters, for N neurons of L types with 2 Z components each.
+
+    `passed` is the number of components of a synapse that reach the neuron behind it.
 
     Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
     """
@@ -97,47 +107,69 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str) -> tuple[Any, Any
     fields = [
         ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
         ("start", Annotated[Tensor, Slot(f"2*Z {N} {N}", "fixed weight")]),
-        *(_fields("body", body, "2*Z+E") if hidden else []),
-        *_fields("synapse", synapse, "8*Z+2*E"),
-        # Without the last bias: a softmax across neurons takes no notice of what all of them get.
-        *_fields("input", "mlp", "2*Z+E")[:-1],
+        *(_fields("body", body, f"{passed}+E") if hidden else []),
+        *_fields("synapse", synapse, f"6*Z+{passed}+2*E"),
+        # Without the last bias: a softmax across neurons ignores a number that all of them get.
+        *_fields("input", "mlp", f"{passed}+E")[:-1],
     ]
     return NamedTuple("State", state), NamedTuple("Params", fields)
 
 
 def make_network(
-    inputs: int, neurons: int, depth: int, components: int, embedding: int, width: int, body: str, synapse: str
+    inputs: int,
+    neurons: int,
+    depth: int,
+    components: int,
+    embedding: int,
+    width: int,
+    body: str,
+    synapse: str,
+    cells: str = "private",
 ) -> tuple[Any, dict[str, int]]:
     """The step for `depth` hidden layers of as many neurons, and its sizes."""
     require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
     for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
         require(size >= 1, name, "at least 1", size)
     require(depth >= 0, "depth", "at least 0", depth)
-    step = make_neurons_and_synapses((neurons,) * depth, body, synapse)
+    step = make_neurons_and_synapses((neurons,) * depth, body, synapse, cells)
     return step, {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
 
 
 @family
-def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated") -> Any:
-    """The step for hidden layers of these sizes and the operators of bodies and synapses: see `OPERATORS`.
+def make_neurons_and_synapses(
+    hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated", cells: str = "private"
+) -> Any:
+    """The step for hidden layers of these sizes and the operators of bodies and synapses.
+
+    Args:
+        hidden: Neurons of each hidden layer.
+        body: The operator of neurons, one of `OPERATORS`.
+        synapse: The operator of synapses, one of `OPERATORS`.
+        cells: "private": an LSTM as a synapse passes on its hidden half only, as an LSTM does elsewhere, and a cell of
+            LSTM-id stays within +-3. "shown": it passes on its cells, too, which have no bound. Equation 5 of the paper
+            has one product per component of the state and does not say which halves of an LSTM it means. With "shown",
+            synapses with LSTM operators learn nothing: their cells grow by one per symbol and saturate the network.
 
     Raises:
-        InputError: an operator is unknown or a layer is empty.
+        InputError: an operator or a reading is unknown, or a layer is empty.
     """
     require_name("body", body, OPERATORS)
     require_name("synapse", synapse, OPERATORS)
+    require_name("cells", cells, CELLS)
     require(all(size >= 1 for size in hidden), "hidden", "layers of at least one neuron", hidden)
-    state_type, params_type = _records(hidden, body, synapse)
-    update_body = _update(body, torch.sigmoid)
-    update_synapse = _update(synapse, lambda said: said)
+    is_half = synapse.startswith("lstm") and cells == "private"
+    state_type, params_type = _records(hidden, body, synapse, "Z" if is_half else "2*Z")
+    bound = BOUND if cells == "private" else None
+    update_body = _update(body, torch.sigmoid, bound)
+    update_synapse = _update(synapse, lambda said: said, bound)
 
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. Layers take turns and
-        see what earlier ones became. Layer 0 observes x: its first component becomes x, its last one the error x - p.
-        Last in turn, it predicts the next x: p, the output, is component 0 of a softmax across its neurons of
-        MLP([h_i, sum_j u_ij, e_i]).
+        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. For a synapse that is
+        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x:
+        its first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the
+        output, is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
 
         The printed equations add a component where the text replaces one, as here. The state of a synapse is its shift
         from a random start that is not learned; without it the neurons of a layer would stay alike.
@@ -153,7 +185,8 @@ def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm"
         for layer in [*range(1, len(sizes)), 0]:
             # Before the synapses change: what they pass on now.
             bodies, types = torch.cat(h, -1), torch.cat(e, -1)
-            u = w[layer] * bodies[0]
+            passed = w[layer].chunk(2)[0] if is_half else w[layer]
+            u = passed * bodies[0]
             w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], bodies, e[layer], types)
             seen = [u.sum(-1), e[layer]]
             if layer:

@@ -9,12 +9,29 @@ from fastweights.commands._arguments import folder
 def add(command: argparse.ArgumentParser) -> None:
     """A folder."""
     command.add_argument("folder", type=folder, metavar="DIR", help="a folder of 'fastweights reproduce'")
+    command.add_argument(
+        "--verdicts",
+        action="store_true",
+        help="print one verdict per table and figure of the papers, as a Markdown table, and write no page",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the page."""
-    print_report(options.folder)
+    """Writes the page, or prints the verdicts."""
+    if options.verdicts:
+        print_verdicts(options.folder)
+    else:
+        print_report(options.folder)
     return 0
+
+
+def print_verdicts(path: Path) -> None:
+    """Prints a row per table and figure of the papers."""
+    from fastweights.report.document import to_markdown
+    from fastweights.report.runs import collect
+    from fastweights.report.verdicts import verdicts
+
+    print(to_markdown([verdicts(collect(path).groups)], "figures"), end="")
 
 
 def print_report(path: Path) -> None:

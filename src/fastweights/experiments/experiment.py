@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from fastweights.errors import InputError, require, require_name
+from fastweights.experiments.claim import Claim
 from fastweights.metric import Metric
 from fastweights.training.settings._training import Training
 
@@ -118,21 +119,6 @@ class Pairs(NamedTuple):
         return {place: self.model(*place) for place in product(self.rows[1], self.columns[1])}
 
 
-class Claim(NamedTuple):
-    """A sentence, and whether results bear it out: `holds` takes `mean(model, column)`, which raises `KeyError` for
-    what was not run; in place of a column it may be the name of one of the `details`."""
-
-    sentence: str
-    holds: Callable[[Callable[[str, str], float]], bool]
-
-    def check(self, results: Results) -> bool | None:
-        """None if a run that it needs is missing."""
-        try:
-            return self.holds(lambda model, column: results[model, column].mean)
-        except KeyError:
-            return None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A table or a figure of a paper.
@@ -147,7 +133,7 @@ class Experiment:
         presets: What "smoke" (seconds, to see that it works), "cpu" (reduced, for two cores) and, where a paper has
             numbers, "paper" (its own settings) run.
         trial: The training of a model in a column under a preset; the seed is filled in later.
-        claims: What the report checks.
+        claims: Sentences that the report tests: those of the paper, and ours.
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.

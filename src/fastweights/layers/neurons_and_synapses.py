@@ -29,6 +29,7 @@ class NeuronsAndSynapses(FastWeight):
         width: Hidden units of the operators' networks.
         body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
         synapse: What updates a synapse, one of the same.
+        cells: "private" or "shown": whether an LSTM as a synapse passes on its cells, see `make_neurons_and_synapses`.
         backend: The backend of `scan`.
         initial: The initial state, as in `FastWeight`: synapses add it to their random start.
     """
@@ -45,9 +46,10 @@ class NeuronsAndSynapses(FastWeight):
         width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
+        cells: str = "private",
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        step, sizes = make_network(inputs, neurons, depth, components, embedding, width, body, synapse)
+        step, sizes = make_network(inputs, neurons, depth, components, embedding, width, body, synapse, cells)
         cell = Cell.of(step)
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)

@@ -31,6 +31,7 @@ class NeuronNetwork(nn.Module):
         width: Hidden units of the operators' networks.
         body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
         synapse: What updates a synapse, one of the same.
+        cells: "private" or "shown": whether an LSTM as a synapse passes on its cells, see `make_neurons_and_synapses`.
         backend: The backend of `scan`.
     """
 
@@ -47,10 +48,11 @@ class NeuronNetwork(nn.Module):
         width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
+        cells: str = "private",
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        step, sizes = make_network(vocabulary, neurons, depth, components, embedding, width, body, synapse)
+        step, sizes = make_network(vocabulary, neurons, depth, components, embedding, width, body, synapse, cells)
         self.cell = Cell.of(step)
         self.backend = backend
         self.rules = SlowWeights(self.cell, 1, sizes)

@@ -27,7 +27,10 @@ class Size:
 
 ADAM: dict[str, Any] = {"betas": (0.9, 0.999), "floor": 0.0, "clip": 0.25}
 PUBLISHED = {**ADAM, "learning_rate": 2.5e-4, "warmup": 2000, "evaluate_every": 4000}
-REDUCED = {**ADAM, "learning_rate": 2e-3, "warmup": 100, "evaluate_every": 300, "batch_size": 16}
+REDUCED: dict[str, Any] = {
+    **ADAM,
+    **{"learning_rate": 2e-3, "warmup": 100, "evaluate_every": 300, "batch_size": 16, "precision": "bf16-mixed"},
+}
 RATES = {"delta-mlp": 4e-3, "delta-delta-net": 4e-3, "delta-rnn": 4e-3}
 """Of those layers that irie2021/word-rates found another rate for than the common one of `REDUCED`."""
 WIKITEXT_103: dict[str, Any] = {

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fastweights.errors import require
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, above
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import RETURN
 from fastweights.recipes._sizes import DEEPEST, WIDEST
 from fastweights.training.settings._training import require_numbers
@@ -105,8 +106,8 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     claims=(
-        Claim("DeltaNet balances the pole.", lambda mean: mean("delta-net", "CartPole-v1") >= 450),
-        Claim("DeltaNet swings the pendulum up.", lambda mean: mean("delta-net", "Pendulum-v1") >= -300),
+        Claim("DeltaNet balances the pole: a return above 450.", "", above(("delta-net", "CartPole-v1"), 450.0)),
+        Claim("DeltaNet swings the pendulum up: a return above -300.", "", above(("delta-net", "Pendulum-v1"), -300.0)),
     ),
     notes=(
         "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --discount 0.9`.",

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, below, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import BITS
 from fastweights.recipes._sizes import WIDEST
 from fastweights.training.settings._training import require_numbers
@@ -121,10 +122,7 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     claims=(
-        Claim(
-            "DeltaNet remembers more than the LSTM at delay 80.",
-            lambda mean: mean("delta-net", "80") < mean("lstm", "80"),
-        ),
+        Claim("DeltaNet remembers more than the LSTM at delay 80.", "", below(*places("80", "delta-net", "lstm"))),
     ),
     notes=(
         "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, above, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import BLEU, SIGNATURE
 from fastweights.recipes._translator import SMALLEST, Translator
 
@@ -63,10 +64,11 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     claims=(
-        Claim("Softmax attention gets to 25 BLEU.", lambda mean: mean("softmax-attention", COLUMN) >= 25),
+        Claim("Softmax attention reaches 25 BLEU.", "", above(("softmax-attention", COLUMN), 25.0)),
         Claim(
             "A decoder with the delta rule is better than one with the sum rule.",
-            lambda mean: mean("delta-net", COLUMN) > mean("linear-attention", COLUMN),
+            "",
+            above(*places(COLUMN, "delta-net", "linear-attention")),
         ),
     ),
     notes=(MEASURED,),

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, below, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import BITS
 from fastweights.recipes._language import Language, with_unit_keys
 from fastweights.training.settings._training import require_numbers
@@ -94,10 +95,9 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=(
         Claim(
-            "DeltaNet is better than softmax attention.",
-            lambda mean: mean("delta-net", "book") < mean("softmax-attention", "book"),
+            "DeltaNet is better than softmax attention.", "", below(*places("book", "delta-net", "softmax-attention"))
         ),
-        Claim("The LSTM is better than DeltaNet.", lambda mean: mean("lstm", "book") < mean("delta-net", "book")),
+        Claim("The LSTM is better than DeltaNet.", "", below(*places("book", "lstm", "delta-net"))),
     ),
     notes=(
         "All layers have the settings of `fastweights train oz`, found for blocks of an LSTM and of gated DeltaNet.",

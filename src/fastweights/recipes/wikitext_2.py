@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, below, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import PERPLEXITY
 from fastweights.recipes._language import Language
 
@@ -88,7 +89,8 @@ EXPERIMENT = Experiment(
     claims=(
         Claim(
             "DeltaNet is better than the Linear Transformer.",
-            lambda mean: mean("delta-net", "words") < mean("linear-attention", "words"),
+            "",
+            below(*places("words", "delta-net", "linear-attention")),
         ),
     ),
 )

@@ -3,19 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations, product
 from math import floor, isfinite, log10
 from pathlib import Path
 
-from fastweights.experiments.experiment import FREE, Published, Results, Summary
+from fastweights.experiments.experiment import FREE, Published, Summary
 from fastweights.files import make_own_folder, read_file, write_atomically
 from fastweights.metric import Metric
 from fastweights.report.aggregates import aggregates
+from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
 from fastweights.report.plots import courses, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.settings import are_the_papers, settings
+from fastweights.report.verdicts import PAPER, judge
 
 FIGURES = "figures"
 CAUTION = {
@@ -74,6 +75,8 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Heading(2, f"{group.name}: {experiment.title}")
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
     yield from _caution(group)
+    if PAPER in experiment.presets and group.preset != "smoke":
+        yield Paragraph(f"Verdict: {judge(group)}")
     beside = ": ours beside the paper's" if experiment.published else ""
     yield Heading(3, f"{experiment.metric.label}{beside}")
     yield _numbers(group)
@@ -86,7 +89,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     if experiment.metric.data == "validation":
         yield Heading(3, "What is best")
         yield Bullets(list(_choices(group)))
-    elif found := [*_claims(group), *_orders(group)]:
+    elif found := [*claims(group), *orders(group)]:
         yield Heading(3, "What agrees and what does not")
         yield Bullets(found)
     if experiment.notes:
@@ -222,44 +225,6 @@ def _number(value: float, size: float | None = None) -> str:
     if not isfinite(size) or size == 0 or size >= 1:
         return f"{value:.2f}"
     return f"{value:.{2 - floor(log10(size))}f}" if size >= SMALL else f"{value:.3g}"
-
-
-def _claims(group: Group) -> Iterator[str]:
-    words = {True: "Holds", False: "Does not hold", None: "Not tested, since a run that it needs is missing"}
-    claims, results, planned = group.experiment.claims, _all_results(group), _planned(group)
-    tested = [claim for claim in claims if claim.check(planned) is not None]
-    for claim in tested:
-        yield f"{words[claim.check(results)]}: {claim.sentence}"
-    if elsewhere := len(claims) - len(tested):
-        yield f"{_count(elsewhere, 'more sentence')} of models or columns that preset {group.preset} does not have."
-
-
-def _planned(group: Group) -> Results:
-    """Results with any number at all that a preset can come to: they tell which sentences it can test."""
-    preset = group.experiment.presets.get(group.preset)
-    places = preset.places if preset else product(group.experiment.models, group.experiment.columns)
-    details = product(group.experiment.models, group.experiment.details)
-    return dict.fromkeys((*places, *details, *group.baselines), Summary((1.0,)))
-
-
-def _all_results(group: Group) -> Results:
-    """Those of models with their details, and the baselines."""
-    return {**group.results, **group.details, **group.baselines}
-
-
-def _orders(group: Group) -> Iterator[str]:
-    """How many pairs of models stand in the paper's order, a sentence a column, and which do not."""
-    experiment, results = group.experiment, group.results
-    for column, label in experiment.columns.items():
-        published = {m: n.value for (m, c), n in experiment.published.items() if c == column and not n.at_most}
-        ran = [model for model in experiment.models if (model, column) in results and model in published]
-        pairs = [(a, b) for a, b in combinations(ran, 2) if published[a] != published[b]]
-        ours = {model: results[model, column].mean for model in ran}
-        turned = [(a, b) for a, b in pairs if (ours[a] < ours[b]) != (published[a] < published[b])]
-        if pairs:
-            named = "; ".join(f"{experiment.models[a]} and {experiment.models[b]}" for a, b in turned)
-            rest = f" Not so: {named}." if turned else ""
-            yield f"{label}: {len(pairs) - len(turned)} of {len(pairs)} pairs of models are in the paper's order.{rest}"
 
 
 def _choices(group: Group) -> Iterator[str]:

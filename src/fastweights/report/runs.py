@@ -184,8 +184,14 @@ def _record(run: Run) -> Record | Skipped:
     _require_place(experiment, config)
     metrics, metric = run.metrics(), experiment.metric
     _require_metrics(metrics, f"validation_{metric.name}")
-    cut_off = result.stopped == "steps" and still_improving([metric.cost_at(line) for line in metrics])
+    improving = still_improving([metric.cost_at(line) for line in metrics])
+    cut_off = result.stopped == "steps" and improving and not _anneals(config["trial"]["training"])
     return Record(run.path, config, content["environment"], result, metrics, result.value(metric), cut_off)
+
+
+def _anneals(training: dict[str, Any]) -> bool:
+    """Whether the learning rate is 0 at the last training step: then a longer run would need another schedule."""
+    return training.get("floor") == 0 or bool(training.get("decay")) or training.get("anneal") == 1
 
 
 def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, above, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import RETURN
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -49,7 +50,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
 def _loses_by_cutting(layer: str) -> Claim:
     return Claim(
         f"{LAYERS[layer]} remembers the sign better with gradients through its memory.",
-        lambda mean: mean(layer, "t-maze") > mean(f"{layer}{CUT}", "t-maze"),
+        "",
+        above(*places("t-maze", layer, f"{layer}{CUT}")),
     )
 
 

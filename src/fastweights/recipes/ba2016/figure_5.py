@@ -1,14 +1,20 @@
 """Catch with a screen that goes blank: agents with a recurrent network, an LSTM, and fast weights."""
 
-from itertools import product
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Above, Claim, Gap, Until, above, below
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import RETURN
 from fastweights.training.settings.actor_critic import ActorCritic
 
 MODELS = {"irnn": "ReLU RNN", "lstm": "LSTM", "fast-weight-rnn": "Fast weights"}
+FAST, OTHERS = "fast-weight-rnn", ("irnn", "lstm")
+HALF = 0.5
+"""The return at which learning curves are compared: three balls of four are caught."""
+
 COLUMNS = {"16-3": "N = 16, M = 3", "24-5": "N = 24, M = 5"}
+RATES: dict[tuple[str, str], float] = {}
+"""The best rates of ba2016/catch-rates, by network and screen, where another than 6e-3 was best."""
 A3C = {"acting": "hogwild", "actors": 16, "device": "cpu"}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "episodes": 8},
@@ -21,25 +27,11 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """64 units behind 64 rectified linear ones, and an unroll of one episode."""
     size, seen = (int(number) for number in column.split("-"))
     network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
+    rate = RATES.get((model, column), 6e-3)
     settings: dict[str, Any] = {"bootstrap_time_limits": False, **TRAINING[preset]}
-    training = ActorCritic(unroll=size - 1, learning_rate=2e-3, greedy=False, **settings)
+    # Gradients are small in networks without layer normalisation: RMSProp's usual epsilon of 0.01 would slow them down.
+    training = ActorCritic(unroll=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **settings)
     return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
-
-
-def catches(column: str) -> Claim:
-    """That fast weights do, in a column."""
-    return Claim(
-        f"With {COLUMNS[column]}, fast weights catch: a return above 0.9.",
-        lambda mean: mean("fast-weight-rnn", column) > 0.9,
-    )
-
-
-def leads(other: str, column: str) -> Claim:
-    """That fast weights catch no less than another network."""
-    return Claim(
-        f"With {COLUMNS[column]}, fast weights catch at least as much as the {MODELS[other]}.",
-        lambda mean: mean("fast-weight-rnn", column) >= mean(other, column),
-    )
 
 
 EXPERIMENT = Experiment(
@@ -55,7 +47,28 @@ EXPERIMENT = Experiment(
         "paper": Preset(tuple(COLUMNS), tuple(MODELS), seeds=3),
     },
     trial=trial,
-    claims=tuple(map(catches, COLUMNS)) + tuple(leads(*pair) for pair in product(("irnn", "lstm"), COLUMNS)),
+    claims=(
+        *(
+            Claim(
+                f"With {COLUMNS[column]}, the agent using fast weights is able to learn faster than the agents using a "
+                "ReLU RNN or an LSTM.",
+                "Sec. 4.4",
+                below(Until(FAST, column, HALF), *(Until(model, column, HALF) for model in OTHERS)),
+            )
+            for column in COLUMNS
+        ),
+        Claim(
+            "The improvement obtained by fast weights is also more significant on the larger version of the game.",
+            "Sec. 4.4",
+            tuple(
+                Above(Gap((FAST, "24-5"), (other, "24-5")), Gap((FAST, "16-3"), (other, "16-3"))) for other in OTHERS
+            ),
+        ),
+        *(
+            Claim(f"With {COLUMNS[column]}, fast weights catch: a return above 0.9.", "", above((FAST, column), 0.9))
+            for column in COLUMNS
+        ),
+    ),
     notes=(
         "The paper has curves and no numbers. Its agents are trained by A3C; units, learning rate, discount, unroll "
         "and the number of threads are not stated, nor is the unit of its axes. Ours learn synchronously under the "

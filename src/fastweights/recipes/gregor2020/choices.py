@@ -16,6 +16,7 @@ CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "merged": ("runs merged", {"task_options": {"merged": True}}),
     "width-16": ("operators of 16 hidden units", {"model_options": {"width": 16}}),
     "embedding-8": ("embeddings of 8", {"model_options": {"embedding": 8}}),
+    "decay": ("a rate that falls to 0 over the second half", {"training": {"decay": 10_000}}),
     "depth-2": ("two hidden layers", {"model_options": {"depth": 2}}),
 }
 """What differs from Figure 1 at delay 80, by name: a label, and the parts of a trial."""

@@ -1,40 +1,26 @@
 """Learning to remember, by what updates neurons and synapses: how well, how soon, and from how far back."""
 
 import math
-from collections.abc import Callable
-from statistics import fmean
 
-from fastweights.experiments.experiment import Claim, Experiment, Pairs, Preset
+from fastweights.experiments.claim import Above, Claim, Each, below
+from fastweights.experiments.experiment import Experiment, Pairs, Preset
 from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
 DELAYS = ("10", "20", "40", "80")
-NOTHING = math.log2(27)
-"""Bits a symbol of who knows nothing."""
-
-Mean = Callable[[str, str], float]
+HALF = math.log2(27) / 2
+"""Bits per symbol: half of those of a model that knows nothing. A pair of operators works below it."""
 
 
-def works(mean: Mean, detail: str) -> dict[str, bool]:
-    """Which pairs are nearer to the best one than to nothing."""
-    found = {name: mean(name, detail) for name in GRID}
-    return {name: bits < (min(found.values()) + NOTHING) / 2 for name, bits in found.items()}
+def pairs(part: int, operator: str, detail: str) -> Each:
+    """All pairs with an operator for bodies (part 0) or synapses (part 1), each a sample."""
+    return Each(tuple((name, detail) for name in GRID if name.split("+")[part] == operator))
 
 
-def of(mean: Mean, detail: str, part: int, operator: str) -> float:
-    """The mean over all pairs with an operator for bodies (part 0) or synapses (part 1)."""
-    return fmean(mean(name, detail) for name in GRID if name.split("+")[part] == operator)
-
-
-def is_best(mean: Mean, detail: str, part: int, operator: str) -> bool:
-    """Whether an operator is better than all others in that mean."""
-    return of(mean, detail, part, operator) == min(of(mean, detail, part, other) for other in OPERATORS)
-
-
-def mlps_fail(mean: Mean) -> bool:
-    """Whether most pairs with MLP synapses do, at delay 80."""
-    fails = [not fine for name, fine in works(mean, "final_80").items() if name.endswith("+mlp")]
-    return sum(fails) > len(fails) / 2
+def best(part: int, operator: str, detail: str) -> tuple[Above, ...]:
+    """That an operator is better than every other one, over all partners."""
+    others = (pairs(part, other, detail) for other in OPERATORS if other != operator)
+    return below(pairs(part, operator, detail), *others)
 
 
 EXPERIMENT = Experiment(
@@ -52,23 +38,45 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=(
         Claim(
-            "At delay 10 all pairs but one or two work in the end.",
-            lambda mean: sum(works(mean, "final_10").values()) >= len(GRID) - 2,
-        ),
-        Claim("At delay 80 GATED synapses are best in the end.", lambda mean: is_best(mean, "final_80", 1, "gated")),
-        Claim("At delay 80 most pairs with MLP synapses fail.", mlps_fail),
-        Claim("At delay 80 LSTM bodies are best early.", lambda mean: is_best(mean, "early_80", 0, "lstm")),
-        Claim(
-            "At delay 80 LSTM bodies and GATED synapses are better with 14 components than with 6.",
-            lambda mean: mean("lstm+gated-14", "final_80") < mean("lstm+gated", "final_80"),
+            "For short delays, essentially all combinations succeed in reaching good performance (except MLP-tanh x "
+            "MLP): 34 of 36.",
+            "Sec. 7",
+            tuple(part for name in GRID for part in below((name, "final_10"), HALF)),
+            at_least=len(GRID) - 2,
         ),
         Claim(
-            "At delay 80 the same with 14 components is better than both LSTMs.",
-            lambda mean: mean("lstm+gated-14", "final_80") < min(mean(name, "final_80") for name in LSTMS),
+            "For longer delays, the gated network for the weight update consistently performs the best.",
+            "Sec. 7",
+            best(1, "gated", "final_80"),
         ),
         Claim(
-            "At delay 80 more hidden neurons gain less than a tenth of a bit.",
-            lambda mean: min(mean(name, "final_80") for name in MORE) > mean("lstm+gated", "final_80") - 0.1,
+            "MLP networks for weight updates generally fail.",
+            "Sec. 7",
+            tuple(Above(name, HALF) for name in pairs(1, "mlp", "final_80").places),
+            at_least=4,
+        ),
+        Claim(
+            "Early in training, for longer delays, the LSTM update on h produces stronger performance than MLP and "
+            "GATED.",
+            "Sec. 7",
+            below(
+                pairs(0, "lstm", "early_80"), *(pairs(0, other, "early_80") for other in ("mlp", "mlp-tanh", "gated"))
+            ),
+        ),
+        Claim(
+            "The larger state size (14 compared to 6) clearly works better.",
+            "Sec. 7",
+            tuple(Above((name, "final_80"), (f"{name}-14", "final_80")) for name in ("lstm+gated", "gated+gated")),
+        ),
+        Claim(
+            "For delays up to 80, the system works significantly better than the LSTMs.",
+            "Sec. 7",
+            below(("lstm+gated-14", "final_80"), *((name, "final_80") for name in LSTMS)),
+        ),
+        Claim(
+            "The performance does not increase with the number of neurons: by less than a tenth of a bit.",
+            "Sec. 7",
+            tuple(Above((name, "final_80"), ("lstm+gated", "final_80"), by=-0.1) for name in MORE),
         ),
     ),
     notes=NOTES,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, below, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import changed
 from fastweights.recipes.gregor2020._lives import trial as life
@@ -32,7 +33,8 @@ def gains(column: str) -> Claim:
     """That many neurons are better than few by more than the paper's figures would show."""
     return Claim(
         f"32 neurons are better than 2 by a tenth of a bit, {ALLOWING[column][0]}.",
-        lambda mean: mean("32", column) < mean("2", column) - 0.1,
+        "",
+        below(*places(column, "32", "2"), by=0.1),
     )
 
 

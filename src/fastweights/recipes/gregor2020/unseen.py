@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Above, Claim, below
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import LSTMS, label
 from fastweights.recipes.gregor2020._lives import trial as life
@@ -28,7 +29,8 @@ def loses_little(model: str) -> Claim:
     """What a network that has learned to remember, and not the book, would show."""
     return Claim(
         f"At delay 80, {label(model)} loses less than half a bit on any of the texts.",
-        lambda mean: all(mean(model, f"bits_{text}") < mean(model, "80") + 0.5 for text in TEXTS),
+        "",
+        tuple(Above((model, "80"), (model, f"bits_{text}"), by=-0.5) for text in TEXTS),
     )
 
 
@@ -36,7 +38,8 @@ def remembers_noise(model: str) -> Claim:
     """What no knowledge of a language can do."""
     return Claim(
         f"At delay 80, {label(model)} is better than nothing on letters at random.",
-        lambda mean: mean(model, f"bits_{NOISE}") < math.log2(27),
+        "",
+        below((model, f"bits_{NOISE}"), math.log2(27)),
     )
 
 

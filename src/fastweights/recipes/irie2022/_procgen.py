@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial, table
+from fastweights.experiments.claim import Claim, above
+from fastweights.experiments.experiment import Experiment, Preset, Trial, table
 from fastweights.metric import SCORE
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -45,12 +46,12 @@ TRAINING: dict[str, dict[str, Any]] = {
     "paper": {"batch_size": 48, "evaluate_every": 1_250, "episodes": 600},
 }
 SR_IS_BETTER = Claim(
-    "The SR-DeltaNet scores more than the DeltaNet.",
-    lambda mean: mean("sr-delta-net", "memory") > mean("delta-net", "memory"),
+    "The SRWM variant achieves a better training score than the DeltaNet baseline.",
+    "Appendix C.1",
+    above(("sr-delta-net", "memory"), ("delta-net", "memory")),
 )
-WRITING_IS_BETTER = Claim(
-    "The SRWM scores more than Fake SR.", lambda mean: mean("srwm", "easy") > mean("fake-srwm", "easy")
-)
+"""The report compares the scores on test levels, which the paper finds rather close."""
+
 NOTES = (
     "48 environments take turns with the learner, which learns from all of them; the paper's 48 actors run beside a "
     "learner that takes 32 of their unrolls at a time. As in the public code, gradients through fast weights end after "

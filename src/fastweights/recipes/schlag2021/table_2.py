@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Trial, table
+from fastweights.experiments.claim import Above, Claim, Gap, below, places
+from fastweights.experiments.experiment import Experiment, Trial, table
 from fastweights.recipes import _words as words
 
 MODELS = {
@@ -50,16 +51,29 @@ EXPERIMENT = Experiment(
     presets=words.presets(MODELS, COLUMNS),
     trial=trial,
     claims=(
-        Claim(
-            "The delta rule is better than the sum rule.", lambda mean: mean("delta", "small") < mean("linear", "small")
+        *(
+            Claim(
+                f"In the {size} configuration, our update rule provides convincing improvements over the models with "
+                "the sum update rule.",
+                "Sec. 6.3",
+                (*below(*places(size, "delta", "linear")), *below(*places(size, "performer-delta", "performer-sum"))),
+            )
+            for size in COLUMNS
         ),
         Claim(
-            "So it is with random features.",
-            lambda mean: mean("performer-delta", "small") < mean("performer-sum", "small"),
+            "Our update rule improves the deterministic Linear Transformers more than the Performers.",
+            "Appendix D.3",
+            (
+                Above(
+                    Gap(("linear", "small"), ("delta", "small")),
+                    Gap(("performer-sum", "small"), ("performer-delta", "small")),
+                ),
+            ),
         ),
         Claim(
             "The Transformer is better than all of them.",
-            lambda mean: mean("transformer", "small") < min(mean(m, "small") for m in MODELS if m != "transformer"),
+            "Table 2",
+            below(("transformer", "small"), *places("small", *(model for model in MODELS if model != "transformer"))),
         ),
     ),
     notes=words.NOTES,

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Trial, table
+from fastweights.experiments.claim import Claim, below
+from fastweights.experiments.experiment import Experiment, Trial, table
 from fastweights.recipes import _words as words
 
 MODELS = {"linear": "Linear Transformer", "delta": "DeltaNet", "transformer-xl": "Transformer-XL"}
@@ -41,8 +42,15 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=(
         Claim(
-            "With carried state, the delta rule is far better than the sum rule, by a third at least.",
-            lambda mean: mean("delta", "medium") < mean("linear", "medium") / 1.5,
+            "The Linear Transformer breaks down when its state is carried: its perplexity is above 260, of 29.4 for "
+            "DeltaNet. Here: by a third at least.",
+            "Table 4",
+            below(("delta", "medium"), ("linear", "medium"), times=4 / 3),
+        ),
+        Claim(
+            "With a large state, Transformer-XL is ahead of DeltaNet.",
+            "Table 4",
+            below(("transformer-xl", "medium"), ("delta", "medium")),
         ),
     ),
     notes=(

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.experiments.experiment import Claim, Experiment, Preset, Trial
+from fastweights.experiments.claim import Claim, above, below, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.metric import ACCURACY
 from fastweights.training.settings.supervised import Supervised
 
@@ -53,11 +54,12 @@ EXPERIMENT = Experiment(
     presets={"smoke": Preset(("parity",), tuple(MODELS)), "cpu": Preset(("parity", "s3"), tuple(MODELS), seeds=3)},
     trial=trial,
     claims=(
-        Claim("The LSTM tracks parity over 32 steps (99 %).", lambda mean: mean("lstm", "parity") > 99),
-        Claim("Linear attention does not (under 90 %).", lambda mean: mean("linear-attention", "parity") < 90),
+        Claim("The LSTM tracks parity over 32 steps (99 %).", "", above(("lstm", "parity"), 99.0)),
+        Claim("Linear attention does not (under 90 %).", "", below(("linear-attention", "parity"), 90.0)),
         Claim(
             "The delta rule tracks parity better with rates up to 2 than up to 1.",
-            lambda mean: mean("negative", "parity") > mean("delta-net", "parity"),
+            "",
+            above(*places("parity", "negative", "delta-net")),
         ),
     ),
     notes=("A check of our own: there are no published numbers beside it.",),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fastweights.errors import require
 from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
-from fastweights.training.descent import descend
+from fastweights.training.descent import descend, set_learning_rate
 from fastweights.training.evaluating import evaluating
 from fastweights.training.processes import part_of
 from fastweights.training.result import Result
@@ -77,6 +77,7 @@ def train(session: Session) -> None:
     with session.running():
         while not place.stopped:
             parts = (fabric.to_device(part_of(fabric, part)) for part in book.moment(place.step, ORDER))
+            set_learning_rate(optimiser, settings.learning_rate_at(place.step))
             loss, state = update(fabric, model, optimiser, Moment(*parts), state, start, settings)
             session.require_number(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.segment)}")

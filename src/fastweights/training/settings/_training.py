@@ -63,6 +63,11 @@ def require_positive(settings: Any, names: Iterable[str]) -> None:
         require(0 < value < math.inf, name, "above 0 and finite", value)
 
 
+def decayed(rate: float, step: int, steps: int, decay: int) -> float:
+    """A learning rate that is constant and then falls on a line to 0, over the last `decay` of all training steps."""
+    return rate * min((steps - step) / decay, 1.0) if decay else rate
+
+
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How long to train, how often to look, and where.

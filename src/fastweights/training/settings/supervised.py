@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fastweights.errors import require
-from fastweights.training.settings._training import Training, require_numbers, require_positive
+from fastweights.training.settings._training import Training, decayed, require_numbers, require_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,5 +35,4 @@ class Supervised(Training):
 
     def learning_rate_at(self, step: int) -> float:
         """Constant, then a line down to 0."""
-        left = min((self.steps - step) / self.decay, 1.0) if self.decay else 1.0
-        return self.learning_rate * left
+        return decayed(self.learning_rate, step, self.steps, self.decay)

@@ -1,0 +1,89 @@
+"""Sentences about an experiment beside what the runs say of them, with intervals over seeds."""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from math import isfinite
+
+from fastweights.experiments.claim import Above, Claim, Evidence, Interval, Place, Verdict
+from fastweights.report.runs import Group, Record
+
+
+def evidence(group: Group) -> Evidence:
+    """The measured numbers of all runs of an experiment under one preset, by place and seed."""
+    values: dict[Place, dict[int, float]] = {}
+    curves: dict[Place, dict[int, list[tuple[int, float]]]] = {}
+    metric = group.experiment.metric
+    for record in group.records:
+        seed, (_, _, model, column, _) = record.key[4], record.key
+        for place, value in _numbers(group, record):
+            values.setdefault(place, {})[seed] = value
+        curves.setdefault((model, column), {})[seed] = [(line["step"], metric.at(line)) for line in record.metrics]
+    return Evidence(values, curves, metric.best is min)
+
+
+def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
+    """The number of a run in the table, its details, and the baselines of its column."""
+    _, _, model, column, _ = record.key
+    metric = group.experiment.metric
+    yield (model, column), record.value
+    for name in group.experiment.details.keys() & record.result.test.keys():
+        yield (model, name), metric.value(record.result.test[name])
+    for name, measured in record.result.baselines.items():
+        yield (name, column), metric.value(measured)
+
+
+def claims(group: Group) -> Iterator[str]:
+    """A line per sentence that the preset can test: the verdict, its place in the paper, and the decisive "
+    "difference."""
+    measured, planned = evidence(group), _planned(group)
+    tested = [claim for claim in group.experiment.claims if claim.places <= planned]
+    for claim in tested:
+        verdict = claim.verdict(measured)
+        source = claim.source or "ours"
+        yield f"{verdict.value} ({source}): {claim.sentence} {_decisive(claim, measured, verdict)}".rstrip()
+    if elsewhere := len(group.experiment.claims) - len(tested):
+        yield f"Not tested: {elsewhere} more about models or columns that preset {group.preset} does not have."
+
+
+def _planned(group: Group) -> set[Place]:
+    """The places that a preset measures."""
+    preset, experiment = group.experiment.presets.get(group.preset), group.experiment
+    places = preset.places if preset else product(experiment.models, experiment.columns)
+    return {*places, *product(experiment.models, experiment.details), *group.baselines}
+
+
+def _decisive(claim: Claim, measured: Evidence, verdict: Verdict) -> str:
+    """The comparison that decides: the weakest where all must hold, else the first of the same verdict."""
+    found = [part.interval(measured) for part in claim.parts if part.verdict(measured) == verdict]
+    known = [interval for interval in found if interval is not None]
+    return _told(min(known, key=lambda interval: interval.low)) if known else ""
+
+
+def _told(interval: Interval) -> str:
+    if interval.samples == 1:
+        return f"Difference {interval.mean:.3g}, one seed."
+    ends = f"95 % interval {interval.low:.3g} to {interval.high:.3g}, " if isfinite(interval.low) else ""
+    return f"Difference {interval.mean:.3g}, {ends}{interval.samples} samples."
+
+
+def orders(group: Group) -> Iterator[str]:
+    """Per column, the pairs of models that are in the paper's order, in the opposite one, and undecided."""
+    experiment, measured = group.experiment, evidence(group)
+    for column, label in experiment.columns.items():
+        published = {m: n.value for (m, c), n in experiment.published.items() if c == column and not n.at_most}
+        ran = [model for model in published if measured.values.get((model, column))]
+        pairs = [(a, b) if published[a] > published[b] else (b, a) for a, b in combinations(ran, 2)]
+        pairs = [(a, b) for a, b in pairs if published[a] != published[b]]
+        found = {(a, b): Above((a, column), (b, column)).verdict(measured) for a, b in pairs}
+        if found:
+            counts = [sum(v == kind for v in found.values()) for kind in (Verdict.SUPPORTED, Verdict.CONTRADICTED)]
+            names = [_pair(group, pair) for pair, v in found.items() if v == Verdict.CONTRADICTED]
+            rest = f" The opposite order: {'; '.join(names)}." if names else ""
+            yield (
+                f"{label}: of {len(found)} pairs of models, {counts[0]} are in the paper's order, {counts[1]} in the "
+                f"opposite one, and {len(found) - sum(counts)} are not told apart by seeds.{rest}"
+            )
+
+
+def _pair(group: Group, pair: tuple[str, str]) -> str:
+    return " and ".join(group.experiment.models[model] for model in pair)

@@ -1,0 +1,116 @@
+"""One verdict per table and figure of the papers, computed from claims and their intervals."""
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from statistics import median
+from typing import NamedTuple
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.experiments.claim import Verdict
+from fastweights.experiments.experiment import Experiment
+from fastweights.report.claims import evidence
+from fastweights.report.document import Grid
+from fastweights.report.runs import Group
+
+PAPER = "paper"
+"""The preset with a paper's own settings: an experiment that has one is a table or a figure of a paper."""
+
+
+class Outcome(Enum):
+    """What all sentences of a paper about one table or figure come to."""
+
+    REPRODUCED = "reproduced"
+    PARTLY = "partly reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    INCONCLUSIVE = "inconclusive"
+    NOT_RUN = "not run"
+
+
+class Judged(NamedTuple):
+    """The runs of a preset, and how many of the paper's sentences have each verdict."""
+
+    group: Group
+    counts: dict[Verdict, int]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Reproduced if all sentences are supported, partly if some are, not if some are contradicted and none is."""
+        supported, total = self.counts[Verdict.SUPPORTED], sum(self.counts.values())
+        if supported:
+            return Outcome.REPRODUCED if supported == total else Outcome.PARTLY
+        return Outcome.NOT_REPRODUCED if self.counts[Verdict.CONTRADICTED] else Outcome.INCONCLUSIVE
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{n} {verdict.value.lower()}" for verdict, n in self.counts.items() if n)
+        return f"{self.outcome.value}. Of the paper's sentences: {counts}."
+
+
+def judge(group: Group) -> Judged:
+    """Tests the paper's sentences on the runs of a group."""
+    measured = evidence(group)
+    found = [claim.verdict(measured) for claim in group.experiment.claims if claim.source]
+    return Judged(group, {verdict: found.count(verdict) for verdict in Verdict})
+
+
+def verdicts(groups: Sequence[Group]) -> Grid:
+    """A row per table and figure of the papers, those that were never run included."""
+    header = ["item", "verdict", "the paper's sentences", "scale of our runs"]
+    return Grid(header, [_row(name, groups) for name in paper_items()], words=True)
+
+
+def paper_items() -> Iterator[str]:
+    """The names of all experiments that are a table or a figure of a paper."""
+    return (name for name in EXPERIMENTS.names() if PAPER in EXPERIMENTS.load(name).presets)
+
+
+def _row(name: str, groups: Sequence[Group]) -> list[str]:
+    experiment: Experiment = EXPERIMENTS.load(name)
+    # The smoke preset shows that everything works, and nothing else.
+    judged = [judge(group) for group in groups if group.name == name and group.preset != "smoke"]
+    item = f"{_citation(experiment.source)} (`{name}`)"
+    if not judged:
+        return [item, Outcome.NOT_RUN.value, "", ""]
+    # Of several presets, the one that decides most.
+    best = max(judged, key=lambda one: (_decided(one), one.group.preset == PAPER))
+    counts = ", ".join(f"{n} {verdict.value.lower()}" for verdict, n in best.counts.items() if n)
+    return [item, best.outcome.value, counts, scale(best.group)]
+
+
+def _citation(source: str) -> str:
+    """First author, year and item: of "Ba, Hinton ... 2016, Sec. 4.1, Table 1", "Ba 2016, Table 1"."""
+    author, year = re.findall(r"^\w+|\d{4}", source)
+    return f"{author} {year}, {source.split(', ')[-1]}"
+
+
+def _decided(judged: Judged) -> int:
+    return judged.counts[Verdict.SUPPORTED] + judged.counts[Verdict.CONTRADICTED]
+
+
+def scale(group: Group) -> str:
+    """The seeds, and the part of the paper's cells and of its training examples that our runs have."""
+    experiment = group.experiment
+    seeds = sorted({len(group.of(*place)) for place in group.results})
+    cells = f"{len(group.results)} of {len(experiment.presets[PAPER].places)} cells"
+    return f"{_span(seeds)} {'seed' if seeds == [1] else 'seeds'}, {cells}, {_share(group)}"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _share(group: Group) -> str:
+    """How many training examples of the paper's a run sees, in the middle of all runs that the paper has, too."""
+    experiment = group.experiment
+    shares = []
+    for record in group.records:
+        _, preset, model, column, _ = record.key
+        if (model, column) in experiment.presets[PAPER].places and preset != PAPER:
+            ours, theirs = record.config["trial"]["training"], experiment.trial(model, column, PAPER).training
+            shares.append(theirs.steps * theirs.batch_size / (ours["steps"] * ours["batch_size"]))
+    if group.preset == PAPER:
+        return "the paper's settings"
+    if not shares:
+        return "settings of our own"
+    share = median(shares)
+    return f"1/{share:,.0f} of the training examples" if share >= 1.5 else "all of the training examples"

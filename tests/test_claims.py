@@ -1,0 +1,121 @@
+"""Sentences of papers, tested with intervals over seeds."""
+
+from math import inf, nan
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from fastweights.catalogue import EXPERIMENTS
+from fastweights.experiments.claim import Above, Claim, Each, Evidence, Gap, Until, Verdict, above, below
+from fastweights.report.verdicts import Judged, Outcome, paper_items, verdicts
+
+A, B, C, D = ((name, "column") for name in "abcd")
+
+
+def evidence(low_is_good=False, curves=None, **models):
+    """Numbers of models by seed 1, 2, ..."""
+    values = {(name, "column"): dict(enumerate(numbers, 1)) for name, numbers in models.items()}
+    return Evidence(values, curves or {}, low_is_good)
+
+
+def test_an_interval_covers_the_true_difference_in_95_of_100_experiments():
+    random, hits = np.random.default_rng(0), 0
+    for _ in range(2000):
+        shared = random.normal(size=3)
+        found = evidence(a=1 + shared + random.normal(size=3), b=shared + random.normal(size=3))
+        interval = Above(A, B).interval(found)
+        hits += interval.low < 1 < interval.high
+    assert 0.93 < hits / 2000 < 0.97
+
+
+def test_what_seeds_share_does_not_widen_an_interval():
+    noise = [0.0, 50.0, -50.0]
+    assert Above(A, B).verdict(evidence(a=[2 + x for x in noise], b=[1.1, 51.0, -49.1])) == Verdict.SUPPORTED
+
+
+@pytest.mark.parametrize("by", [-1.0, 0.0, 3.0])
+@pytest.mark.parametrize("times", [0.5, 1.0, 2.0])
+def test_a_comparison_turned_round_has_the_opposite_verdict(by, times):
+    found = evidence(a=[5.0, 5.5, 4.9], b=[1.0, 1.2, 1.1])
+    turned = {
+        Verdict.SUPPORTED: Verdict.CONTRADICTED,
+        Verdict.CONTRADICTED: Verdict.SUPPORTED,
+        Verdict.UNDECIDED: Verdict.UNDECIDED,
+    }
+    verdict = Above(A, B, by, times).verdict(found)
+    assert Above(B, A, -by / times, 1 / times).verdict(found) == turned[verdict]
+
+
+def test_one_seed_equal_numbers_and_numbers_that_are_not_finite_decide_nothing():
+    for numbers in ({"a": [9.0], "b": [1.0]}, {"a": [1.0, 1.0], "b": [1.0, 1.0]}):
+        assert Above(A, B).verdict(evidence(**numbers)) == Verdict.UNDECIDED
+    for broken in (nan, inf):
+        assert Above(A, B).verdict(evidence(a=[9.0, broken], b=[1.0, 1.0])) == Verdict.UNDECIDED
+
+
+def test_seeds_that_only_one_side_has_do_not_count():
+    assert Above(A, B).interval(evidence(a=[3.0, 4.0, 99.0], b=[1.0, 1.0])).samples == 2
+    assert Above(A, B).verdict(evidence(a=[3.0, 4.0])) == Verdict.NOT_TESTED
+
+
+def test_a_constant_a_gap_and_several_places_are_compared_sample_by_sample():
+    found = evidence(a=[5.0, 6.0], b=[1.0, 1.0], c=[3.0, 3.5], d=[2.0, 2.5])
+    assert above(A, 4.0)[0].interval(found).mean == 1.5
+    assert below(A, 4.0)[0].interval(found).mean == -1.5
+    assert Above(Gap(A, B), Gap(C, D)).interval(found).mean == 3.5
+    interval = Above(Each((A, C)), Each((B, D))).interval(found)
+    assert (interval.samples, interval.mean) == (4, fmean([4.0, 5.0, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("low_is_good", [True, False])
+def test_training_steps_are_counted_until_a_value_is_reached_or_to_the_end(low_is_good):
+    sign = 1 if low_is_good else -1
+    curves = {
+        A: {1: [(10, 5.0 * sign), (20, 2.0 * sign), (30, 1.0 * sign)]},
+        B: {1: [(10, 5.0 * sign), (40, 4.0 * sign)]},
+    }
+    found = evidence(low_is_good, curves)
+    assert found.samples(Until(*A, 2.0 * sign)) == {(1, 0): 20.0}
+    assert found.samples(Until(*B, 2.0 * sign)) == {(1, 0): 40.0}
+
+
+def test_a_claim_needs_all_of_its_comparisons_or_as_many_as_it_says():
+    found = evidence(a=[5.0, 5.1], b=[1.0, 1.0], c=[9.0, 9.0])
+    yes, no, open_, missing = Above(A, B), Above(A, C), Above(A, 5.05), Above(A, D)
+    cases = {
+        (yes, yes): (Verdict.SUPPORTED, Verdict.SUPPORTED),
+        (yes, no): (Verdict.CONTRADICTED, Verdict.SUPPORTED),
+        (yes, open_): (Verdict.UNDECIDED, Verdict.SUPPORTED),
+        (no, no): (Verdict.CONTRADICTED, Verdict.CONTRADICTED),
+        (no, missing): (Verdict.CONTRADICTED, Verdict.NOT_TESTED),
+        (open_, missing): (Verdict.NOT_TESTED, Verdict.NOT_TESTED),
+    }
+    for parts, (every, one) in cases.items():
+        assert Claim("", "", parts).verdict(found) == every, parts
+        assert Claim("", "", parts, at_least=1).verdict(found) == one, parts
+
+
+def test_every_table_and_figure_of_the_papers_has_a_verdict_with_or_without_runs():
+    items = list(paper_items())
+    assert len(items) == 30
+    grid = verdicts([])
+    assert [row[1] for row in grid.rows] == [Outcome.NOT_RUN.value] * 30
+    assert all(any(claim.source for claim in EXPERIMENTS.load(name).claims) for name in items)
+
+
+@pytest.mark.parametrize(
+    ("supported", "contradicted", "undecided", "missing", "outcome"),
+    [
+        (2, 0, 0, 0, Outcome.REPRODUCED),
+        (2, 1, 0, 0, Outcome.PARTLY),
+        (1, 0, 1, 0, Outcome.PARTLY),
+        (1, 0, 0, 1, Outcome.PARTLY),
+        (0, 1, 1, 1, Outcome.NOT_REPRODUCED),
+        (0, 0, 1, 0, Outcome.INCONCLUSIVE),
+        (0, 0, 0, 1, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_the_verdict_of_an_item_follows_from_its_sentences(supported, contradicted, undecided, missing, outcome):
+    counts = dict(zip(Verdict, (supported, contradicted, undecided, missing), strict=True))
+    assert Judged(None, counts).outcome == outcome
