@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastweights.errors import require
-from fastweights.files import read_file
+from fastweights.files import decoded, read_file
 from fastweights.tasks._archives import members
 from fastweights.tasks._arrays import read_array, read_arrays
 from fastweights.tasks._tables import Rows, finite, is_header, numbers, read_rows
-from fastweights.tasks._tokenized import decoded
 
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
 SPECIAL = ("label", "sequence", "length", "text")

@@ -105,7 +105,7 @@ class Parallel(Pairs):
         return PairSet(kept[0], kept[1], tuple(compress(target, fits)))
 
     def _lines(self, part: str) -> tuple[Lines, Lines]:
-        source, target = (_lines_of(self.read(part, language), part) for language in ("source", "target"))
+        source, target = (lines_of(self.read(part, language), part) for language in ("source", "target"))
         equal = f"{len(source):,} and {len(target):,}"
         require(len(source) == len(target), f"{part} files", "of equally many lines", equal)
         whole = [bool(s and t) for s, t in zip(source, target, strict=True)]
@@ -120,7 +120,7 @@ def _digest(sides: tuple[Lines, Lines]) -> str:
     return hashlib.sha256("\0".join(map("\n".join, sides)).encode()).hexdigest()
 
 
-def _lines_of(content: bytes, name: str) -> Lines:
+def lines_of(content: bytes, name: str) -> Lines:
     """The lines of a UTF-8 file, without blanks at either end."""
     # A stray carriage return inside a sentence must not make two lines of it.
     inside = content.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\n" in content else content

@@ -9,7 +9,7 @@ from typing import ClassVar
 from fastweights.errors import require
 from fastweights.files import read_file
 from fastweights.tasks._files import MissingFile
-from fastweights.tasks._parallel import Lines, Parallel, decoded
+from fastweights.tasks._parallel import Lines, Parallel, lines_of
 from fastweights.tasks.kinds._random import ORDER, random_stream
 
 PARTS = ("train", "validation", "test")
@@ -103,7 +103,8 @@ class ParallelFiles(Parallel):
     def _pairs_of(self, part: str) -> list[tuple[str, str]]:
         names = [language if part == "train" else f"{part}_{language}" for language in ("source", "target")]
         source, target = (
-            decoded(self.read(part, language), name) for language, name in zip(("source", "target"), names, strict=True)
+            lines_of(self.read(part, language), name)
+            for language, name in zip(("source", "target"), names, strict=True)
         )
         equal = f"{len(source):,} in {self._path(part, 'source')} and {len(target):,} in {self._path(part, 'target')}"
         require(len(source) == len(target), f"{names[0]} and {names[1]}", "files of equally many lines", equal)

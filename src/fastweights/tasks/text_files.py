@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fastweights.files import read_file
+from fastweights.files import read_text
 from fastweights.tasks._files import MissingFile
-from fastweights.tasks._tokenized import decoded
 from fastweights.tasks.text import HELD_OUT, VALIDATION, Text
 
 
@@ -41,7 +40,7 @@ class TextFiles(Text):
     def others(self) -> dict[str, str]:
         """The texts that have a file of their own."""
         files = {"validation_text": self.validation_text, "test_text": self.test_text}
-        return {name: decoded(read_file(Path(file), name), name, file) for name, file in files.items() if file}
+        return {name: read_text(Path(file), name) for name, file in files.items() if file}
 
     @property
     def learnt_from(self) -> str:
