@@ -5,8 +5,6 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from fastweights.errors import InputError
@@ -64,15 +62,12 @@ def check_masked_batch(model, tokens, mask, cut):
             assert error(once[-1], alone[-1]) < CLOSE, "the token to generate next"
 
 
-@given(data=st.data())
-@settings(max_examples=40)
-def test_masked_positions_have_no_influence_wherever_they_are(data):
-    B, T = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 9))
-    mask = torch.tensor(
-        data.draw(st.lists(st.lists(st.integers(0, 1), min_size=T, max_size=T), min_size=B, max_size=B))
-    )
+@pytest.mark.parametrize("seed", range(30))
+def test_masked_positions_have_no_influence_wherever_they_are(seed):
     model = make(layer=["delta-net", "lstm"], convolution=3)
-    check_masked_batch(model, draw(B, T), mask, data.draw(st.integers(1, T - 1)))
+    torch.manual_seed(seed)
+    B, T, kept = 1 + seed % 3, 2 + seed % 8, torch.rand(1)
+    check_masked_batch(model, draw(B, T), (torch.rand(B, T) < kept).long(), 1 + seed % (T - 1))
 
 
 @pytest.mark.parametrize("layer", layer_names())
