@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import fastweights
 from fastweights import Cell, InputError, LanguageModel, functional, inner, layers, make_layer, models, scan
+from fastweights.adapters.fla import chunk_delta_rule
 from fastweights.arguments import checked
 from fastweights.catalogue import LAYERS, TASKS, matches
 from fastweights.errors import LONGEST, require
@@ -288,3 +290,29 @@ def test_a_message_is_one_line_of_bounded_length():
         require(False, "x", "short\n", torch.rand(100, 100), 10_000 * "remedy ")
     assert len(str(error.value)) <= LONGEST
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("call", ["layer", "model"])
+def test_a_packed_sequence_is_refused_with_what_to_do(call):
+    x = torch.randn(2, 10, D) if call == "layer" else torch.randint(0, 7, (2, 10))
+    packed = pack_padded_sequence(x, torch.tensor([10, 7]), batch_first=True)
+    run = make_layer("delta-net", D, HEADS) if call == "layer" else LM
+    with pytest.raises(InputError, match=r"got PackedSequence.*lengths = torch.nn.utils.rnn.pad_packed_sequence"):
+        run(packed)
+    padded, lengths = pad_packed_sequence(packed, batch_first=True)
+    run(padded, lengths=lengths)
+
+
+@pytest.mark.parametrize("module", [functional.delta_rule, chunk_delta_rule])
+@pytest.mark.parametrize("shape", [(), (HEADS,)])
+def test_a_scale_may_be_a_tensor_that_learns(module, shape):
+    given = [tensors()[name] for name in ("q", "k", "v", "beta")]
+    scale = torch.rand(shape, requires_grad=True)
+    own = module(*given, scale=scale)[0]
+    by_hand = module(given[0] * scale.expand(HEADS)[:, None], *given[1:], scale=1.0)[0]
+    torch.testing.assert_close(own, by_hand)
+    found = (torch.autograd.grad(y.square().sum(), scale)[0] for y in (own, by_hand))
+    torch.testing.assert_close(*found)
+    for wrong in (torch.rand(HEADS + 1), torch.ones(HEADS, dtype=torch.int64)):
+        with pytest.raises(InputError, match="scale must be a number, or a floating tensor"):
+            module(*given, scale=wrong)
