@@ -122,6 +122,21 @@ class Paired(Copy):
     action_space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
 
 
+class Seen(Copy):
+    """Square pictures of bytes."""
+
+    def __init__(self, shape=(7, 7, 3)) -> None:
+        self.observation_space = spaces.Box(0, 255, tuple(shape), np.uint8)
+
+    def _observe(self):
+        super()._observe()
+        return np.arange(np.prod(self.observation_space.shape)).astype(np.uint8).reshape(self.observation_space.shape)
+
+
+class Spaceless(gymnasium.Env):
+    """An environment that does not say what it shows."""
+
+
 class Named(Copy):
     """An environment that needs an argument."""
 

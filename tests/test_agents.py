@@ -13,6 +13,7 @@ import torch
 from fastweights import InputError
 from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
+from fastweights.inspect import watch_episode
 from fastweights.models.agent import Agent
 from fastweights.state import to
 from fastweights.tasks.catch import Catch
@@ -182,6 +183,18 @@ def test_a_number_that_is_none_is_told_by_part_and_step():
     ):
         update(fabric, shared, optimiser, unroll, SETTINGS)
     assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
+
+
+def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measured():
+    model = agent("delta-net")
+    torch.nn.init.constant_(model.memory[0].layer.output.weight, float("inf"))
+    said = "policy must be finite, got NaN or infinity: the output of module memory.0.layer.output is not finite"
+    with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Take a smaller"):
+        stage(model).act(model, T)
+    with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Take a smaller"):
+        measure(model, Catch(size=6, seen=2), SETTINGS, 1)
+    with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
+        watch_episode(model, Catch(size=6, seen=2))
 
 
 def one_update(fabric, path):

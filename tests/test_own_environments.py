@@ -1,5 +1,6 @@
 """Environments of the user: trained by one command, found again in a new process, and refused in one line."""
 
+import math
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import fastweights
 import my_environments
@@ -148,6 +150,7 @@ REFUSED = {
     f"{FILE}:nothing": "id must be an environment of Gymnasium, got",
     f"{FILE}:Named": "id must be an environment that needs no arguments, got .*'name'",
     f"{FILE}:Networked": "observation space must be one of a fixed number of numbers, got Graph",
+    f"{FILE}:Spaceless": "observation space must be one of a fixed number of numbers, got None",
     f"{FILE}:Paired": "action space must be Discrete, MultiDiscrete, MultiBinary or Box, got Tuple",
     "": "env must be the ID of an environment, got an empty one",
 }
@@ -169,6 +172,27 @@ def test_these_are_environments(env):
     worlds = task.worlds(2, 0)
     worlds.begin()
     assert worlds.step(task.actions.blank(2)).seen.shape == (2, *task.shape)
+
+
+SHAPES = [((7, 7, 3), (3, 7, 7)), ((4, 16, 16), (4, 16, 16)), ((3, 3, 3), (3, 3, 3))]
+
+
+@pytest.mark.parametrize(("shape", "wanted"), SHAPES)
+def test_pictures_have_their_channels_first_or_last(shape, wanted, tmp_path):
+    task = GymnasiumEnvironment("my_environments:Seen", {"shape": shape})
+    assert (task.shape, task.pictures) == (wanted, True)
+    picture = torch.arange(math.prod(shape)).to(torch.uint8).view(shape)
+    seen = task.worlds(2, 0).begin().seen[0]
+    assert torch.equal(seen, picture if shape[0] == 4 else picture.permute(2, 0, 1))
+    given = trial("my_environments:Seen", {"shape": shape}, steps=1, evaluate_every=1)
+    carry_out(Run(tmp_path), given, "test", {}, resume=False)
+
+
+@pytest.mark.parametrize("way", ["impala", "hogwild"])
+@pytest.mark.parametrize("env", ["CopyNumbers", "CopyChoices", "Clock"])
+def test_actors_in_processes_take_every_action_and_meet_time_limits(way, env, tmp_path):
+    carry_out(Run(tmp_path), trial(f"my_environments:{env}", acting=way), "test", {}, resume=False)
+    assert Run(tmp_path).result().steps == 4
 
 
 @pytest.fixture(scope="module")

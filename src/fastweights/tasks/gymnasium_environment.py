@@ -30,9 +30,9 @@ class Spaces(NamedTuple):
 class GymnasiumEnvironment(Environment):
     """o_t, a_t -> r_t, o_{t + 1} of any environment of Gymnasium.
 
-    Observations: bytes `[rows, columns, channels]` are pictures. Other observations are flattened to numbers, a
-    discrete one to a one-hot vector. Actions: Discrete, MultiDiscrete, MultiBinary or Box. A time limit
-    ends an episode by truncation; its last observation is kept, for the value that an agent expects of it.
+    Observations: bytes `[side, side, channels]` or `[channels, side, side]` are pictures. Other observations are
+    flattened to numbers, a discrete one to a one-hot vector. Actions: Discrete, MultiDiscrete, MultiBinary or Box. A
+    time limit ends an episode by truncation; its last observation is kept, for the value that an agent expects of it.
 
     An ID may name the package that registers it, as in "popgym:popgym-RepeatPreviousEasy-v0" or
     "minigrid:MiniGrid-MemoryS7-v0". Code of the user's own is MODULE:NAME or PATH.py:NAME, where NAME is a class of
@@ -53,7 +53,7 @@ class GymnasiumEnvironment(Environment):
     @cached_property
     def _spaces(self) -> Spaces:
         made = self._made()
-        space, actions = made.observation_space, given(made.action_space).actions
+        space, actions = made.observation_space, given(getattr(made, "action_space", None)).actions
         made.close()
         pictures = _is_picture(space)
         return Spaces(_picture_shape(space.shape) if pictures else tuple(space.shape), pictures, actions)
@@ -97,7 +97,7 @@ class GymnasiumEnvironment(Environment):
         made = self._make()
         remedy = "Name a subclass of gymnasium.Env, or a function that returns an instance of one."
         require(isinstance(made, gymnasium.Env), "id", "an environment of Gymnasium", repr(self.id), remedy)
-        space = made.observation_space
+        space = getattr(made, "observation_space", None)
         if _is_picture(space):
             return made
         remedy = "Put a wrapper around the environment that makes a Box of its observations."
@@ -155,14 +155,16 @@ def _is_picture(space: Any) -> bool:
 
 
 def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(channels, side, side) of pictures whose channels come last, or first, as in stacks of grey frames."""
     rows, columns, channels = shape
     remedy = "Put a wrapper around it that resizes them."
-    require(rows == columns, "pictures", "as high as wide", f"{rows} x {columns}", remedy)
-    return channels, rows, columns
+    require(columns in (rows, channels), "pictures", "as high as wide", f"{rows} x {columns}", remedy)
+    return (channels, rows, columns) if rows == columns else shape
 
 
 def _channels_first(seen: np.ndarray) -> np.ndarray:
-    return seen.transpose(0, 3, 1, 2)
+    """Pictures `[B, channels, side, side]` of those that an environment shows."""
+    return seen.transpose(0, 3, 1, 2) if seen.shape[1] == seen.shape[2] else seen
 
 
 def _numbers(seen: np.ndarray) -> np.ndarray:
