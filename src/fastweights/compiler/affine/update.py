@@ -61,8 +61,8 @@ class Update:
         """The state with these columns.
 
         Raises:
-            NotAffine: the coefficients depend on so many other axes that no axis is left for the rows, or on the rows of
-            a single matrix: a product for each row is no faster than the steps.
+            NotAffine: the coefficients depend on so many other axes that no axis is left for the rows, or on the rows
+                of a single matrix: a product for each row is no faster than the steps.
         """
         groups = frozenset[int]()
         for tied, why in self._tied(Part(self.state, self.shape, (), columns), reads):
