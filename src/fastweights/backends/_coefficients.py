@@ -51,7 +51,7 @@ def begun(stage: Scanned, problem: Problem, given: Mapping[str, Tensor], extra: 
     part, rows = stage.parts[0], sum(part.height for part in stage.parts) + extra
     made = Made(stage, tuple(time), len(stage.function.still), extra)
     B, T, H = problem.leading
-    numbers = B * H * part.count * len(stage.writes) * (part.width + rows)
+    numbers = B * H * part.matrices * len(stage.writes) * (part.width + rows)
     size = chunk_size(T, part.width)
     return Begun(Over(made, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers), start, left)
 
@@ -201,7 +201,7 @@ def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tupl
     assert problem.reset is not None
     like = problem.inputs[0]
     (B, T, H), part = problem.leading, stage.parts[0]
-    decays = like.new_ones(()).expand(B, T, H * part.count, 1)
+    decays = like.new_ones(()).expand(B, T, H * part.matrices, 1)
     if stage.fades is not None:
         decays = _wide(call(stage.function, problem, given)[0], (B, T, H), part, stage.fades)
     if problem.inside is not None:
@@ -224,7 +224,7 @@ def matrix(stage: Scanned, state: Any) -> Tensor:
 def _rows(x: Tensor, part: Part) -> Tensor:
     B, H = x.shape[:2]
     x = x.permute(0, 1, *(2 + a for a in (*part.groups, *part.rows, *part.columns)))
-    return x.reshape(B, H * part.count, part.height, part.width)
+    return x.reshape(B, H * part.matrices, part.height, part.width)
 
 
 def states(stage: Scanned, S: Tensor) -> dict[str, Tensor]:
@@ -235,7 +235,7 @@ def states(stage: Scanned, S: Tensor) -> dict[str, Tensor]:
 
 def _state(x: Tensor, part: Part) -> Tensor:
     order = (*part.groups, *part.rows, *part.columns)
-    x = x.reshape(x.shape[0], x.shape[1] // part.count, *part.sizes(order))
+    x = x.reshape(x.shape[0], x.shape[1] // part.matrices, *part.sizes(order))
     return x.permute(0, 1, *(2 + order.index(a) for a in range(len(order))))
 
 
@@ -256,5 +256,5 @@ def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tenso
     """What is read `[B, T, H G, R]`, whose last axis is those of the state, as `[B, T, H, *shape]`."""
     order = (*part.groups, *axes)
     B, T, heads = x.shape[:3]
-    x = x.reshape(B, T, heads // part.count, *part.sizes(order))
+    x = x.reshape(B, T, heads // part.matrices, *part.sizes(order))
     return x.permute(0, 1, 2, *(3 + order.index(a) for a in sorted(order))).reshape(*x.shape[:3], *shape)

@@ -158,7 +158,7 @@ def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[.
     def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
-            results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]  # type: ignore[misc]
+            results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]
         return results
 
     return differentiable

@@ -50,8 +50,8 @@ class Part(NamedTuple):
         return tuple(self.shape[a] for a in axes)
 
     @property
-    def count(self) -> int:
-        """Number of groups."""
+    def matrices(self) -> int:
+        """Number of matrices S: places along the groups."""
         return volume(self.sizes(self.groups))
 
     @property
