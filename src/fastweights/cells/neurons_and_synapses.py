@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import Size, checked
 from fastweights.errors import require, require_name
 from fastweights.families import family
 from fastweights.signature import Slot
@@ -118,7 +119,8 @@ def make_network(
 
 
 @family
-def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated") -> Any:
+@checked
+def make_neurons_and_synapses(hidden: tuple[Size, ...] = (2,), body: str = "lstm", synapse: str = "gated") -> Any:
     """The step for hidden layers of these sizes and the operators of bodies and synapses: see `OPERATORS`.
 
     Raises:
@@ -126,7 +128,6 @@ def make_neurons_and_synapses(hidden: tuple[int, ...] = (2,), body: str = "lstm"
     """
     require_name("body", body, OPERATORS)
     require_name("synapse", synapse, OPERATORS)
-    require(all(size >= 1 for size in hidden), "hidden", "layers of at least one neuron", hidden)
     state_type, params_type = _records(hidden, body, synapse)
     update_body = _update(body, torch.sigmoid)
     update_synapse = _update(synapse, lambda said: said)
