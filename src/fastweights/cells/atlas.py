@@ -5,20 +5,19 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.arguments import Count, Size, checked
 from fastweights.families import family
 from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
 
 
 @family
-def make_atlas(window: int = 4, steps: int = 2) -> Any:
+@checked
+def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
     """The step over so many tokens, with so many steps of Newton and Schulz; none is OmegaNet.
 
     Raises:
         InputError: the window is empty.
     """
-    require(window >= 1, "window", "at least 1", window)
-    require(steps >= 0, "steps", "at least 0", steps)
     State: Any = _state(window)
 
     @keyed_by("identity", "l2")

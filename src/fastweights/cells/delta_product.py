@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.arguments import Size, checked
 from fastweights.families import family
 from fastweights.rules.delta import delta
 from fastweights.signature import Decay, Key, Matrix, Slot, Value, keyed_by
@@ -15,13 +15,13 @@ class DeltaProductState(NamedTuple):
 
 
 @family
-def make_delta_product(steps: int = 2) -> Any:
+@checked
+def make_delta_product(steps: Size = 2) -> Any:
     """The step with so many writes a token.
 
     Raises:
         InputError: there is no step.
     """
-    require(steps >= 1, "steps", "at least 1", steps)
     fields = {"k": Slot(f"{steps} K", "key"), "v": Slot(f"{steps} V", "value"), "beta": Slot(f"{steps}", "rate")}
     writes = [(name, Annotated[Tensor, slot]) for name, slot in fields.items()]
     Inputs = NamedTuple("Inputs", [("q", Key), *writes, ("decay", Decay)])  # type: ignore[misc]

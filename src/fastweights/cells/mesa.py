@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fastweights.errors import require
+from fastweights.arguments import Size, checked
 from fastweights.families import family
 from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
 
@@ -29,13 +29,13 @@ class MesaParams(NamedTuple):
 
 
 @family
-def make_mesa(steps: int = 4) -> Any:
+@checked
+def make_mesa(steps: Size = 4) -> Any:
     """The step with so many conjugate gradients a token.
 
     Raises:
         InputError: there is no step.
     """
-    require(steps >= 1, "steps", "at least 1", steps)
 
     @keyed_by("identity", "l2")
     def mesa(state: MesaState, x: MesaInputs, params: MesaParams) -> tuple[MesaState, Value]:

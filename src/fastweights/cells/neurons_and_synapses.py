@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.arguments import Size, checked
 from fastweights.errors import require, require_name
 from fastweights.families import family
 from fastweights.signature import Slot
@@ -136,8 +137,9 @@ def make_network(
 
 
 @family
+@checked
 def make_neurons_and_synapses(
-    hidden: tuple[int, ...] = (2,), body: str = "lstm", synapse: str = "gated", cells: str = "private"
+    hidden: tuple[Size, ...] = (2,), body: str = "lstm", synapse: str = "gated", cells: str = "private"
 ) -> Any:
     """The step for hidden layers of these sizes and the operators of bodies and synapses.
 
@@ -156,7 +158,6 @@ def make_neurons_and_synapses(
     require_name("body", body, OPERATORS)
     require_name("synapse", synapse, OPERATORS)
     require_name("cells", cells, CELLS)
-    require(all(size >= 1 for size in hidden), "hidden", "layers of at least one neuron", hidden)
     is_half = synapse.startswith("lstm") and cells == "private"
     state_type, params_type = _records(hidden, body, synapse, "Z" if is_half else "2*Z")
     bound = BOUND if cells == "private" else None
