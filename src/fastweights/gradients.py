@@ -1,10 +1,10 @@
 """Whether anybody wants a gradient: what would be kept for one, or built, or written over, depends on it."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import _C, Tensor
 
 
 def wants_gradients(tensors: Iterable[Tensor]) -> bool:
@@ -17,14 +17,19 @@ def wants_gradients(tensors: Iterable[Tensor]) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 
-def unsaved() -> Any:
-    """A region for a run of a step that only looks at the step: what autograd keeps there goes through no hook of the
-    caller.
+@contextmanager
+def unsaved() -> Iterator[None]:
+    """Suspends the saved-tensor hooks of the caller, for a run of a step that only inspects the step.
 
     Gradient checkpointing counts the tensors that go through its hooks, in the forward pass and in the recomputation.
+    An inspection happens once only. Transforms of torch.func refuse to run under any hook.
     """
-    return torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
-
-
-def _as_it_is(x: Any) -> Any:
-    return x
+    hooks = []
+    while (hook := _C._autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(hook)
+        _C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for hook in reversed(hooks):
+            _C._autograd._push_saved_tensors_default_hooks(*hook)
