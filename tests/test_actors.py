@@ -175,7 +175,7 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"acting": "alone"}, "acting must be one of hogwild, impala, synchronous, got 'alone'"),
+        ({"acting": "alone"}, "acting must be one of synchronous, impala, hogwild, got 'alone'"),
         ({"actors": 3}, "batch_size must be a multiple of 3, of all actors, got 8"),
         ({"acting": "hogwild", "accumulate": 2}, "devices, accumulate, precision must be"),
         ({"compiled": True}, "compiled must be False for actors in processes"),

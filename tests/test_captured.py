@@ -17,7 +17,7 @@ from fastweights.cell import examples
 from fastweights.compiler import forms
 from fastweights.compiler.alone import alone
 from fastweights.compiler.calls import calls_of
-from fastweights.compiler.cpp import build
+from fastweights.compiler.cpp import place
 from fastweights.compiler.tape import write_down
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import scan_checks
@@ -321,7 +321,7 @@ def test_calls_tell_numbers_apart_that_python_calls_equal():
 
 def test_a_build_that_failed_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "places", lambda: iter(()))
+    monkeypatch.setattr(place, "places", lambda: iter(()))
     cell = writing(lambda v: v * 2.0)
     inputs = sample_inputs(cell, SHAPE, torch.float32)
 

@@ -223,7 +223,7 @@ def test_its_parts_have_names(python):
 def test_it_runs_and_reports(said, folder):
     assert "4 of 4: " in said
     text = (folder / "runs" / NAME / "smoke" / "report.md").read_text()
-    numbers = ("Undecided (ours): An open mind wins more.", "| the best arm | 66.67 |", "reward 0.")
+    numbers = ("Supported (ours): An open mind wins more.", "| the best arm | 66.67 |", "reward 0.")
     for part in (*numbers, "Of gradient ascent.", "Largest number of updates.", "What the first arm", "How many."):
         assert part in text, text
 

@@ -179,6 +179,8 @@ BOUND = 1e-7
 """Gradients that are wrong are off by more; numbers of 1000 make some ill-conditioned."""
 
 
+# PyTorch's, of operations that vmap maps by a loop: the reference runs them.
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("family", COMPILED)
 def test_chunks_have_the_gradients_of_pytorch_at_kinks_too(family):
     """Every operation that compiles, or a refusal in a line; each member of a batch is at a kink of its own."""

@@ -33,6 +33,8 @@ DIRECT = {
 PRIVATE = {
     "files.py": "the one place",
     "compiler/cpp/build.py": "a temporary folder of its own, whose files then replace those in the cache",
+    "compiler/cpp/scratch.py": "the mark of that temporary folder",
+    "compiler/cpp/toolchain.py": "the source of the probe, in that temporary folder",
 }
 
 

@@ -105,7 +105,12 @@ def flags_of(content: dict[str, Any], folder: Path, own: Own = NOTHING) -> Any:
         parsed = _parser(str(name), kind).parse_object(values).as_dict()
     except ArgumentError as error:
         raise InputError(f"flags in {folder} must be those of {name}, got others: {_said(error)}.") from None
-    return kind(**confirm_all({key: value for key, value in parsed.items() if key not in OWN}, own, folder))
+    given = {key: value for key, value in parsed.items() if key not in OWN}
+    flags = kind(**given)
+    # Flags are plain values, as on the command line. After their checks, code of the user takes the place of its address.
+    for key, value in confirm_all(given, own, folder).items():
+        object.__setattr__(flags, key, value)
+    return flags
 
 
 def _parser(name: str, kind: Any) -> ArgumentParser:

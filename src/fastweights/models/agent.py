@@ -10,7 +10,7 @@ from fastweights.actions import Actions, Discrete
 from fastweights.arguments import Count, Size, checked
 from fastweights.catalogue import VISION_NETS
 from fastweights.errors import require
-from fastweights.layers import layer_options, make_layer
+from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers.fake_srwm import NoState
 from fastweights.models._policy_head import PolicyHead
 from fastweights.models.stack import make_stack
@@ -52,7 +52,7 @@ class Agent(nn.Module):
         shape: Sequence[Size],
         actions: Actions | Size,
         pictures: bool,
-        layer: str | None = "delta-net",
+        layer: LayerKinds | None = "delta-net",
         d_model: Size = 128,
         depth: Count = 2,
         heads: Size = 4,
@@ -83,7 +83,8 @@ class Agent(nn.Module):
         elif layer is not None:
             own = {"input_size": width} if "input_size" in layer_options(layer) else {}
             self.reader = nn.Identity() if own or width == d_model else nn.Linear(width, d_model)
-            self.memory = make_layer(layer, d_model, heads, **own, **(options or {}))
+            # Several layers are for blocks: make_layer refuses them.
+            self.memory = make_layer(layer, d_model, heads, **own, **(options or {}))  # type: ignore[arg-type]
         self.head = PolicyHead(width if layer is None else d_model, self.actions)
 
     def forward(

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from fastweights.arguments import Probability, Size, checked
 from fastweights.catalogue import VISION_NETS
 from fastweights.errors import require, require_name
-from fastweights.layers import layer_options, make_layer
+from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers._initialise import assign
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
@@ -66,7 +66,7 @@ class FewShotNetwork(nn.Module):
         ways: Size,
         codes: Size,
         normalisations: list[list[list[float]]],
-        layer: str = "delta-net",
+        layer: LayerKinds = "delta-net",
         d_model: Size = 256,
         depth: Size = 2,
         heads: Size = 16,
@@ -159,13 +159,20 @@ def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -
     return make(channels, side, **options)
 
 
-def _blocks(width: int, length: int, layer: str, d_model: int, **sizes: Any) -> Parts:
+def _blocks(width: int, length: int, layer: LayerKinds, d_model: int, **sizes: Any) -> Parts:
     """A linear map, blocks, and the size of what they say."""
     return nn.Linear(width, d_model), make_stack(layer, d_model, **sizes), d_model
 
 
 def _layer(
-    width: int, length: int, layer: str, d_model: int, heads: int, depth: int, options: dict[str, Any] | None, **_: Any
+    width: int,
+    length: int,
+    layer: LayerKinds,
+    d_model: int,
+    heads: int,
+    depth: int,
+    options: dict[str, Any] | None,
+    **_: Any,
 ) -> Parts:
     """A layer as it is; one that takes no input of another size has a linear map in front."""
     known = layer_options(layer)
@@ -173,7 +180,8 @@ def _layer(
     if "input_size" in known:
         own["input_size"] = width
     reader = nn.Identity() if "input_size" in known else nn.Linear(width, d_model)
-    return reader, make_layer(layer, d_model, heads, **own, **(options or {})), d_model
+    # Several layers are for blocks: make_layer refuses them.
+    return reader, make_layer(layer, d_model, heads, **own, **(options or {})), d_model  # type: ignore[arg-type]
 
 
 def _snail(width: int, length: int, **_: Any) -> Parts:

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fastweights.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKinds
 from fastweights.lengths import only, within
 from fastweights.models._reader import make_reader
@@ -27,18 +28,19 @@ class SequenceClassifier(nn.Module):
         norm: Position of LayerNorm, from `fastweights list norms`.
     """
 
+    @checked
     def __init__(
         self,
         kind: str,
-        input_size: int,
-        output_size: int,
+        input_size: Size,
+        output_size: Size,
         layer: LayerKinds = "delta-net",
-        d_model: int = 64,
-        depth: int = 2,
-        heads: int = 4,
-        d_ff: int = 128,
-        dropout: float = 0.0,
-        convolution: int = 0,
+        d_model: Size = 64,
+        depth: Size = 2,
+        heads: Size = 4,
+        d_ff: Size = 128,
+        dropout: Probability = 0.0,
+        convolution: Count = 0,
         norm: str = "pre",
         options: dict[str, Any] | None = None,
     ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastweights.errors import InputError, require
+from fastweights.files import decoded
 
 DELIMITERS = ",;\t"
 Rows = list[list[str]]
@@ -19,14 +20,14 @@ def read_rows(content: bytes, name: str) -> Rows:
     Raises:
         InputError: The content is no such table.
     """
+    text = decoded(content, name, "one")
+    first = text.lstrip().partition("\n")[0]
+    delimiter = max(DELIMITERS, key=first.count)
     try:
-        text = content.decode("utf-8-sig")
-        first = text.lstrip().partition("\n")[0]
-        delimiter = max(DELIMITERS, key=first.count)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         rows = [[cell.strip() for cell in row] for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{name} must be a table in UTF-8, got something else: {error}.") from None
+    except csv.Error as error:
+        raise InputError(f"{name} must be a table, got something else: {error}.") from None
     return [row for row in rows if any(row)]
 
 
