@@ -107,7 +107,7 @@ def flags_of(content: dict[str, Any], folder: Path, own: Own = NOTHING) -> Any:
         raise InputError(f"flags in {folder} must be those of {name}, got others: {_said(error)}.") from None
     given = {key: value for key, value in parsed.items() if key not in OWN}
     flags = kind(**given)
-    # Flags are plain values, as on the command line. After their checks, code of the user takes the place of its address.
+    # Flags are plain values. Code of the user takes the place of its address after their checks.
     for key, value in confirm_all(given, own, folder).items():
         object.__setattr__(flags, key, value)
     return flags
