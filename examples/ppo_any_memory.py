@@ -122,7 +122,7 @@ class World:
         self.finished: list[float] = []
 
     def step(self, action: Tensor) -> Tensor:
-        """What every environment pays for an action. Episodes that a time limit ended are in `cut` and `last`."""
+        """The rewards of all environments for an action. Episodes that a time limit ended are in `cut` and `last`."""
         seen, reward, ended, limited, info = self.made.step(action.numpy())
         rows = np.flatnonzero(limited & ~ended)
         self.cut = torch.from_numpy(rows)
@@ -151,8 +151,8 @@ def act(agent: Agent, world: World, settings: Settings) -> Rollout:
         rewards.append(world.step(action[:, 0]))
         if len(world.cut):
             # The task could go on: the value of the last observation stands for the rewards that would follow.
-            anew, state = torch.zeros(len(world.cut), 1, dtype=torch.bool), world.state.members(world.cut)
-            rewards[-1][world.cut] += settings.discount * agent(world.last[:, None], anew, state)[1][:, 0]
+            starts, state = torch.zeros(len(world.cut), 1, dtype=torch.bool), world.state.members(world.cut)
+            rewards[-1][world.cut] += settings.discount * agent(world.last[:, None], starts, state)[1][:, 0]
         ends.append(world.first)
         steps.append((seen, first, action[:, 0], policy.log_prob(action)[:, 0], value[:, 0]))
     seen, first, action, log_probability, value = (torch.stack(parts, 1) for parts in zip(*steps, strict=True))

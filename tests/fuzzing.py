@@ -27,7 +27,7 @@ BOUND = {torch.float64: 1e-7, torch.float32: 1e-2}
 """Relative errors that are too large for rounding. The condition of a random cell is unknown; a wrong result is off by
 about 1."""
 NUDGES = 4
-"""How often the reference runs on nudged numbers before a kernel is called wrong."""
+"""Runs of the reference on nudged numbers before a kernel is called wrong."""
 
 
 class Trial(Protocol):

@@ -56,7 +56,7 @@ def outcome(call: Callable[[], object]) -> str:
 
 
 def raw(run: Callable[..., object], given: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """What is raw when one argument is wrong and the others are `given`."""
+    """Raw errors when one argument is wrong and the others are `given`."""
     assert outcome(partial(run, **given)) == "", "the right arguments are refused"
     run(**given)
     wrong = {

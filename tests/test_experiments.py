@@ -202,7 +202,7 @@ def test_data_of_an_experiment_fit_together(name):
 
 
 BASELINES = ("random actions",)
-"""What a claim may name besides models."""
+"""Names in claims besides models."""
 
 PUBLISHED_SIZES = {
     "face-glimpses": lambda task: ("features", task.input_size, 10),

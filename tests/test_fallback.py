@@ -177,7 +177,7 @@ def test_gradient_checkpointing(f):
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_gradient_checkpointing_of_a_step_that_captures_a_parameter(backend):
-    """What only looks at the step must not count among the tensors that are computed a second time."""
+    """An inspection of the step must not count among the tensors that are computed a second time."""
     weight = torch.nn.Parameter(torch.rand(3, dtype=torch.float64))
     cell = writing(lambda v, beta: (weight * v).sin())
     inputs = sample_inputs(cell, SHAPE)

@@ -12,7 +12,7 @@ TABLE = re.compile(r"^equal (\d+), refused (\d+), void (\d+), wrong 0, raw 0$", 
 
 
 def fuzzed(script: str, *flags: str) -> list[int]:
-    """How many cells of a fuzzer are equal, refused and void; none of them may be wrong or raise a raw error."""
+    """The number of cells that are equal, refused and void; none may be wrong or raise a raw error."""
     command = [sys.executable, str(Path(__file__).with_name(script)), *flags]
     result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.stdout + result.stderr

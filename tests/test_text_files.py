@@ -124,7 +124,7 @@ def test_tables_and_lists_are_the_same_in_every_form(tmp_path, ends, mark):
 
 @pytest.mark.parametrize("tokenizer", [Bytes(), Bpe.learn("a\n", 256), Words.learn("a\n")])
 def test_half_of_a_surrogate_pair_is_no_text(tokenizer):
-    """What Python makes of a byte that is not UTF-8."""
+    """Python's stand-in for a byte that is not UTF-8."""
     if isinstance(tokenizer, Words):
         assert tokenizer.decode(tokenizer.encode("caf\udce9")) == "<unk>"
         return

@@ -102,7 +102,7 @@ def test_nothing_follows_an_end_or_a_limit_that_is_taken_for_one(task, bootstrap
 
 @pytest.mark.parametrize(("bootstrap", "low", "high"), [(True, 7.0, 11.0), (False, 1.0, 3.0)])
 def test_the_value_of_a_reward_of_one_for_ever(bootstrap, low, high):
-    """1 / (1 - 0.9) = 10 for whoever does not see the time; taken for ends, limits leave 1 + 0.9 + 0.81 at most."""
+    """1 / (1 - 0.9) = 10 for an agent that cannot see time; taken for ends, limits leave 1 + 0.9 + 0.81 at most."""
     task = GymnasiumEnvironment("my_environments:Clock", {"shows_time": False})
     torch.manual_seed(0)
     model = Agent((1,), 2, False, None, hidden=8)

@@ -137,7 +137,7 @@ def test_what_is_appended_comes_last(tmp_path):
 
 
 def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, capsys):
-    """A folder of a stranger, resumed: nothing outside of it is changed."""
+    """An untrusted folder is resumed: nothing outside of it is changed."""
     monkeypatch.chdir(tmp_path)
     sizes = ["--preset", "smoke", "--steps", "4", "--characters", "6000", "--sample", "3"]
     assert cli.main(["train", "oz", *sizes, "--run", "run"]) == 0

@@ -179,7 +179,7 @@ VISION_NETS = Folder("vision net", "models/vision")
 EXPERIMENTS = Shelf("experiment", "recipes", ("EXPERIMENT",))
 """The experiments that `fastweights reproduce` runs."""
 TABLES = Shelf("table", "recipes", ("EXPERIMENT", "TABLE"))
-"""Where runs stand in a report. A recipe for the user's own data has a `TABLE`, and no experiment to reproduce."""
+"""The table of a run in a report. A recipe for the user's own data has a `TABLE`, and no experiment to reproduce."""
 COMMANDS = Folder("command", "commands")
 
 KINDS: dict[str, tuple[Folder, ...]] = {

@@ -253,7 +253,7 @@ def seen(stage: Scanned, read: Reads) -> dict[str, Tensor]:
 
 
 def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tensor:
-    """What is read `[B, T, H G, R]`, whose last axis is those of the state, as `[B, T, H, *shape]`."""
+    """Reads `[B, T, H G, R]`, whose last axis stands for axes of the state, as `[B, T, H, *shape]`."""
     order = (*part.groups, *axes)
     B, T, heads = x.shape[:3]
     x = x.reshape(B, T, heads // part.matrices, *part.sizes(order))

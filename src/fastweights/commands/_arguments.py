@@ -24,7 +24,7 @@ def add_run(command: argparse.ArgumentParser) -> None:
 
 
 def add_env(command: argparse.ArgumentParser) -> None:
-    """Where the code of the environment is."""
+    """The address of the code of the environment."""
     own = "MODULE:NAME or PATH.py:NAME of your own environment, for the run of an agent that has one: its code is run"
     command.add_argument("--env", help=own)
 

@@ -40,7 +40,7 @@ class Each(NamedTuple):
 
 
 Quantity = Place | Until | Gap | Each | float
-"""What can be compared: measured numbers, or a constant."""
+"""A side of a comparison: measured numbers, or a constant."""
 
 Seeds = Mapping[int, float]
 """A number per seed."""
@@ -136,7 +136,7 @@ def places(column: str, *models: str) -> tuple[Place, ...]:
 
 
 class Verdict(Enum):
-    """What measured numbers say of a sentence."""
+    """The result of testing a sentence on measured numbers."""
 
     SUPPORTED = "Supported"
     CONTRADICTED = "Contradicted"
@@ -171,7 +171,7 @@ class Claim(NamedTuple):
 
     @property
     def places(self) -> set[Place]:
-        """What must be measured to test it."""
+        """The places that must be measured to test it."""
         sides = [side for part in self.parts for side in (part.high, part.low)]
         return {place for side in sides for place in _places(side)}
 

@@ -31,7 +31,7 @@ def confirm(stored: str, given: Any, folder: Path) -> Any:
     if not any(map(is_address, names_in(stored))):
         require(given in (None, stored), "layer", f"{stored!r} as in {folder}, or left out", repr(given))
         return stored
-    wanted = f"named by you, since the run in {folder} has code of somebody's own, {stored!r}"
+    wanted = f"named by you, since the run in {folder} has code of a user, {stored!r}"
     require(
         given is not None,
         "layer",
@@ -57,7 +57,7 @@ def confirm_env(stored: str, given: str | None, folder: Path) -> str:
         InputError: The environment is code that the user did not name, or has another name.
     """
     if given is None:
-        wanted = f"named by you, since the run in {folder} has code of somebody's own, {stored!r}"
+        wanted = f"named by you, since the run in {folder} has code of a user, {stored!r}"
         remedy = f"If you trust that code, add --env {stored} (in Python, env=)."
         require(not is_address(stored), "env", wanted, "nothing", remedy)
         return stored

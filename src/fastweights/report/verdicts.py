@@ -18,7 +18,7 @@ PAPER = "paper"
 
 
 class Outcome(Enum):
-    """What all sentences of a paper about one table or figure come to."""
+    """The verdict on one table or figure, over all sentences of the paper about it."""
 
     REPRODUCED = "reproduced"
     PARTLY = "partly reproduced"
@@ -100,7 +100,7 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 def _share(group: Group) -> str:
-    """How many training examples of the paper's a run sees, in the middle of all runs that the paper has, too."""
+    """The share of the paper's training examples that a run sees: the median over the runs that the paper has, too."""
     experiment = group.experiment
     shares = []
     for record in group.records:

@@ -44,7 +44,7 @@ DAMAGED = (
     *(ArithmeticError, LookupError, OSError, EOFError, RuntimeError, SyntaxError, TypeError, ValueError),
     *(struct.error, zlib.error),
 )
-"""What pillow raises for damaged images, beside errors of its own."""
+"""Exceptions of pillow for damaged images, besides its own classes."""
 
 _GAP = rb"(?:\s|#[^\n]*\n)+"
 _PGM = re.compile(rb"P([25])" + 3 * (_GAP + rb"(\d{1,9})") + rb"\s")

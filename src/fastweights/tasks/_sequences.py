@@ -45,7 +45,7 @@ def padded(rows: Sequence[Tensor]) -> Padded:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How examples become numbers.
+    """The encoding of examples as numbers.
 
     Args:
         classes: Names of the classes.

@@ -19,7 +19,7 @@ from fastweights.tasks.kinds.environment import Environment, Worlds
 
 
 class Spaces(NamedTuple):
-    """What an agent is made from: shape and kind of an observation, and the action space."""
+    """The arguments of an agent: shape and kind of an observation, and the action space."""
 
     shape: tuple[int, ...]
     pictures: bool
@@ -124,7 +124,7 @@ class GymnasiumEnvironment(Environment):
 
 
 def _member(address: str, name: str) -> Any:
-    """What a module has under a name; None if it has nothing, and may have registered an environment."""
+    """The object of a module under a name; None if there is none: the module may have registered an environment."""
     try:
         module = module_of(address)
     except InputError as error:

@@ -113,7 +113,7 @@ class SequenceFiles(Labelled):
 
     @cached_property
     def encoding(self) -> Encoding:
-        """How examples become numbers; learnt from the training set."""
+        """The encoding of examples as numbers, learnt from the training set."""
         training = self._parts.training
         classes = require_classes(str(example.label) for example in training)
         self._require_known(classes)
@@ -222,7 +222,7 @@ def _labelled(path: str) -> Examples:
 
 
 def _draw(examples: Examples, parts: int, seed: int) -> list[Examples]:
-    """What remains of examples, and `parts` random ones with a tenth of each class, at least one of three."""
+    """The remaining examples, and `parts` random subsets with a tenth of each class, at least one of three."""
     places: dict[str | None, list[int]] = {}
     for place, example in enumerate(examples):
         places.setdefault(example.label, []).append(place)

@@ -25,7 +25,7 @@ class Unroll(NamedTuple):
 
     @property
     def told(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the agents were given at every step."""
+        """The inputs of the agents at every time step."""
         return self.seen, self.reward, self.action, self.first
 
 
@@ -115,7 +115,7 @@ class Stage:
         return unroll_of([*_stacked(seen), torch.stack(logs, dim=1), torch.stack(beyond, dim=1)], start)
 
     def _told(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What an agent is given at a time step of an unroll, on its device."""
+        """The inputs of an agent at a time step of an unroll, on its device."""
         require_finite(self.observed, f"time step {t} of the unroll")
         seen, reward, first, _ = self.observed
         return seen.to(self.device), reward.to(self.device), self.action.to(self.device), first.to(self.device)

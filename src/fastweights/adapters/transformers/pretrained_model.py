@@ -1,4 +1,4 @@
-"""What the models for transformers have in common: a network, its inputs and gradient checkpointing."""
+"""The base of the models for transformers: a network, its inputs and gradient checkpointing."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,8 +27,8 @@ class Reading(NamedTuple):
 
     Attributes:
         hidden: Input of the last linear map, `[B, T, D]`.
-        cache: The state behind the batch; None if nobody asked for it.
-        hidden_states: Inputs of all blocks and `hidden`, `[B, T, D]` each; None if nobody asked for them.
+        cache: The state behind the batch; None without `use_cache`.
+        hidden_states: Inputs of all blocks and `hidden`, `[B, T, D]` each; None without `output_hidden_states`.
         layout: Positions that hold tokens.
     """
 
@@ -169,7 +169,7 @@ def _inputs_of(blocks: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
 
 
 def _known(value: Any) -> Any:
-    """What a config says. It may be a stranger's: code that it names is run only if this process has imported it."""
+    """A value of a config, which may be untrusted: code that it names runs only if this process has imported it."""
     return find_imported(value) if isinstance(value, str) and is_address(value) else value
 
 

@@ -19,7 +19,7 @@ from fastweights.compiler.ir import Definition, Input, Shape, Value, volume
 
 
 class Read(NamedTuple):
-    """What is seen of a state: its product with a vector over some of its axes, after the step or before, and what
+    """A read of a state: its product with a vector over some of its axes, after the step or before, and what
     stands for it. Where `over` is empty, the vector is 1, and the state is seen as it is.
 
     The finder gives the vector over all axes of the state, a `Linear` over the groups and the columns or rows of S.
@@ -73,7 +73,7 @@ class Part(NamedTuple):
 
     @property
     def told(self) -> str:
-        """Which axes of more than two are which."""
+        """The roles of the axes, where there are more than two."""
         if len(self.shape) < 3:
             return ""
         kinds = {"groups": self.groups, "rows": self.rows, "columns": self.columns}

@@ -31,7 +31,7 @@ def absence() -> str:
 
 
 def identity() -> list[str]:
-    """What tells one compiler from another, and from an older version of the same: its file and its arguments."""
+    """The identity of a compiler, which changes with its version: its file and its arguments."""
     command = compiler()
     if not command:
         return []

@@ -9,7 +9,7 @@ import torch
 
 
 def lanes(dtype: torch.dtype) -> int:
-    """How many numbers a vector of this CPU holds."""
+    """Numbers per vector of this CPU."""
     flags = cpu().split()
     width = 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
     return width // dtype.itemsize

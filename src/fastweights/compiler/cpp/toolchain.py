@@ -91,7 +91,7 @@ def _source() -> str:
 
 
 def _read(name: str) -> Toolchain | None:
-    """What an earlier process found; None if there is nothing, or nothing that can be trusted."""
+    """The result of an earlier process; None if there is none that can be trusted."""
     place = kept()
     with suppress(OSError, ValueError, TypeError, KeyError):
         if place is not None and is_trusted(place / f"{name}.json"):

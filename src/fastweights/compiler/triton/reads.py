@@ -97,7 +97,7 @@ def in_memory(results: Sequence[Value], there: Iterable[Definition]) -> set[Defi
 
 
 def _out_of_order(expression: Expression, shape: Shape, loop: int = -1) -> Iterator[Definition]:
-    """What an expression over a shape reads out of order; the axis `loop` is gone through one place at a time."""
+    """Tensors that an expression reads out of order; the axis `loop` is gone through one place at a time."""
     for load in load_nodes(expression):
         looped = any(i.axis == loop >= 0 for i in load.index)
         if looped or not is_pointed(load, shape):

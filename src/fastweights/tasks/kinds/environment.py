@@ -53,7 +53,7 @@ class Worlds(ABC):
 
     @abstractmethod
     def step(self, actions: Tensor) -> Observed:
-        """What follows from actions, `[B, *actions.shape]`."""
+        """The results of actions, `[B, *actions.shape]`."""
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Lets go of what is held."""

@@ -9,7 +9,7 @@ from fastweights.training.settings._training import Training, decayed, require_n
 
 @dataclass(frozen=True, kw_only=True)
 class Remembering(Training):
-    """How a model learns to remember while it reads for ever, by Adam.
+    """Learning to remember while reading without end, by Adam.
 
     An update reads a segment of T symbols on, then a snippet of as many that it has read before, with what it now
     remembers but in no context: the loss is that of predicting the snippet.
