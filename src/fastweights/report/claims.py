@@ -14,7 +14,7 @@ def evidence(group: Group) -> Evidence:
     curves: dict[Place, dict[int, list[tuple[int, float]]]] = {}
     metric = group.experiment.metric
     for record in group.records:
-        seed, (_, _, model, column, _) = record.key[4], record.key
+        _, _, model, column, seed = record.key
         for place, value in _numbers(group, record):
             values.setdefault(place, {})[seed] = value
         curves.setdefault((model, column), {})[seed] = [(line["step"], metric.at(line)) for line in record.metrics]
@@ -33,8 +33,7 @@ def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
 
 
 def claims(group: Group) -> Iterator[str]:
-    """A line per sentence that the preset can test: the verdict, its place in the paper, and the decisive "
-    "difference."""
+    """A line per sentence that the preset can test: the verdict, its place in the paper, the decisive difference."""
     measured, planned = evidence(group), _planned(group)
     tested = [claim for claim in group.experiment.claims if claim.places <= planned]
     for claim in tested:

@@ -41,9 +41,13 @@ class Judged(NamedTuple):
             return Outcome.REPRODUCED if supported == total else Outcome.PARTLY
         return Outcome.NOT_REPRODUCED if self.counts[Verdict.CONTRADICTED] else Outcome.INCONCLUSIVE
 
+    @property
+    def summary(self) -> str:
+        """The number of sentences per verdict."""
+        return ", ".join(f"{n} {verdict.value.lower()}" for verdict, n in self.counts.items() if n)
+
     def __str__(self) -> str:
-        counts = ", ".join(f"{n} {verdict.value.lower()}" for verdict, n in self.counts.items() if n)
-        return f"{self.outcome.value}. Of the paper's sentences: {counts}."
+        return f"{self.outcome.value}. Of the paper's sentences: {self.summary}."
 
 
 def judge(group: Group) -> Judged:
@@ -73,8 +77,7 @@ def _row(name: str, groups: Sequence[Group]) -> list[str]:
         return [item, Outcome.NOT_RUN.value, "", ""]
     # Of several presets, the one that decides most.
     best = max(judged, key=lambda one: (_decided(one), one.group.preset == PAPER))
-    counts = ", ".join(f"{n} {verdict.value.lower()}" for verdict, n in best.counts.items() if n)
-    return [item, best.outcome.value, counts, scale(best.group)]
+    return [item, best.outcome.value, best.summary, scale(best.group)]
 
 
 def _citation(source: str) -> str:
