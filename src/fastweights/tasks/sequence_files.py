@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from fastweights.tasks._examples import Example, Value, read_examples
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._sequences import Encoding, Sequences, digest, padded, require_classes
 from fastweights.tasks.kinds._random import ORDER, random_stream
-from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, Padded, _require_batches
+from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, Padded, _require_batches, shuffled
 
 HELD_OUT = 10
 """One in so many sequences of a class is for validation, and one in so many for the test."""
@@ -151,15 +150,8 @@ class SequenceFiles(Labelled):
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """Endless batches from step `start` on, in a new order every epoch."""
         _require_batches(batch_size, seed, start)
-        return self._train_batches(batch_size, seed, start)
-
-    def _train_batches(self, batch_size: int, seed: int, start: int) -> Iterator[Batch]:
-        first, position = divmod(start, -(-self.training_size // batch_size))
-        for epoch in count(first):
-            order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(self.training_size))
-            for chosen in order.split(batch_size)[position:]:
-                yield self.sets[0].batch(chosen.tolist())
-            position = 0
+        places = shuffled(self.training_size, batch_size, seed, start)
+        return (self.sets[0].batch(chosen.tolist()) for chosen in places)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return _in_order(self.sets[1], batch_size)

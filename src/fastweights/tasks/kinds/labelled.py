@@ -251,15 +251,8 @@ class FixedTask(Labelled):
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """Endless batches from step `start` on: epochs of ceil(training_size / batch_size) steps each."""
         _require_batches(batch_size, seed, start)
-        return self._train_batches(batch_size, seed, start)
-
-    def _train_batches(self, batch_size: int, seed: int, start: int) -> Iterator[Batch]:
-        first, position = divmod(start, -(-self.training_size // batch_size))
-        for epoch in count(first):
-            order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(self.training_size))
-            for chosen in order.split(batch_size)[position:]:
-                yield self._finish(Batch(*(part.index_select(0, chosen) for part in self.sets.train)))
-            position = 0
+        places = shuffled(self.training_size, batch_size, seed, start)
+        return (self._finish(Batch(*(part.index_select(0, chosen) for part in self.sets.train))) for chosen in places)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return map(self._finish, _cut(self.sets.validation, batch_size))
@@ -290,6 +283,15 @@ def split_sets(batch: Batch, sizes: tuple[int, int, int]) -> Sets:
 def _cut(batch: Batch, batch_size: int) -> Iterator[Batch]:
     require(batch_size >= 1, "batch_size", "at least 1", batch_size)
     return map(Batch, *(part.split(batch_size) for part in batch))
+
+
+def shuffled(size: int, batch_size: int, seed: int, start: int) -> Iterator[Tensor]:
+    """The places of the examples of every batch from step `start` on, without end, in a new order every epoch."""
+    first, position = divmod(start, -(-size // batch_size))
+    for epoch in count(first):
+        order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(size))
+        yield from order.split(batch_size)[position:]
+        position = 0
 
 
 def _require_batches(batch_size: int, seed: int, start: int) -> None:
