@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights import Cell, scan
-from fastweights.files import write_atomically
+from fastweights.core.files import write_atomically
 from fastweights.recipes.irie2021 import table_1
 from fastweights.testing import backends_of, checks_in, problem, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state

@@ -27,7 +27,7 @@ from fastweights.compiler.triton import chips
 from fastweights.compiler.triton.source import sourced
 from fastweights.compiler.triton.target import step
 from fastweights.compiler.unsupported import Unbuilt
-from fastweights.files import write_atomically
+from fastweights.core.files import write_atomically
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from names import one_of

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable
 
-from fastweights.errors import InputError, require_name
+from fastweights.core.errors import InputError, require_name
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.actions import Box, Discrete, MultiDiscrete, read_actions
+from fastweights.core.action_spaces import Box, Discrete, MultiDiscrete, read_actions
 
 SPACES = {
     "discrete": Discrete(4),

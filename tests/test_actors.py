@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.errors import Died
+from fastweights.core.errors import Died
 from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
 from fastweights.training import acting

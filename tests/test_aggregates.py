@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastweights.core.metric import RETURN
 from fastweights.experiments.experiment import Summary
-from fastweights.metric import RETURN
 from fastweights.report.aggregates import aggregates, intervals, measures
 from fastweights.report.document import Grid
 

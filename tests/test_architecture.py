@@ -155,7 +155,7 @@ def test_an_adapter_can_be_the_first_thing_that_is_imported(name):
 
 
 CATCHES_ALL = {
-    "address.py": "the import of a user's module runs any code",
+    "core/import_path.py": "the import of a user's module runs any code",
     "testing/__init__.py": "a check reports whatever the cell raises",
     "tokenizers/bpe.py": "the library raises nothing more special",
     "training/crew.py": "a process hands its error to the process that started it",

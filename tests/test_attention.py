@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from fastweights.core.autocast import PRECISIONS
 from fastweights.layers._attention import LONG, attention
-from fastweights.precision import PRECISIONS
 from fastweights.testing.tolerance import error, tolerance
 
 LENGTHS = [(1, 1), (5, 9), (3, LONG - 1), (3, LONG)]

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.files import read_file, read_json, write_atomically
+from fastweights.core.files import read_file, read_json, write_atomically
 from fastweights.training.checkpoint import Checkpoint, read_checkpoint, restore, unpack, write_checkpoint
 from fastweights.training.kept import last_checkpoint, resume
 from fastweights.training.place import Place
@@ -209,7 +209,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
     program = """
 import os, sys
 from pathlib import Path
-from fastweights import files
+from fastweights.core import files
 os.fsync = lambda _: (print("written", flush=True), sys.stdin.read())
 files.write_atomically(Path(sys.argv[1]), b"half")
 """

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.actions import Discrete
+from fastweights.core.action_spaces import Discrete
 from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment

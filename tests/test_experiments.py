@@ -22,6 +22,8 @@ from torch import nn
 
 from fastweights import InputError, cli
 from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
+from fastweights.core.metric import LOSS
+from fastweights.core.sealed_json import read_sealed, write_sealed, write_sealed_lines
 from fastweights.experiments import carried_out
 from fastweights.experiments.claim import Evidence, Verdict
 from fastweights.experiments.experiment import Published, Trial
@@ -30,7 +32,6 @@ from fastweights.experiments.plan import make_plan
 from fastweights.experiments.status import status, table_of
 from fastweights.experiments.trial import loop_of, make_task
 from fastweights.experiments.workers import Task
-from fastweights.metric import LOSS
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
@@ -43,7 +44,6 @@ from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import finish, train
 from fastweights.training.place import Place
 from fastweights.training.run import Run
-from fastweights.training.sealed import read_sealed, write_sealed, write_sealed_lines
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.settings.streamed import Streamed

@@ -9,7 +9,7 @@ import torch
 
 from fastweights import functional
 from fastweights.adapters import fla
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
 B, T, H, K, V = 2, 9, 2, 5, 3

@@ -7,8 +7,8 @@ import torch
 
 from fastweights import functional, packing
 from fastweights.cell import Cell
+from fastweights.core.errors import InputError
 from fastweights.dispatch import scan
-from fastweights.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
 B, T, H, K, V = 2, 19, 3, 6, 5

@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from fastweights import Cell, testing
-from fastweights.lengths import can_be_read
+from fastweights.core.padding import can_be_read
 from fastweights.testing import run_checks, scan_checks
 
 ROOT = Path(__file__).parents[1]

@@ -20,16 +20,16 @@ import fastweights
 from fastweights import cli
 from fastweights.catalogue import COMMANDS
 from fastweights.commands._streams import printable_streams
+from fastweights.core.printable import printable
+from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.adaptation import Adaptation, Seen
 from fastweights.inspect.contents import Contents
 from fastweights.inspect.page import page
-from fastweights.printable import printable
 from fastweights.report.adaptation_page import adaptation_page
 from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.learning_curve import draw_learning_curve
 from fastweights.training.progress import Bar, Plain
 from fastweights.training.run import Run
-from fastweights.training.sealed import read_sealed, write_sealed
 
 HOSTILE = [
     "\x1b[2J\x1b]0;title\x07",
@@ -275,7 +275,7 @@ def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
 @pytest.mark.parametrize("text", [name for name in HOSTILE if "/" not in name and "\x00" not in name])
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_learning_curve_is_drawn_whatever_names_there_are(tmp_path, text):
-    from fastweights.metric import BITS
+    from fastweights.core.metric import BITS
 
     folder = tmp_path / f"a{text}$\\frac{{$"
     folder.mkdir()

@@ -5,8 +5,8 @@ import torch
 
 import fastweights.backends.compiled as compiled
 from fastweights import Cell, functional, scan
+from fastweights.core.errors import InputError
 from fastweights.dispatch import WATCHERS
-from fastweights.errors import InputError
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing.samples import Shape
 from fastweights.testing.scan_checks import arguments

@@ -11,8 +11,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fastweights.catalogue import NORMS, POSITIONS
-from fastweights.errors import InputError
-from fastweights.lengths import within
+from fastweights.core.errors import InputError
+from fastweights.core.padding import within
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.plain_reader import PlainReader

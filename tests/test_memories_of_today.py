@@ -12,7 +12,7 @@ from fastweights import Cell, inner, scan
 from fastweights.cells.atlas import make_atlas
 from fastweights.cells.delta_product import make_delta_product
 from fastweights.cells.mesa import make_mesa
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.testing.tolerance import error, tolerance
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from fastweights import InputError
+from fastweights.core.padding import within
 from fastweights.layers import layer_names
-from fastweights.lengths import within
 from fastweights.models._reader import MappedEmbedding
 from fastweights.models.language_model import LanguageModel
 from fastweights.testing.tolerance import error, tolerance

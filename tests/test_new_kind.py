@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.metric import Metric
+from fastweights.core.metric import Metric
 from fastweights.tasks.kinds.task import Task
 
 
@@ -146,7 +146,7 @@ def measure(model, task):
 
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import Metric
+from fastweights.core.metric import Metric
 from fastweights.training.settings.gambling import Gambling
 
 

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from fastweights import Cell, LanguageModel, make_layer
 from fastweights.adapters import onnx as adapter
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.layers import Bidirectional, ResetEvery
 from fastweights.testing.tolerance import error, tolerance
 

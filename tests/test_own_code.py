@@ -10,9 +10,9 @@ from torch.utils._pytree import tree_leaves
 
 import my_memories
 from fastweights import Cell, FastWeightProgrammer, InputError, LanguageModel, cli, make_layer, scan
+from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.layers import layer_options, make_layers
 from fastweights.models import BlockModel, RecurrentModel, RetrievalModel
-from fastweights.training.sealed import read_sealed, write_sealed
 
 FILE = Path(my_memories.__file__)
 D = 8

@@ -14,12 +14,12 @@ import torch
 import fastweights
 import my_environments
 from fastweights import InputError, cli
-from fastweights.actions import Box, Discrete, MultiDiscrete
+from fastweights.core.action_spaces import Box, Discrete, MultiDiscrete
+from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.training.run import Run
-from fastweights.training.sealed import read_sealed, write_sealed
 from fastweights.training.settings.actor_critic import ActorCritic
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")

@@ -10,7 +10,7 @@ import torch
 
 import fastweights
 from fastweights.cli import main
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._parallel import Parallel
 from fastweights.tasks.kinds.labelled import IGNORE

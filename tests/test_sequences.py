@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fastweights import Cell, InputError, scan
+from fastweights.core.padding import within
 from fastweights.layers import Bidirectional, Convolved, FastWeight, FastWeightProgrammer, ResetEvery, make_layer
 from fastweights.layers.lstm import LSTMState
-from fastweights.lengths import within
 from fastweights.models.block import Block
 from fastweights.signature import Control, Key, Matrix, Value
 from fastweights.testing import layer_checks, scan_checks

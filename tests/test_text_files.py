@@ -10,7 +10,7 @@ import pytest
 import fastweights
 from fastweights import InputError, cli
 from fastweights.catalogue import TOKENIZERS
-from fastweights.files import decoded, read_text
+from fastweights.core.files import decoded, read_text
 from fastweights.tasks._corpus import Corpus
 from fastweights.tasks._parallel import Parallel
 from fastweights.tasks._splits import read_tables
@@ -45,8 +45,8 @@ def test_another_encoding_is_refused_with_the_place_and_a_remedy(content):
 def test_no_other_part_of_the_library_decodes_text():
     """But for what is no text of a user: names in archives, tables of data sets, JSON, our own pages and notes."""
     allowed = {
-        "files.py",
-        "printable.py",
+        "core/files.py",
+        "core/printable.py",
         "tokenizers/bytes.py",
         "tasks/_archives.py",
         "tasks/_arrays.py",

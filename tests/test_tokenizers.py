@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastweights.catalogue import TOKENIZERS
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.tasks._files import find
 from fastweights.tokenizers._tokenizer import lines
 from fastweights.tokenizers.words import Words

@@ -8,8 +8,8 @@ import torch
 import fastweights
 import my_memories
 from fastweights import InputError, cli
+from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.tasks import Task
-from fastweights.training.sealed import read_sealed, write_sealed
 
 SMALL = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--sample", "5", "--characters", "6000"]
 

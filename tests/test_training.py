@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastweights import InputError, cli
-from fastweights.files import write_atomically
+from fastweights.core.files import write_atomically
+from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.layers import layer_names
 from fastweights.tasks.text import OZ
 from fastweights.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from fastweights.training.run import LOCK, Run
-from fastweights.training.sealed import read_sealed, write_sealed
 
 SMALL = ["--preset", "smoke", "--sample", "20"]
 SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.layers import layer_names
 from fastweights.testing.tolerance import error, tolerance
 

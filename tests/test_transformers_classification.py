@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
 pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")

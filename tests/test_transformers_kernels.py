@@ -11,7 +11,7 @@ import torch
 from fastweights import functional
 from fastweights.adapters.transformers import disable, enable, replacements
 from fastweights.adapters.transformers.found import CONVOLUTION, MEMORIES, functions
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
 if find_spec("transformers"):

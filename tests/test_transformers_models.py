@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.layers import FakeSRWM, layer_names
 from fastweights.testing.layer_checks import assert_same_distribution, tensors_of
 from fastweights.testing.tolerance import error, tolerance

@@ -11,10 +11,10 @@ import torch
 
 import fastweights
 from fastweights import InputError, cli
-from fastweights.files import appending, copy_atomically, make_own_folder, read_file, read_text, write_atomically
+from fastweights.core.files import appending, copy_atomically, make_own_folder, read_file, read_text, write_atomically
+from fastweights.core.sealed_json import append_sealed, read_sealed_lines
 from fastweights.training.checkpoint import Checkpoint, write_checkpoint
 from fastweights.training.run import LOCK, PROGRESS, Run
-from fastweights.training.sealed import append_sealed, read_sealed_lines
 
 ROOT = Path(fastweights.__file__).parent
 DIRECT = {
@@ -31,7 +31,7 @@ DIRECT = {
 }
 """Methods and functions that write a file by its path."""
 PRIVATE = {
-    "files.py": "the one place",
+    "core/files.py": "the one place",
     "compiler/cpp/build.py": "a temporary folder of its own, whose files then replace those in the cache",
     "compiler/cpp/scratch.py": "the mark of that temporary folder",
     "compiler/cpp/toolchain.py": "the source of the probe, in that temporary folder",

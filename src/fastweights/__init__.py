@@ -17,9 +17,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fastweights.cell import Cell
+    from fastweights.core.errors import InputError
+    from fastweights.core.family import family
     from fastweights.dispatch import explain, scan
-    from fastweights.errors import InputError
-    from fastweights.families import family
     from fastweights.layers import FastWeight, FastWeightProgrammer, make_layer
     from fastweights.models import LanguageModel
     from fastweights.trained import load
@@ -28,10 +28,10 @@ _HOMES = {
     "Cell": "cell",
     "FastWeight": "layers",
     "FastWeightProgrammer": "layers",
-    "InputError": "errors",
+    "InputError": "core.errors",
     "LanguageModel": "models",
     "explain": "dispatch",
-    "family": "families",
+    "family": "core.family",
     "load": "trained",
     "make_layer": "layers",
     "scan": "dispatch",

@@ -13,7 +13,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.errors import require_name
+from fastweights.core.errors import require_name
 
 
 class Description(NamedTuple):

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from fastweights import inner
-from fastweights.address import address_of, find, find_imported, is_address
-from fastweights.arguments import Size, checked
 from fastweights.catalogue import CELLS, RULES, hyphens, names
-from fastweights.errors import InputError, require, require_name
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.import_path import address_of, find, find_imported, is_address
 from fastweights.learned import Parts, step_of
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
 from fastweights.state import with_methods

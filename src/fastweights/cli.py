@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from fastweights import __version__
 from fastweights.catalogue import COMMANDS
 from fastweights.commands._streams import print_nowhere, printable_streams
-from fastweights.errors import Died, InputError, require
+from fastweights.core.errors import Died, InputError, require
 from fastweights.training.launched import dismiss, follow, follows
 
 EPILOGUE = """examples:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
-from fastweights.errors import require, require_name
+from fastweights.core.autocast import full_precision
+from fastweights.core.errors import require, require_name
 from fastweights.overwrite import check_apart, check_unwatched, put
-from fastweights.precision import full_precision
 from fastweights.problem import Problem, agree, pose
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.

@@ -18,15 +18,15 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import fit
 from fastweights.cell import Cell, MemoryState
+from fastweights.core.arguments import fit
+from fastweights.core.autocast import PRECISIONS
+from fastweights.core.errors import require
+from fastweights.core.family import family
+from fastweights.core.padding import remedy_for
 from fastweights.dispatch import scan
-from fastweights.errors import require
-from fastweights.families import family
-from fastweights.lengths import remedy_for
 from fastweights.normalisers.l2 import l2
 from fastweights.packing import Group, alike, check_packed, in_order, pack, starts
-from fastweights.precision import PRECISIONS
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
 Result = tuple[Tensor, Tensor | None]

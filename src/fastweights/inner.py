@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from torch import Tensor
 from torch.nn.functional import gelu, huber_loss
 
-from fastweights.arguments import Positive, Size, checked
-from fastweights.families import family
+from fastweights.core.arguments import Positive, Size, checked
+from fastweights.core.family import family
 from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, RawKey, Slot, Value
 
 Loss = Callable[..., Tensor]

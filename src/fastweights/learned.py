@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from fastweights.address import address_of, find_imported
-from fastweights.errors import require
-from fastweights.families import family
+from fastweights.core.errors import require
+from fastweights.core.family import family
+from fastweights.core.import_path import address_of, find_imported
 from fastweights.inner import as_it_is
 from fastweights.signature import Key, Slot, is_slot, keyed_by, slot_of
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.gradients import wants_gradients
+from fastweights.core.errors import require
+from fastweights.core.grad_mode import wants_gradients
 
 _shares = torch._C._is_alias_of  # type: ignore[attr-defined]
 

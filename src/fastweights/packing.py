@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.lengths import INTEGERS, can_be_read, within
+from fastweights.core.errors import require
+from fastweights.core.padding import INTEGERS, can_be_read, within
 
 MOST_PADDING = 4
 """How often what is read may be padded to, at most, for all sequences to be read together."""

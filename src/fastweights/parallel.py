@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.backends.chunkwise import Stretch, stretch
 from fastweights.cell import Cell
+from fastweights.core.autocast import full_precision
 from fastweights.dispatch import scan
-from fastweights.precision import full_precision
 from fastweights.problem import pose
 
 

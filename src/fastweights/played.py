@@ -4,10 +4,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
+from fastweights.core.files import write_atomically
 from fastweights.experiments.opened import trial_of
 from fastweights.experiments.own_code import Own
-from fastweights.files import write_atomically
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE

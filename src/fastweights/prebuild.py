@@ -9,8 +9,8 @@ import torch
 from fastweights.backends.compiled import build_all
 from fastweights.cell import Cell, examples
 from fastweights.compiler.cache import kept
+from fastweights.core.errors import InputError, require
 from fastweights.dispatch import WATCHERS, scan
-from fastweights.errors import InputError, require
 from fastweights.layers import make_layer
 from fastweights.problem import Problem
 

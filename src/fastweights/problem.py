@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, initial_state
-from fastweights.errors import require
-from fastweights.gradients import unsaved
-from fastweights.lengths import check_ends, check_lengths, only, within
+from fastweights.core.autocast import PRECISIONS, full_precision
+from fastweights.core.errors import require
+from fastweights.core.grad_mode import unsaved
+from fastweights.core.memo import remember
+from fastweights.core.padding import check_ends, check_lengths, only, within
 from fastweights.overwrite import check_dtype
-from fastweights.precision import PRECISIONS, full_precision
 from fastweights.promise import check_step
-from fastweights.remember import remember
 from fastweights.signature import Slot, learn_sizes
 
 FILL = 0.5

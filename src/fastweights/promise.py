@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, examples
-from fastweights.errors import InputError, require
-from fastweights.lines import FAULTS, is_fault, line_of_error, reason_of
+from fastweights.core.errors import InputError, require
+from fastweights.core.source_location import FAULTS, is_fault, line_of_error, reason_of
 from fastweights.signature import Slot
 
 Sizes = Mapping[str, int]

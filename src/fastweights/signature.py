@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 
 
 class KeyMaps(NamedTuple):

@@ -17,9 +17,9 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
-from fastweights.arguments import Requirement, checked
-from fastweights.errors import InputError, require
-from fastweights.lengths import can_be_read
+from fastweights.core.arguments import Requirement, checked
+from fastweights.core.errors import InputError, require
+from fastweights.core.padding import can_be_read
 
 State = TypeVar("State", bound=type)
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from fastweights.arguments import checked
-from fastweights.errors import InputError
+from fastweights.core.arguments import checked
+from fastweights.core.errors import InputError
 
 
 class Trained(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fastweights import functional
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 EPS = 1e-10
 Pair = tuple[Tensor, Tensor]

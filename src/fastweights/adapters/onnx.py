@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
 from fastweights.cell import Cell
+from fastweights.core.errors import InputError, require
 from fastweights.dispatch import scan  # noqa: F401 (registers the operation)
-from fastweights.errors import InputError, require
 
 OPSET = 27
 """The first one with `LinearAttention`."""

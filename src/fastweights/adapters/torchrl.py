@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.state import named
 
 try:

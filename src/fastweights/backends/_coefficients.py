@@ -13,7 +13,7 @@ from fastweights.backends._maxima import later
 from fastweights.backends._plan import Scanned, call
 from fastweights.compiler.affine.form import Part
 from fastweights.compiler.ir import Shape
-from fastweights.lengths import only
+from fastweights.core.padding import only
 from fastweights.problem import FILL, Problem
 
 

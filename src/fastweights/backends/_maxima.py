@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fastweights.lengths import only
+from fastweights.core.padding import only
 from fastweights.problem import Problem
 
 

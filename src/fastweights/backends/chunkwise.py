@@ -15,8 +15,8 @@ from fastweights.backends._coefficients import begun, matrix, seen, states
 from fastweights.backends._maxima import maxima
 from fastweights.backends._plan import Plan, Raised, Scanned, call, given_to, plan_of
 from fastweights.backends._transforms import transform
-from fastweights.gradients import wants_gradients
-from fastweights.lengths import only
+from fastweights.core.grad_mode import wants_gradients
+from fastweights.core.padding import only
 from fastweights.problem import Problem
 from fastweights.state import where
 

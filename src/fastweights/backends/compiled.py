@@ -11,7 +11,7 @@ from fastweights.backends._transforms import transform
 from fastweights.compiler.forms import why_never
 from fastweights.compiler.op import PLAIN, is_plain, scan, ways
 from fastweights.compiler.target import TARGETS, target_of
-from fastweights.gradients import wants_gradients
+from fastweights.core.grad_mode import wants_gradients
 from fastweights.problem import Problem
 
 

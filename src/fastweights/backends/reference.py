@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from fastweights.compiler.derivatives import without_derivatives
-from fastweights.lengths import only
-from fastweights.lines import reason_of
+from fastweights.core.padding import only
+from fastweights.core.source_location import reason_of
 from fastweights.problem import Problem
 from fastweights.state import where
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import Count, Size, checked
-from fastweights.families import family
+from fastweights.core.arguments import Count, Size, checked
+from fastweights.core.family import family
 from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
 
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.arguments import Size, checked
-from fastweights.families import family
+from fastweights.core.arguments import Size, checked
+from fastweights.core.family import family
 from fastweights.rules.delta import delta
 from fastweights.signature import Decay, Key, Matrix, Slot, Value, keyed_by
 

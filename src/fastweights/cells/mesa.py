@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fastweights.arguments import Size, checked
-from fastweights.families import family
+from fastweights.core.arguments import Size, checked
+from fastweights.core.family import family
 from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
 
 

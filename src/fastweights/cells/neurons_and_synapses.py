@@ -6,9 +6,9 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import Size, checked
-from fastweights.errors import require, require_name
-from fastweights.families import family
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require, require_name
+from fastweights.core.family import family
 from fastweights.signature import Slot
 
 OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 
 CELL = "a name from 'fastweights list cells', or MODULE:NAME or PATH.py:NAME of your own"
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from fastweights.printable import PrintableStream
+from fastweights.core.printable import PrintableStream
 
 
 @contextmanager

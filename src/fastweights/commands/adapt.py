@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from fastweights.commands._arguments import add_run, folder
-from fastweights.printable import printable
+from fastweights.core.printable import printable
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -20,8 +20,8 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the names, and writes the page."""
+    from fastweights.core.files import write_atomically
     from fastweights.experiments.adaptation import adapt
-    from fastweights.files import write_atomically
     from fastweights.report.adaptation_page import adaptation_page
     from fastweights.trained import load
 

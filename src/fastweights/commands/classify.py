@@ -6,7 +6,7 @@ Files have a format of its training data: texts, arrays, tables or folders of th
 import argparse
 
 from fastweights.commands._arguments import add_run, folder
-from fastweights.printable import printable
+from fastweights.core.printable import printable
 
 
 def add(command: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastweights.commands._arguments import CELL, cell_of, folder, sizes_of
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 
 
 def add(command: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from fastweights.commands._arguments import CELL, cell_of, device_of, sizes_of
-from fastweights.errors import InputError, require, require_name
+from fastweights.core.errors import InputError, require, require_name
 
 MOST = 1 << 28
 """Numbers in an input or a state of what is explained: they lie in memory."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.commands._arguments import add_run
-from fastweights.errors import require
-from fastweights.files import normalised
+from fastweights.core.errors import require
+from fastweights.core.files import normalised
 
 
 def add(command: argparse.ArgumentParser) -> None:

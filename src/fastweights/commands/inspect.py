@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fastweights.commands._arguments import add_run
 from fastweights.commands._shown import memories
-from fastweights.errors import require
-from fastweights.files import normalised
+from fastweights.core.errors import require
+from fastweights.core.files import normalised
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page."""
-    from fastweights.files import read_text, write_atomically
+    from fastweights.core.files import read_text, write_atomically
     from fastweights.inspect import page, watch_text
     from fastweights.trained import load
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastweights.commands._arguments import add_env, add_run
 from fastweights.commands._shown import memories
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the pictures."""
-    from fastweights.files import write_atomically
+    from fastweights.core.files import write_atomically
     from fastweights.inspect.pictures import film, sheet
     from fastweights.played import play
 

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from fastweights.commands._arguments import add_run
-from fastweights.errors import require
-from fastweights.files import normalised, unicode_of
+from fastweights.core.errors import require
+from fastweights.core.files import normalised, unicode_of
 
 
 def add(command: argparse.ArgumentParser) -> None:

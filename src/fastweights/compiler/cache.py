@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from fastweights.compiler.alone import PerProcess
-from fastweights.errors import InputError
-from fastweights.files import cache_folder, make_private
+from fastweights.core.errors import InputError
+from fastweights.core.files import cache_folder, make_private
 
 log = logging.getLogger("fastweights")
 

@@ -25,9 +25,9 @@ from fastweights.compiler.target import WAYS, Kernel, OneStep, target_of
 from fastweights.compiler.trace import trace_forward
 from fastweights.compiler.unsupported import Unbuilt, Unsupported
 from fastweights.compiler.watch import Changing, Watch
-from fastweights.gradients import unsaved
-from fastweights.lines import FAULTS, is_fault
-from fastweights.remember import remember
+from fastweights.core.grad_mode import unsaved
+from fastweights.core.memo import remember
+from fastweights.core.source_location import FAULTS, is_fault
 
 MOST = 8
 """How many kernels are built for a step that changes, at the same sizes: one with a number that moves at every call

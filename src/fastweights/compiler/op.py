@@ -12,9 +12,9 @@ from torch import Tensor
 from fastweights.cell import Cell
 from fastweights.compiler.forms import BY_KEY, Forms, forms
 from fastweights.compiler.target import TARGETS, WAYS, Kernel, target_of
-from fastweights.errors import require
-from fastweights.gradients import wants_gradients
-from fastweights.remember import remember
+from fastweights.core.errors import require
+from fastweights.core.grad_mode import wants_gradients
+from fastweights.core.memo import remember
 from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")

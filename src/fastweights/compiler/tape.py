@@ -19,8 +19,8 @@ from fastweights.compiler.lift import lift
 from fastweights.compiler.names import Names, content
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
-from fastweights.errors import InputError
-from fastweights.lines import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
+from fastweights.core.errors import InputError
+from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
 from fastweights.promise import check_result
 
 FACTS = {

@@ -15,7 +15,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.products import PRODUCTS
 from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
-from fastweights.lines import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
+from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
 
 MORE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._images import read_channels
 from fastweights.tasks._pictures import SUFFIXES, is_picture, square, tell_left_out, without_pictures

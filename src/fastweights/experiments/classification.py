@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks import SequenceFiles
 
 AT_ONCE = 32

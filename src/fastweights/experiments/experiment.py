@@ -10,9 +10,9 @@ from itertools import product
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from fastweights.errors import InputError, require, require_name
+from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.metric import Metric
 from fastweights.experiments.claim import Claim
-from fastweights.metric import Metric
 from fastweights.training.settings._training import Training
 
 FREE = "flags"

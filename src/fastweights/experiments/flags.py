@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from fastweights.address import absolute
 from fastweights.catalogue import RECIPES, TABLES, marked
-from fastweights.errors import InputError, require, require_name
+from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.import_path import absolute
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.own_code import NOTHING, Own, confirm_all
 from fastweights.training.launched import launched

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.twins import anywhere
-from fastweights.metric import Metric
 from fastweights.training.result import Result
 from fastweights.training.run import Run
 from fastweights.training.settings._training import Where

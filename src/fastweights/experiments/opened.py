@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from fastweights.catalogue import EXPERIMENTS
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.flags import flags_of
 from fastweights.experiments.job import Job, require_same

@@ -5,8 +5,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.address import absolute, is_address, name_at, names_in
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.import_path import absolute, is_address, name_at, names_in
 
 
 class Own(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastweights.catalogue import EXPERIMENTS
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import ANYWHERE, Job
 from fastweights.training.settings._training import Where

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
+from fastweights.core.files import read_file
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import Job, outcome
 from fastweights.experiments.plan import Plan
-from fastweights.files import read_file
 from fastweights.training.run import FAILURE
 
 ALIVE = 60.0

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fastweights.catalogue import MODELS, TASKS
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.experiments.experiment import Trial
 from fastweights.tasks import Task
 from fastweights.training.run import Run

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.trial import require_same_data, shared_task
 from fastweights.training.run import RESULT, Run

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fastweights.errors import InputError, require
-from fastweights.files import appending, make_own_folder
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import appending, make_own_folder
 
 # torch takes seconds to import, and a process must hear sooner that it is no longer wanted.
 if TYPE_CHECKING:

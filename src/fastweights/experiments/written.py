@@ -8,9 +8,9 @@ from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from fastweights.address import address_of
 from fastweights.catalogue import MODELS, SETTINGS, TASKS
-from fastweights.errors import InputError, require, require_name
+from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.import_path import address_of
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.own_code import Own, confirm, confirm_env, require_names
 

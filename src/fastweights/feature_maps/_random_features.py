@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 
 class RandomFeatures(nn.Module):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.feature_maps._function import Function
 
 

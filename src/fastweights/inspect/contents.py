@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.core.errors import require
 from fastweights.dispatch import run_problem
-from fastweights.errors import require
 from fastweights.inspect.watch import Watched
 from fastweights.problem import Problem
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.inspect.contents import Contents, look_into
 from fastweights.inspect.watch import watch
 from fastweights.tasks.kinds._random import TEST

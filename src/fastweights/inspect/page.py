@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.printable import printable
 from fastweights.inspect.contents import Contents
-from fastweights.printable import printable
 from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT, rgb
 

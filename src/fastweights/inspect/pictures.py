@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from fastweights.core.printable import printable
 from fastweights.inspect.contents import Contents
 from fastweights.inspect.episode import Episode
-from fastweights.printable import printable
 from fastweights.report.chart import PARAMETERS
 from fastweights.report.palette import LIGHT
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.inspect.contents import Contents, look_into
 from fastweights.inspect.watch import watch
 

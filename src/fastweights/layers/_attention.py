@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from fastweights.lengths import can_be_read
-from fastweights.precision import autocasts, full_precision
+from fastweights.core.autocast import autocasts, full_precision
+from fastweights.core.padding import can_be_read
 
 LONG = 512
 """Keys from which on PyTorch's way back is as fast in bfloat16 as in float32."""

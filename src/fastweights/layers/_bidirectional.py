@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.state import with_methods
 

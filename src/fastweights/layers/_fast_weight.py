@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastweights.arguments import Probability, Size
 from fastweights.cell import Cell, letters
-from fastweights.errors import require
+from fastweights.core.arguments import Probability, Size
+from fastweights.core.errors import require
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._slow_net import Keys, SlowNet

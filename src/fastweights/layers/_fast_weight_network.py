@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from fastweights.arguments import NotNegative, Size
 from fastweights.cell import Cell
-from fastweights.errors import require
+from fastweights.core.arguments import NotNegative, Size
+from fastweights.core.errors import require
 from fastweights.layers._initialise import assign, change_initial
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._slow_net import Keys, SlowNet

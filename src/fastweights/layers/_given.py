@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from fastweights.errors import require
-from fastweights.lengths import check_lengths, remedy_for
-from fastweights.precision import PRECISIONS, autocasts
+from fastweights.core.autocast import PRECISIONS, autocasts
+from fastweights.core.errors import require
+from fastweights.core.padding import check_lengths, remedy_for
 
 
 def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from fastweights.address import find, is_address, names_in
-from fastweights.arguments import Size, checked
 from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
-from fastweights.errors import InputError, require, require_name
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.import_path import find, is_address, names_in
 from fastweights.layers._fast_weight import FastWeight, takes_keys
 
 LayerKind = str | Cell | Callable[..., Any]

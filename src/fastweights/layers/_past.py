@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.lengths import only
+from fastweights.core.padding import only
 
 
 def nothing(past: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.address import address_of, find_imported
 from fastweights.catalogue import SQUASHINGS
 from fastweights.cell import Cell, Inside
-from fastweights.families import family
+from fastweights.core.family import family
+from fastweights.core.import_path import address_of, find_imported
 from fastweights.layers._slow_net import Keys
 from fastweights.signature import Slot
 

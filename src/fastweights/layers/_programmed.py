@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Probability, Size
 from fastweights.cell import Cell, letters
+from fastweights.core.arguments import Probability, Size
+from fastweights.core.errors import require
 from fastweights.dispatch import require_backend, scan
-from fastweights.errors import require
 from fastweights.layers._layer import NO_CONTROLS, Controls, Layer
 from fastweights.layers._slow_weights import SlowWeights
 from fastweights.layers._start import Start

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Size
-from fastweights.errors import InputError, require
+from fastweights.core.arguments import Size
+from fastweights.core.errors import InputError, require
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import zeros
 from fastweights.state import with_methods

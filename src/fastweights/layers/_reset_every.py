@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Size
+from fastweights.core.arguments import Size
+from fastweights.core.padding import at_end
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import zeros
-from fastweights.lengths import at_end
 from fastweights.state import with_methods
 
 

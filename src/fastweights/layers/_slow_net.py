@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS, Folder
 from fastweights.cell import Cell
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.layers._initialise import assign
 from fastweights.layers._layer import NO_CONTROLS, Controls
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.signature import Slot
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.layers._initialise import assign
 from fastweights.layers._like import first_float, zeros
 from fastweights.layers._slow_weights import require_free

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from fastweights.arguments import Size
 from fastweights.cell import Cell
 from fastweights.cells.associative_lstm import AssociativeLSTMInputs, AssociativeLSTMParams
+from fastweights.core.arguments import Size
+from fastweights.core.errors import require
 from fastweights.dispatch import scan
-from fastweights.errors import require
 from fastweights.layers._initialise import assign
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._start import Start

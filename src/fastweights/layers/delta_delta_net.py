@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from fastweights.arguments import Probability, Size
 from fastweights.cell import Cell
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
-from fastweights.errors import require
+from fastweights.core.arguments import Probability, Size
+from fastweights.core.errors import require
 from fastweights.layers._fast_weight import FastWeight
 from fastweights.layers._initialise import change_initial
 from fastweights.layers._start import Start

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fastweights.arguments import Size
 from fastweights.cell import Cell
+from fastweights.core.arguments import Size
 from fastweights.layers._programmed import Programmed, require_heads
 from fastweights.layers._slow_net import Keys, SlowNet
 

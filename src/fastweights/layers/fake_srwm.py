@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Size
+from fastweights.core.arguments import Size
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._programmed import require_heads
 from fastweights.state import with_methods

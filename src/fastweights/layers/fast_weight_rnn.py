@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.arguments import NotNegative, Size
 from fastweights.cells.fast_weight_rnn import FastWeightRNNState, settle
-from fastweights.errors import require_name
+from fastweights.core.arguments import NotNegative, Size
+from fastweights.core.autocast import full_precision
+from fastweights.core.errors import require_name
+from fastweights.core.padding import within
 from fastweights.layers._fast_weight_network import FastWeightNetwork
 from fastweights.layers._given import fit_state
 from fastweights.layers._layer import NO_CONTROLS, Controls
-from fastweights.lengths import within
-from fastweights.precision import full_precision
 
 FORMS = ("matrix", "attention")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Size
+from fastweights.core.arguments import Size
 from fastweights.layers._initialise import assign, change_initial
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._like import dtype_of

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import NotNegative, Size
+from fastweights.core.arguments import NotNegative, Size
 from fastweights.layers._fast_weight_network import FastWeightNetwork
 from fastweights.layers._given import fit_state
 from fastweights.layers._layer import NO_CONTROLS, Controls

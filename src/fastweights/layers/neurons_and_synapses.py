@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fastweights.arguments import Count, Size
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
+from fastweights.core.arguments import Count, Size
 from fastweights.layers._fast_weight import FastWeight
 
 

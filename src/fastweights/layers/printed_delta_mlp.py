@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fastweights.arguments import Size
 from fastweights.cell import Cell
+from fastweights.core.arguments import Size
 from fastweights.layers._fast_weight import FastWeight
 
 

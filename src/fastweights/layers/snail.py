@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Size, at_least
+from fastweights.core.arguments import Size, at_least
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._past import nothing
 from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Size
-from fastweights.errors import require
+from fastweights.core.arguments import Size
+from fastweights.core.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._attention import attention
 from fastweights.layers._initialise import change_initial

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.arguments import Size
+from fastweights.core.arguments import Size
 from fastweights.layers._self_referential import SelfReferential
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fastweights.arguments import Size
-from fastweights.errors import require
+from fastweights.core.arguments import Size
+from fastweights.core.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._attention import attention
 from fastweights.layers._layer import Controls, Layer

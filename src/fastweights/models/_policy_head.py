@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fastweights.actions import Actions
+from fastweights.core.action_spaces import Actions
 
 
 class PolicyHead(nn.Module):

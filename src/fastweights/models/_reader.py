@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding as look_up
 
-from fastweights.arguments import Size, checked
-from fastweights.errors import require_name
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require_name
 
 
 class PairEmbedding(nn.Module):

@@ -7,8 +7,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fastweights.arguments import Requirement, Size, check_fields
-from fastweights.errors import require
+from fastweights.core.arguments import Requirement, Size, check_fields
+from fastweights.core.errors import require
 
 
 @dataclass(frozen=True)

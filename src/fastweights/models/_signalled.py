@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.layers._initialise import assign
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fastweights.errors import require
-from fastweights.lengths import INTEGERS, can_be_read, remedy_for
-from fastweights.precision import at_least_float32
+from fastweights.core.autocast import at_least_float32
+from fastweights.core.errors import require
+from fastweights.core.padding import INTEGERS, can_be_read, remedy_for
 
 
 def check_tokens(tokens: Any, name: str = "tokens") -> None:

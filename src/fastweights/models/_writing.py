@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.lengths import at_end, check_ends, check_lengths
+from fastweights.core.errors import require
+from fastweights.core.padding import at_end, check_ends, check_lengths
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_tokens
 from fastweights.state import with_methods

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fastweights.arguments import checked
-from fastweights.errors import require
-from fastweights.precision import at_least_float32
+from fastweights.core.arguments import checked
+from fastweights.core.autocast import at_least_float32
+from fastweights.core.errors import require
 
 
 class AdaptiveSoftmax(nn.Module):

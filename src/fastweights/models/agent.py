@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.actions import Actions, Discrete
-from fastweights.arguments import Count, Size, checked
 from fastweights.catalogue import VISION_NETS
-from fastweights.errors import require
+from fastweights.core.action_spaces import Actions, Discrete
+from fastweights.core.arguments import Count, Size, checked
+from fastweights.core.errors import require
 from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers.fake_srwm import NoState
 from fastweights.models._policy_head import PolicyHead

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import NotNegative, Size, checked
-from fastweights.errors import require
+from fastweights.core.arguments import NotNegative, Size, checked
+from fastweights.core.errors import require
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Probability, Size
 from fastweights.catalogue import NORMS
+from fastweights.core.arguments import Probability, Size
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import first_float
 from fastweights.models.dropout import Dropout

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Probability, Size, checked
+from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKinds
 from fastweights.models._reader import make_reader
 from fastweights.models.stack import make_stack

@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Size, checked
 from fastweights.cells.linear_attention import EPS
-from fastweights.errors import require
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require
+from fastweights.core.padding import only, within
 from fastweights.layers._attention import attention
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._programmed import require_heads
 from fastweights.layers._slow_net import Keys
-from fastweights.lengths import only, within
 from fastweights.state import with_methods
 
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Probability, checked
-from fastweights.lengths import can_be_read
+from fastweights.core.arguments import Probability, checked
+from fastweights.core.padding import can_be_read
 
 LEVELS = 1 << 16
 """Different numbers of 16 bits."""

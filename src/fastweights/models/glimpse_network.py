@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Size, checked
-from fastweights.errors import require
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require
 
 QUADRANTS, GLIMPSES = 4, 6
 """Quadrants of an image, and glimpses of a quadrant."""

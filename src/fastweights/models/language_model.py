@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Probability, Size, checked
-from fastweights.errors import require
+from fastweights.core.arguments import Count, Probability, Size, checked
+from fastweights.core.errors import require
+from fastweights.core.padding import only, within
 from fastweights.layers import LayerKinds
 from fastweights.layers._given import check_marks
 from fastweights.layers._layer import Controls
-from fastweights.lengths import only, within
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses

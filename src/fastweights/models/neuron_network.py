@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Size, checked
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
+from fastweights.core.arguments import Count, Size, checked
 from fastweights.dispatch import scan
 from fastweights.layers._slow_weights import SlowWeights
 from fastweights.layers._start import Start

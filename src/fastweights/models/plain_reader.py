@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Size, checked
+from fastweights.core.arguments import Count, Size, checked
 from fastweights.layers import LayerKind, behind_convolution, make_layer
 from fastweights.models._embedding import tokens_of
 from fastweights.models._tokens import check_known, check_tokens, token_losses

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Probability, Size, checked
+from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKind, layer_options, make_layer
 from fastweights.models._reader import MappedEmbedding, make_reader
 from fastweights.models._signalled import Signalled

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from fastweights.arguments import Size, checked
 from fastweights.cell import Cell
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require
 from fastweights.dispatch import scan
-from fastweights.errors import require
 from fastweights.layers._attention import attention
 from fastweights.layers._initialise import change_initial
 from fastweights.layers._slow_net import Keys

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Probability, Size, checked
+from fastweights.core.arguments import Count, Probability, Size, checked
+from fastweights.core.padding import only, within
 from fastweights.layers import LayerKinds
-from fastweights.lengths import only, within
 from fastweights.models._reader import make_reader
 from fastweights.models.stack import make_stack
 

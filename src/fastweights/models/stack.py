@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Count, Probability, Size, checked
 from fastweights.catalogue import POSITIONS
-from fastweights.errors import require
+from fastweights.core.arguments import Count, Probability, Size, checked
+from fastweights.core.errors import require
 from fastweights.layers import LayerKinds, behind_convolution, make_layers
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block

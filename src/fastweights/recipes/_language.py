@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.recipes._sizes import WIDEST, check_sizes
 from fastweights.training.settings._training import require_numbers
 from fastweights.training.settings.streamed import Streamed

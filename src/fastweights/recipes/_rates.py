@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import Metric
 
 
 def rate_search(

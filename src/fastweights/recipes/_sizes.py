@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.training.settings._training import require_numbers
 
 WIDEST, DEEPEST = 1 << 20, 1000

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastweights.core.metric import PERPLEXITY
 from fastweights.experiments.experiment import Preset, Trial
-from fastweights.metric import PERPLEXITY
 from fastweights.training.settings.streamed import Streamed
 
 METRIC = PERPLEXITY.told("plain", "test perplexity")

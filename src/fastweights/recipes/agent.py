@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.metric import RETURN
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import RETURN
 from fastweights.recipes._sizes import DEEPEST, WIDEST
 from fastweights.training.settings._training import require_numbers
 from fastweights.training.settings.actor_critic import ActorCritic

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.metric import ACCURACY
 from fastweights.recipes._sizes import WIDEST, check_sizes
 from fastweights.training.settings._training import LARGEST_SEED, require_numbers
 from fastweights.training.settings.supervised import Supervised

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.metric import BITS
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.metric import BITS
 from fastweights.recipes._language import Language, with_unit_keys
 
 

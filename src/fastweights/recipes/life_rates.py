@@ -1,6 +1,6 @@
 """The learning rate of every memory that reads for life, chosen on validation data."""
 
-from fastweights.metric import BITS
+from fastweights.core.metric import BITS
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.life import MODELS, trial
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fastweights.core.metric import BLEU, SIGNATURE
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import BLEU, SIGNATURE
 from fastweights.recipes._translator import SMALLEST, Translator
 
 

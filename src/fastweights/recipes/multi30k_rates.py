@@ -1,6 +1,6 @@
 """The learning rate of every translator of captions, chosen on validation data."""
 
-from fastweights.metric import BLEU
+from fastweights.core.metric import BLEU
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.multi30k import COLUMN, MODELS, trial
 

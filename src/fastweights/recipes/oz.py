@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from fastweights.core.metric import BITS
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import BITS
 from fastweights.recipes._language import Language, with_unit_keys
 from fastweights.training.settings._training import require_numbers
 

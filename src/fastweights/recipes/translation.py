@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.metric import BLEU
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.metric import BLEU
 from fastweights.recipes._translator import SMALLEST, Translator
 from fastweights.training.settings._training import LARGEST_SEED, require_numbers
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from fastweights.core.metric import PERPLEXITY
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import PERPLEXITY
 from fastweights.recipes._language import Language
 
 

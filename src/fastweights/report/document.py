@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from fastweights.printable import printable
+from fastweights.core.printable import printable
 from fastweights.report.palette import variables
 
 

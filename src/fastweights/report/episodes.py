@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastweights.files import read_file
+from fastweights.core.files import read_file
 from fastweights.report.document import Block, Figure, Heading
 from fastweights.report.runs import Group, Record
 from fastweights.training.run import BEST

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.files import write_atomically
-from fastweights.metric import Metric
-from fastweights.printable import printable
+from fastweights.core.files import write_atomically
+from fastweights.core.metric import Metric
+from fastweights.core.printable import printable
 
 ROWS = 12
 """How many names of two lines each find room above each other."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import floor, isfinite, log10
 from pathlib import Path
 
+from fastweights.core.files import make_own_folder, read_file, write_atomically
+from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import FREE, Published, Summary
-from fastweights.files import make_own_folder, read_file, write_atomically
-from fastweights.metric import Metric
 from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastweights.catalogue import MODELS, RECIPES, TABLES, TASKS
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
+from fastweights.core.files import read_file
+from fastweights.core.metric import still_improving
+from fastweights.core.printable import printable
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
-from fastweights.files import read_file
-from fastweights.metric import still_improving
-from fastweights.printable import printable
 from fastweights.training.result import Result
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
 from fastweights.training.settings._training import Training

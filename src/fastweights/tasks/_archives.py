@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fastweights.errors import InputError, require
-from fastweights.files import LARGEST, read_file
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import LARGEST, read_file
 from fastweights.tasks._files import gunzip
 
 FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)

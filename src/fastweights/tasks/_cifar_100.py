@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import require_found
 from fastweights.tasks._images import Bytes

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.errors import require
-from fastweights.files import decoded, read_file
+from fastweights.core.errors import require
+from fastweights.core.files import decoded, read_file
 from fastweights.tasks._archives import members
 from fastweights.tasks._arrays import read_array, read_arrays
 from fastweights.tasks._tables import Rows, finite, is_header, numbers, read_rows

@@ -10,8 +10,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastweights.errors import InputError, require
-from fastweights.files import LARGEST, cache_folder, make_private, read_file, write_atomically
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import LARGEST, cache_folder, make_private, read_file, write_atomically
 
 TIMEOUT = 60.0
 """Seconds without an answer before a download is given up."""

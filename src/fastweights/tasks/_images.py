@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 from fastweights.tasks._files import gunzip
 
 log = logging.getLogger("fastweights")

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 Numbers = NDArray[np.int64]
 

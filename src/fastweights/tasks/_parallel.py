@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.files import decoded
+from fastweights.core.errors import require
+from fastweights.core.files import decoded
 from fastweights.tasks.kinds.pairs import Pairs, PairSet, Sentences
 from fastweights.tokenizers.bpe import Bpe
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.errors import require
-from fastweights.files import cache_folder, make_private, write_atomically
-from fastweights.printable import printable
+from fastweights.core.errors import require
+from fastweights.core.files import cache_folder, make_private, write_atomically
+from fastweights.core.printable import printable
 from fastweights.tasks._images import Bytes, read_channels, scale_by_area
 
 log = logging.getLogger("fastweights")

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fastweights.actions import Actions, Box, Discrete, MultiDiscrete
-from fastweights.errors import require
+from fastweights.core.action_spaces import Actions, Box, Discrete, MultiDiscrete
+from fastweights.core.errors import require
 
 
 class Given(NamedTuple):

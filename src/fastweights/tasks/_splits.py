@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.errors import InputError, require
-from fastweights.files import decoded
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import decoded
 from fastweights.tasks._pictures import Files
 
 PARTS = ("train", "val", "test")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.errors import InputError, require
-from fastweights.files import decoded
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import decoded
 
 DELIMITERS = ",;\t"
 Rows = list[list[str]]

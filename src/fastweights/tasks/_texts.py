@@ -4,8 +4,8 @@ import random
 import re
 import string
 
-from fastweights.errors import require
-from fastweights.files import decoded
+from fastweights.core.errors import require
+from fastweights.core.files import decoded
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import DataFile, require_found
 from fastweights.tasks.wikitext_2 import Wikitext2

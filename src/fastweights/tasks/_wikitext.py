@@ -5,8 +5,8 @@ import zipfile
 import zlib
 from typing import ClassVar
 
-from fastweights.errors import InputError, require
-from fastweights.files import LARGEST, read_file
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import LARGEST, read_file
 from fastweights.tasks._corpus import Corpus
 from fastweights.tasks._files import find, require_found
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, FreshTask
 
 POWER = 0.01

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.labelled import Batch, FixedTask, Sets, require_sizes, split_sets
 

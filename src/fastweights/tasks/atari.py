@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.actions import Actions
-from fastweights.errors import require_name
+from fastweights.core.action_spaces import Actions
+from fastweights.core.errors import require_name
 from fastweights.tasks._spaces import given
 from fastweights.tasks._vector import VectorWorlds, needed
 from fastweights.tasks.kinds._random import TRAINING

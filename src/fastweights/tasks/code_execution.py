@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, FixedTask, Mean, Metrics, Sets, require_sizes, split_sets
 

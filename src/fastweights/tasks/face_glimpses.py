@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import require_found
 from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses

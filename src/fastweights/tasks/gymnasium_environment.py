@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastweights.actions import Actions, read_actions
-from fastweights.address import module_of
-from fastweights.errors import InputError, require
+from fastweights.core.action_spaces import Actions, read_actions
+from fastweights.core.errors import InputError, require
+from fastweights.core.import_path import module_of
 from fastweights.tasks._spaces import given
 from fastweights.tasks._vector import MissingPackage, VectorWorlds, needed
 from fastweights.tasks.kinds._random import TRAINING

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.files import read_text
+from fastweights.core.errors import require
+from fastweights.core.files import read_text
 from fastweights.tasks._texts import babi, noise, shakespeare, wikipedia
 from fastweights.tasks.text import Text
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastweights.errors import InputError, require
-from fastweights.files import decoded, read_file
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import decoded, read_file
 from fastweights.tasks._files import gunzip
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, FixedTask, Sets, require_sizes, split_sets

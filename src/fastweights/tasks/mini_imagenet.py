@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import find, require_found
 from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, read_pictures

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from fastweights.errors import require
-from fastweights.files import read_file
+from fastweights.core.errors import require
+from fastweights.core.files import read_file
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._parallel import Lines, Parallel, lines_of
 from fastweights.tasks.kinds._random import ORDER, random_stream

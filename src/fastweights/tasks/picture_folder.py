@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks._archives import members
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._pictures import (

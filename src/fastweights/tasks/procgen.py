@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.actions import Actions, Discrete
-from fastweights.errors import require, require_name
-from fastweights.metric import RETURN, SCORE, Metric
+from fastweights.core.action_spaces import Actions, Discrete
+from fastweights.core.errors import require, require_name
+from fastweights.core.metric import RETURN, SCORE, Metric
 from fastweights.tasks._vector import MissingPackage, needed
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Cut, Environment, Observed, Worlds

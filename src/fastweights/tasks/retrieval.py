@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastweights.errors import require, require_name
-from fastweights.metric import LOSS, Metric
+from fastweights.core.errors import require, require_name
+from fastweights.core.metric import LOSS, Metric
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, FreshTask, Kind
 
 Setting = Literal["capacity", "updates"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fastweights.catalogue import TOKENIZERS
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.tasks._examples import Example, Value, read_examples
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._sequences import Encoding, Sequences, digest, padded, require_classes

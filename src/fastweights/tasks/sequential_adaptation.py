@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds._draws import below, draw, mixed
 from fastweights.tasks.kinds._episode_batches import Shown

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds.labelled import Batch, FreshTask
 
 Group = Literal["parity", "s3", "a5", "s5"]

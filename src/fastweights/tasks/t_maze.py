@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.actions import Actions, Discrete
-from fastweights.errors import require
+from fastweights.core.action_spaces import Actions, Discrete
+from fastweights.core.errors import require
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
 

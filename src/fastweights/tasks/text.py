@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fastweights.catalogue import TOKENIZERS
-from fastweights.errors import require, require_name
-from fastweights.files import read_text
-from fastweights.metric import BITS, Metric
+from fastweights.core.errors import require, require_name
+from fastweights.core.files import read_text
+from fastweights.core.metric import BITS, Metric
 from fastweights.tasks._kneser_ney import KneserNey
 from fastweights.tasks._tokenized import Tokenized
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fastweights.files import read_text
+from fastweights.core.files import read_text
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks.text import HELD_OUT, VALIDATION, Text
 

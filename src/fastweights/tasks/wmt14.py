@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fastweights.files import read_file
+from fastweights.core.files import read_file
 from fastweights.tasks._files import MissingFile, find, gunzip
 from fastweights.tasks._parallel import Parallel
 

@@ -13,8 +13,8 @@ import torch
 
 from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
+from fastweights.core.errors import InputError
 from fastweights.dispatch import explain
-from fastweights.errors import InputError
 from fastweights.tasks import Task
 from fastweights.testing import layer_checks, scan_checks
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from fastweights.actions import Actions, Discrete
+from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.tasks.kinds.environment import Environment, Observed
 from fastweights.testing.refusals import assert_bad_options_are_refused
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from fastweights.errors import InputError
-from fastweights.lengths import only, within
+from fastweights.core.errors import InputError
+from fastweights.core.padding import only, within
 from fastweights.testing.tolerance import error, tolerance
 
 Make = Callable[[], nn.Module]

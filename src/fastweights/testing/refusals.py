@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 from fastweights.tasks import Task
 
 

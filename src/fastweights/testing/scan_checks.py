@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import checkpoint
 
 from fastweights.cell import Cell
+from fastweights.core.errors import InputError
+from fastweights.core.padding import can_be_read, only, within
 from fastweights.dispatch import scan
-from fastweights.errors import InputError
-from fastweights.lengths import can_be_read, only, within
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 from fastweights.testing.tolerance import error, tolerance
 

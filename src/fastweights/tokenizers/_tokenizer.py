@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 
 LONGEST = 8
 """Tokens that a character may be made of, and more."""

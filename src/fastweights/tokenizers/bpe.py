@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 from fastweights.tokenizers._tokenizer import Tokenizer, lines, utf8
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.tokenizers._tokenizer import Tokenizer, utf8
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.state import to
 from fastweights.training.actors import begin_acting, begin_learning, room_for, seed_of
 from fastweights.training.crew import Crew

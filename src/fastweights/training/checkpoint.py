@@ -11,11 +11,11 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fastweights.errors import InputError, require
-from fastweights.files import read_json, require_regular, write_atomically
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import read_json, require_regular, write_atomically
+from fastweights.core.sealed_json import seal, unseal
 from fastweights.training.parts import cut_like
 from fastweights.training.run import CONFIG
-from fastweights.training.sealed import seal, unseal
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing import get_context
 
-from fastweights.errors import Died, InputError
+from fastweights.core.errors import Died, InputError
 
 Work = Callable[[Any], Any]
 

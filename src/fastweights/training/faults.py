@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 
 def refuse(what: str, model: nn.Module, told: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:

@@ -12,7 +12,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 from fastweights.training.kept import without_memory
 from fastweights.training.launched import launched
 from fastweights.training.settings._training import Training

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.training.checkpoint import Checkpoint, load_model, read_checkpoint, require_fits, write_checkpoint
 from fastweights.training.run import BEST, LAST, Run
 

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from fastweights.errors import Died, InputError
+from fastweights.core.errors import Died, InputError
 
 PATIENCE = timedelta(seconds=10)
 """How long a process that failed waits for the others to fail as well."""

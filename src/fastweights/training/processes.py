@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 from torch.utils._pytree import tree_map_only
 
-from fastweights.errors import Died, InputError
+from fastweights.core.errors import Died, InputError
 from fastweights.training.hardware import make_fabric
 from fastweights.training.parts import whole
 from fastweights.training.progress import Interrupted

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-from fastweights.printable import printable
+from fastweights.core.printable import printable
 
 
 class Plain(Console):

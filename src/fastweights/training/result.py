@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import require
-from fastweights.metric import Metric
-from fastweights.training.sealed import read_sealed, write_sealed
+from fastweights.core.errors import require
+from fastweights.core.metric import Metric
+from fastweights.core.sealed_json import read_sealed, write_sealed
 
 MOST = 1 << 53
 """Of what is counted: a float can still tell it from its neighbours."""

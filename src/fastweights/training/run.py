@@ -15,11 +15,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fastweights.errors import InputError, require
-from fastweights.files import copy_atomically, read_file, read_json, write_atomically
-from fastweights.training import result as results
-from fastweights.training.result import Result
-from fastweights.training.sealed import (
+from fastweights.core.errors import InputError, require
+from fastweights.core.files import copy_atomically, read_file, read_json, write_atomically
+from fastweights.core.sealed_json import (
     REMEDY,
     append_sealed,
     read_sealed,
@@ -27,6 +25,8 @@ from fastweights.training.sealed import (
     write_sealed,
     write_sealed_lines,
 )
+from fastweights.training import result as results
+from fastweights.training.result import Result
 from fastweights.training.task_facts import read_whole, shortened, write_long
 
 CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"

@@ -12,8 +12,8 @@ from rich.console import Console
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from fastweights.errors import require
-from fastweights.metric import Metric
+from fastweights.core.errors import require
+from fastweights.core.metric import Metric
 from fastweights.training.blocks import compile_blocks, recompute
 from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, restore, unpack, write_checkpoint
 from fastweights.training.kept import last_checkpoint, resume, save_best

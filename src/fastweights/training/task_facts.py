@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastweights.errors import require
-from fastweights.training.sealed import REMEDY, read_sealed, write_sealed
+from fastweights.core.errors import require
+from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
 TASK = "task.json"
 LONG = 1 << 12

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import NotNegative, checked
-from fastweights.errors import require
+from fastweights.core.arguments import NotNegative, checked
+from fastweights.core.errors import require
 
 
 class VTrace(NamedTuple):

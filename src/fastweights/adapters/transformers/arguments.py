@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 ONLY = {"output_attentions": False, "output_router_logits": False, "is_causal": True}
 """Arguments of transformers' models that have one possible value here."""

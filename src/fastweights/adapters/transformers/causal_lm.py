@@ -14,7 +14,7 @@ from fastweights.adapters.transformers.configuration import FastWeightConfig
 from fastweights.adapters.transformers.packing import Packing
 from fastweights.adapters.transformers.pretrained_model import FastWeightPreTrainedModel
 from fastweights.adapters.transformers.state_cache import CACHE, StateCache, cache_of
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 # isort: split
 from transformers import AutoModelForCausalLM, GenerationMixin

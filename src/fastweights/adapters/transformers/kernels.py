@@ -8,7 +8,7 @@ from fastweights.adapters.transformers import replacements
 from fastweights.adapters.transformers.found import CONVOLUTION, Found, functions
 from fastweights.adapters.transformers.self_test import check
 from fastweights.adapters.transformers.version import check_version
-from fastweights.errors import InputError
+from fastweights.core.errors import InputError
 
 log = logging.getLogger("fastweights")
 _replaced: list[Found] = []

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.adapters.transformers.packing import Packing
-from fastweights.lengths import within
+from fastweights.core.padding import within
 
 IGNORED = -100
 """Label of a position without a loss, in PyTorch and in transformers."""

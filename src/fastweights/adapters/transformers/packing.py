@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.lengths import INTEGERS
+from fastweights.core.errors import require
+from fastweights.core.padding import INTEGERS
 
 
 class Packing(NamedTuple):

@@ -13,8 +13,8 @@ from fastweights.adapters.transformers.configuration import FastWeightConfig
 from fastweights.adapters.transformers.layout import Layout, lay_out
 from fastweights.adapters.transformers.packing import Packing
 from fastweights.adapters.transformers.state_cache import StateCache
-from fastweights.address import find_imported, is_address
-from fastweights.errors import require
+from fastweights.core.errors import require
+from fastweights.core.import_path import find_imported, is_address
 from fastweights.models import LanguageModel
 from fastweights.models._embedding import Embedding
 

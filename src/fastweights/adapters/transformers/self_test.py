@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.adapters.transformers.found import CONVOLUTION, Found
 from fastweights.adapters.transformers.replacements import CONVOLUTION_PARAMETERS, OPTIONS, PARAMETERS
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.testing.tolerance import error, tolerance
 
 KEPT = "It is not replaced. Models that use it run as transformers has them."

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 
 class Sequences(NamedTuple):

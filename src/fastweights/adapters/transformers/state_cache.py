@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fastweights.adapters.transformers.version import check_version
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 check_version()
 

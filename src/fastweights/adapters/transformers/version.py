@@ -1,6 +1,6 @@
 """Versions of transformers that have what the adapters need."""
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 
 SUPPORTED = ">=5.6.2"
 

@@ -13,7 +13,7 @@ from fastweights.compiler.arguments import FORWARD, in_order
 from fastweights.compiler.cpp.emit import Source
 from fastweights.compiler.cpp.plan import plan
 from fastweights.compiler.target import title
-from fastweights.files import write_atomically
+from fastweights.core.files import write_atomically
 
 WIDTH = 16
 """Bytes of a vector: every CPU that has vectors has these, and a compiler may make wider ones of them."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from fastweights.cell import Cell
 from fastweights.compiler.arguments import BACKWARD, FORWARD, in_order
 from fastweights.compiler.cpp.sharing import share
-from fastweights.remember import remember
+from fastweights.core.memo import remember
 
 CHUNK = 1 << 20
 """Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""

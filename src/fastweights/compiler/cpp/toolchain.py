@@ -21,7 +21,7 @@ from fastweights.compiler.cpp.flags import BASES, BEST, CHOICES, SHARED, openmp
 from fastweights.compiler.cpp.place import NoFolder, in_some_place
 from fastweights.compiler.cpp.scratch import scratch
 from fastweights.compiler.unsupported import Unbuilt
-from fastweights.files import write_atomically
+from fastweights.core.files import write_atomically
 
 log = logging.getLogger("fastweights")
 

@@ -19,7 +19,7 @@ from fastweights.compiler.triton.module import loaded
 from fastweights.compiler.triton.reads import padded, tile_size
 from fastweights.compiler.triton.source import FLAGS, SIZES, Source
 from fastweights.compiler.unsupported import Unbuilt
-from fastweights.lines import FAULTS
+from fastweights.core.source_location import FAULTS
 
 MOST = 16
 """Warps of a program, at most."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.arguments import Probability, Size
-from fastweights.errors import require
+from fastweights.core.arguments import Probability, Size
+from fastweights.core.errors import require
 from fastweights.layers._angles import positions_to_angles
 from fastweights.layers._layer import Controls, Layer
 from fastweights.layers._like import zeros

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import nn
 
-from fastweights.arguments import Size, checked
-from fastweights.errors import require
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require
 from fastweights.layers._initialise import change_initial
 from fastweights.models.vision._channels_last import ChannelsLast
 

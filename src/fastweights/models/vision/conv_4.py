@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Probability, Size, checked
+from fastweights.core.arguments import Probability, Size, checked
 from fastweights.models.dropout import Dropout
 from fastweights.models.vision._channels_last import ChannelsLast
 

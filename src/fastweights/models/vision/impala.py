@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from fastweights.arguments import Size, checked
+from fastweights.core.arguments import Size, checked
 from fastweights.models.vision._channels_last import ChannelsLast
 
 WIDTHS = (16, 32, 32)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import RETURN
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import RETURN
 from fastweights.training.settings.actor_critic import ActorCritic
 
 LAYERS = {"lstm": "LSTM", "delta-net": "DeltaNet", "recurrent-delta-net": "RDN", "srwm": "SRWM"}

@@ -1,6 +1,6 @@
 """The learning rate of every agent that has to remember, chosen on validation episodes."""
 
-from fastweights.metric import RETURN
+from fastweights.core.metric import RETURN
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.agents.memory import LAYERS, trial
 

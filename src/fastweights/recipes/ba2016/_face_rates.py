@@ -1,7 +1,7 @@
 """The search for learning rates of Table 3, for what is to be said of a face."""
 
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.experiment import Experiment
-from fastweights.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016._glimpses import MODELS
 from fastweights.recipes.ba2016.table_3 import trial

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from fastweights.core.metric import LOSS
 from fastweights.experiments.claim import Claim, Until, above, below
 from fastweights.experiments.experiment import Preset
-from fastweights.metric import LOSS
 from fastweights.recipes.ba2016.table_1 import EXPERIMENT as TABLE_1
 from fastweights.recipes.ba2016.table_1 import FAST, LSTMS, MODELS
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import RETURN
 from fastweights.experiments.claim import Above, Claim, Gap, Until, above, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import RETURN
 from fastweights.training.settings.actor_critic import ActorCritic
 
 MODELS = {"irnn": "ReLU RNN", "lstm": "LSTM", "fast-weight-rnn": "Fast weights"}

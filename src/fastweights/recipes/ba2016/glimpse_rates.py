@@ -1,6 +1,6 @@
 """The learning rate of every network of Table 2, chosen on validation data."""
 
-from fastweights.metric import ACCURACY
+from fastweights.core.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016._glimpses import MODELS
 from fastweights.recipes.ba2016.table_2 import trial

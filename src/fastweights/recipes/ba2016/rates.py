@@ -1,6 +1,6 @@
 """The learning rate of every network of Table 1, chosen on validation data."""
 
-from fastweights.metric import ACCURACY
+from fastweights.core.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016.table_1 import MODELS, trial
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.claim import Claim, Until, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.metric import ACCURACY
 from fastweights.training.settings.supervised import Supervised
 
 MODELS = {"irnn": "IRNN", "lstm": "LSTM", "associative-lstm": "A-LSTM", "fast-weight-rnn": "Fast weights"}

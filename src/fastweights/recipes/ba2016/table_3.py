@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.metric import ACCURACY
 from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
 from fastweights.recipes.ba2016._glimpses import trial as glimpses
 

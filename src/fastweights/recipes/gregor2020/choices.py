@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from fastweights.core.metric import BITS
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import changed, label
 from fastweights.recipes.gregor2020._lives import trial as life
 

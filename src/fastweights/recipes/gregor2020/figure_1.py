@@ -2,9 +2,9 @@
 
 import math
 
+from fastweights.core.metric import BITS
 from fastweights.experiments.claim import Above, Claim, Each, below
 from fastweights.experiments.experiment import Experiment, Pairs, Preset
-from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
 DELAYS = ("10", "20", "40", "80")

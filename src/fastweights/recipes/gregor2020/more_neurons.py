@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import BITS
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import changed
 from fastweights.recipes.gregor2020._lives import trial as life
 

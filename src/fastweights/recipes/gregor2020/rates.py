@@ -1,6 +1,6 @@
 """The learning rate of networks of Figure 1 at delay 80, chosen on validation data."""
 
-from fastweights.metric import BITS
+from fastweights.core.metric import BITS
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.gregor2020._lives import LSTMS, label, trial
 

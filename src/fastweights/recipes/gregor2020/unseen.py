@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
+from fastweights.core.metric import BITS
 from fastweights.experiments.claim import Above, Claim, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import LSTMS, label
 from fastweights.recipes.gregor2020._lives import trial as life
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fastweights.core.metric import RETURN
 from fastweights.experiments.claim import Above, Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import RETURN
 from fastweights.training.settings.actor_critic import ActorCritic
 
 NETWORKS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,6 @@
 """The learning rate of every model of Table 2 in ListOps of depth 10, chosen on validation data."""
 
-from fastweights.metric import ACCURACY
+from fastweights.core.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2021.table_2 import MODELS, trial
 

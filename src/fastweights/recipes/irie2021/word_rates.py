@@ -1,6 +1,6 @@
 """The learning rate of every word model of Table 1 with truncated context, chosen on validation data."""
 
-from fastweights.metric import PERPLEXITY
+from fastweights.core.metric import PERPLEXITY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2021.table_1 import MODELS, trial
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fastweights.core.metric import SCORE
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.metric import SCORE
 from fastweights.training.settings.actor_critic import ActorCritic
 
 LABELS = {

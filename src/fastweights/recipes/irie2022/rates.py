@@ -1,6 +1,6 @@
 """The learning rate of every network of Table 1 for characters of which one drawing is shown, on validation data."""
 
-from fastweights.metric import ACCURACY
+from fastweights.core.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2022._networks import MODELS as ALL
 from fastweights.recipes.irie2022.table_1 import CONV_4, RATES, trial

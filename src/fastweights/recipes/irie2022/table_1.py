@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.metric import ACCURACY
 from fastweights.recipes.irie2022._networks import (
     FEW_PHOTOGRAPHS,
     MODELS,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Course, Experiment, Preset, Published, Trial
-from fastweights.metric import ACCURACY
 from fastweights.recipes.irie2022._networks import FEW_PHOTOGRAPHS, SMALLER_BLOCKS, VISION_LOSS, network
 from fastweights.recipes.irie2022._networks import MODELS as ALL
 from fastweights.training.settings.supervised import Supervised

@@ -1,8 +1,8 @@
 """ProcGen: an agent for one game."""
 
+from fastweights.core.metric import RETURN
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.metric import RETURN
 from fastweights.recipes.irie2022._procgen import LABELS, NOTES
 from fastweights.recipes.irie2022._procgen import trial as procgen
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fastweights.core.metric import LOSS
 from fastweights.experiments.experiment import Published, Trial
-from fastweights.metric import LOSS
 from fastweights.training.settings.supervised import Supervised
 
 SMOKE = {"steps": 10, "evaluate_every": 5}

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import BLEU
 from fastweights.experiments.claim import Above, Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.metric import BLEU
 from fastweights.recipes.multi30k import MEASURED, Multi30k
 from fastweights.training.settings.translation import Translation
 

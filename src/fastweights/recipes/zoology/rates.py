@@ -1,6 +1,6 @@
 """The learning rate of every network that recalls what it read, chosen on validation data."""
 
-from fastweights.metric import ACCURACY
+from fastweights.core.metric import ACCURACY
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.zoology.recall import MODELS, trial
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fastweights.core.metric import ACCURACY
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.metric import ACCURACY
 from fastweights.training.settings.supervised import Supervised
 
 MODELS = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 TRAINING, VALIDATION, TEST, ORDER = range(4)
 """Which stream of random numbers: each has its own, so that no split depends on the size of another."""

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.actions import Actions
-from fastweights.errors import require
-from fastweights.metric import RETURN, Metric
+from fastweights.core.action_spaces import Actions
+from fastweights.core.errors import require
+from fastweights.core.metric import RETURN, Metric
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.task import Task
 

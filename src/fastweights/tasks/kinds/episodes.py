@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, Plain, turned
 from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed, moved
 from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from fastweights.errors import require
-from fastweights.metric import ACCURACY, Metric
+from fastweights.core.errors import require
+from fastweights.core.metric import ACCURACY, Metric
 from fastweights.tasks.kinds._random import ORDER, TEST, TRAINING, VALIDATION, random_stream
 from fastweights.tasks.kinds.task import Task
 

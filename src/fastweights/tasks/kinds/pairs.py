@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.metric import BLEU, Metric
+from fastweights.core.errors import require
+from fastweights.core.metric import BLEU, Metric
 from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.task import Task

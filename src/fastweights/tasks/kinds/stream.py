@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fastweights.errors import require
-from fastweights.metric import BITS, Metric
+from fastweights.core.errors import require
+from fastweights.core.metric import BITS, Metric
 from fastweights.tasks.kinds.task import Task
 
 

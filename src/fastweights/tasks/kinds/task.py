@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fastweights.arguments import check_fields, fields_checked
-from fastweights.metric import Metric
+from fastweights.core.arguments import check_fields, fields_checked
+from fastweights.core.metric import Metric
 
 
 class Task(ABC):

@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from fastweights.actions import Actions
+from fastweights.core.action_spaces import Actions
 from fastweights.tasks.kinds._random import TEST, VALIDATION
 from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
 from fastweights.training.acting import WAYS, Acting

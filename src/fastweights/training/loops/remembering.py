@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor, nn
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
 from fastweights.training.descent import descend, set_learning_rate

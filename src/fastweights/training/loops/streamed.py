@@ -13,7 +13,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.state import detach, members
 from fastweights.training.descent import descend, micro_batches, set_learning_rate
 from fastweights.training.evaluating import evaluating

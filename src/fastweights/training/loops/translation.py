@@ -9,7 +9,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fastweights.metric import SIGNATURE
+from fastweights.core.metric import SIGNATURE
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
 from fastweights.training.descent import descend, micro_batches, set_learning_rate

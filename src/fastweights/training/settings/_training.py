@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, Self, get_args
 
-from fastweights.arguments import check_fields
-from fastweights.errors import require
+from fastweights.core.arguments import check_fields
+from fastweights.core.errors import require
 
 LARGEST = 2**31 - 1
 """Of what is counted: it is counted in 64 bits, and multiplied."""

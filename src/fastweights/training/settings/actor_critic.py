@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 from fastweights.training.settings._training import Training, require_numbers, require_positive
 
 MOST_ACTORS = 1024

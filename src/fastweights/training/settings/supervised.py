@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 from fastweights.training.settings._training import Training, decayed, require_numbers, require_positive
 
 

@@ -6,8 +6,8 @@ from inspect import signature
 from math import isfinite
 from typing import Any
 
-from fastweights.arguments import checked
-from fastweights.errors import require
+from fastweights.core.arguments import checked
+from fastweights.core.errors import require
 
 
 class Family:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 INTEGERS = (torch.int64, torch.int32)
 

@@ -41,7 +41,7 @@ def require(holds: bool, parameter: str, requirement: str, got: object, remedy: 
     >>> require(False, "heads", "at least 1", 0, "Use heads=1 for a single memory.")
     Traceback (most recent call last):
         ...
-    fastweights.errors.InputError: heads must be at least 1, got 0. Use heads=1 for a single memory.
+    fastweights.core.errors.InputError: heads must be at least 1, got 0. Use heads=1 for a single memory.
     """
     if not holds:
         value = in_one_line(got, LONGEST_VALUE)
@@ -58,7 +58,7 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     >>> require_name("rule", "detla", ["delta", "sum"])
     Traceback (most recent call last):
         ...
-    fastweights.errors.InputError: rule must be one of delta, sum, got 'detla'. Did you mean 'delta'?
+    fastweights.core.errors.InputError: rule must be one of delta, sum, got 'detla'. Did you mean 'delta'?
     """
     known = sorted(known)
     if isinstance(name, str) and name in known:

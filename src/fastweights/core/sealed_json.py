@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastweights.errors import require
-from fastweights.files import appending, read_file, read_json, write_atomically
+from fastweights.core.errors import require
+from fastweights.core.files import appending, read_file, read_json, write_atomically
 
 SEAL = "sha256"
 LONGEST_LINE = 1 << 16

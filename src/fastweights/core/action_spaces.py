@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution, Independent, Normal
 from torch.nn.functional import one_hot, pad
 
-from fastweights.errors import require, require_name
+from fastweights.core.errors import require, require_name
 
 
 class Actions(ABC):

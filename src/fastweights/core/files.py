@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastweights.errors import InputError, require
+from fastweights.core.errors import InputError, require
 
 try:
     import fcntl

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from fastweights.errors import require
+from fastweights.core.errors import require
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +57,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     >>> zeros(True)
     Traceback (most recent call last):
         ...
-    fastweights.errors.InputError: size must be a whole number of at least 1, got True.
+    fastweights.core.errors.InputError: size must be a whole number of at least 1, got True.
     """
     signature = inspect.signature(function)
     open_ended = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

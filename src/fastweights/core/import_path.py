@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fastweights.errors import InputError, require, require_name
-from fastweights.families import Family
+from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.family import Family
 
 PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 
@@ -44,7 +44,7 @@ def address_of(function: Any) -> str:
     """Where a function can be found; empty if it has no name at the top level of its module.
 
     >>> address_of(is_address)
-    'fastweights.address:is_address'
+    'fastweights.core.import_path:is_address'
     """
     if hasattr(function, "made_by"):
         maker, arguments = function.made_by

@@ -4,7 +4,13 @@ import linecache
 import traceback
 from types import FrameType
 
-OURS = ("torch.", "fastweights.compiler.", "fastweights.backends.", "fastweights.lines.", "fastweights.promise.")
+OURS = (
+    "torch.",
+    "fastweights.compiler.",
+    "fastweights.backends.",
+    "fastweights.core.source_location.",
+    "fastweights.promise.",
+)
 """Modules whose lines say nothing to who wrote a cell."""
 
 

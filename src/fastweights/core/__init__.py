@@ -1,0 +1,1 @@
+"""Shared foundations: errors, files, arguments, padding, precision. Nothing here depends on another part."""
