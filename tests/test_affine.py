@@ -16,7 +16,7 @@ from fastweights.compiler.batched import batched
 from fastweights.compiler.lower import lower_forward
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.trace import trace_forward
-from fastweights.problem import pose
+from fastweights.dispatch.call import pose
 from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state

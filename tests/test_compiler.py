@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
-from fastweights import Cell, InputError, cli, compiler, dispatch, explain, problem, scan
+from fastweights import Cell, InputError, cli, compiler, dispatch, explain, scan
 from fastweights.compiler import forms, op
 from fastweights.compiler.cpp import build, kernel, scratch, toolchain
 from fastweights.compiler.watch import Watch
+from fastweights.dispatch import call as problem
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs

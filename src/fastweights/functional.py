@@ -25,8 +25,8 @@ from fastweights.core.errors import require
 from fastweights.core.family import family
 from fastweights.core.padding import remedy_for
 from fastweights.dispatch import scan
+from fastweights.dispatch.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.normalisers.l2 import l2
-from fastweights.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
 Result = tuple[Tensor, Tensor | None]

@@ -22,7 +22,7 @@ from fastweights.backends.chunkwise import Stretch, stretch
 from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
 from fastweights.dispatch import scan
-from fastweights.problem import pose
+from fastweights.dispatch.call import pose
 
 
 def scan_over_ranks(

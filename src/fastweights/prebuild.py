@@ -11,8 +11,8 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler.cache import kept
 from fastweights.core.errors import InputError, require
 from fastweights.dispatch import WATCHERS, scan
+from fastweights.dispatch.call import Problem
 from fastweights.layers import make_layer
-from fastweights.problem import Problem
 
 
 def prebuild_cell(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> list[str]:

@@ -14,7 +14,7 @@ from fastweights.backends._plan import Scanned, call
 from fastweights.compiler.affine.form import Part
 from fastweights.compiler.ir import Shape
 from fastweights.core.padding import only
-from fastweights.problem import FILL, Problem
+from fastweights.dispatch.call import FILL, Problem
 
 
 class Begun(NamedTuple):

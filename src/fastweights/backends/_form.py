@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from fastweights.compiler.forms import Form, forms
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 
 
 def form_of(problem: Problem) -> tuple[Form, Sequence[Tensor]]:

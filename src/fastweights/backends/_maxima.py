@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fastweights.core.padding import only
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 
 
 def maxima(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, problem: Problem) -> tuple[Tensor, Tensor]:

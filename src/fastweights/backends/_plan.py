@@ -13,7 +13,7 @@ from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, 
 from fastweights.compiler.batched import Batched, batched
 from fastweights.compiler.forms import affine_of
 from fastweights.compiler.ir import Definition, Input, Shape, Value, behind
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 
 
 class Function(NamedTuple):

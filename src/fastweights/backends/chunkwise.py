@@ -17,7 +17,7 @@ from fastweights.backends._plan import Plan, Raised, Scanned, call, given_to, pl
 from fastweights.backends._transforms import transform
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.padding import only
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 from fastweights.state import where
 
 SHORT = 64

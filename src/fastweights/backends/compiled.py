@@ -12,7 +12,7 @@ from fastweights.compiler.forms import why_never
 from fastweights.compiler.op import PLAIN, is_plain, scan, ways
 from fastweights.compiler.target import TARGETS, target_of
 from fastweights.core.grad_mode import wants_gradients
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 
 
 def refusal(problem: Problem, build: bool) -> str:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from fastweights.compiler.derivatives import without_derivatives
 from fastweights.core.padding import only
 from fastweights.core.source_location import reason_of
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 from fastweights.state import where
 
 log = logging.getLogger("fastweights")

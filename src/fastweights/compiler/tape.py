@@ -21,7 +21,7 @@ from fastweights.compiler.replaced import PLAIN, Replaced
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.core.errors import InputError
 from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
-from fastweights.promise import check_result
+from fastweights.dispatch.step_check import check_result
 
 FACTS = {
     *("shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "stride", "storage_offset"),

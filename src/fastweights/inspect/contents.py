@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fastweights.core.errors import require
 from fastweights.dispatch import run_problem
+from fastweights.dispatch.call import Problem
 from fastweights.inspect.watch import Watched
-from fastweights.problem import Problem
 
 PROBES = 2
 """Random directions in which a read is asked for its origins; one is exact where a value is only scaled."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from fastweights.dispatch import WATCHERS
-from fastweights.problem import Problem
+from fastweights.dispatch.call import Problem
 
 
 class Watched(NamedTuple):

@@ -13,8 +13,8 @@ from fastweights.core.errors import require
 from fastweights.core.grad_mode import unsaved
 from fastweights.core.memo import remember
 from fastweights.core.padding import check_ends, check_lengths, only, within
-from fastweights.overwrite import check_dtype
-from fastweights.promise import check_step
+from fastweights.dispatch.state_out import check_dtype
+from fastweights.dispatch.step_check import check_step
 from fastweights.signature import Slot, learn_sizes
 
 FILL = 0.5
