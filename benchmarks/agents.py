@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from fastweights.catalogue import TASKS
 from fastweights.models import Agent
+from fastweights.registry import TASKS
 from fastweights.training.hardware import make_fabric
 from fastweights.training.learning import rms_prop, update
 from fastweights.training.settings.actor_critic import ActorCritic

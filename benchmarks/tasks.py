@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from fastweights.catalogue import EXPERIMENTS, TASKS
 from fastweights.experiments.trial import build
+from fastweights.registry import EXPERIMENTS, TASKS
 from fastweights.tasks import Batch, Labelled, MissingFile
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import adam, update

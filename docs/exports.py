@@ -8,21 +8,21 @@ the rest follows from the files that are there. The tests hold the packages to i
 import ast
 from pathlib import Path
 
-from fastweights.catalogue import (
+from fastweights.registry import (
     CELLS,
     FEATURE_MAPS,
     LAYERS,
     MODELS,
     NORMALISERS,
+    RATE_ACTIVATIONS,
     RULES,
-    SQUASHINGS,
     TASKS,
     TOKENIZERS,
     Folder,
     matches,
 )
 
-FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, SQUASHINGS, LAYERS, MODELS, TASKS, TOKENIZERS)
+FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, LAYERS, MODELS, TASKS, TOKENIZERS)
 
 
 def exports(folder: Folder) -> dict[str, list[str]]:

@@ -17,11 +17,11 @@ from compiler_page import compiler_page
 from pictures import write_pictures
 from task_pages import task_page
 
-from fastweights.catalogue import ABILITIES, EXPERIMENTS, TASKS, describe
 from fastweights.cell import Cell
 from fastweights.compiler import lowered
 from fastweights.compiler.unsupported import Unsupported
 from fastweights.layers import layer_names, make_layer
+from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
 from fastweights.signature import Slot, size
 from fastweights.testing import backends_of
 from fastweights.testing.samples import OWN

@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
-from fastweights.catalogue import BACKENDS
+from fastweights.registry import BACKENDS
 from fastweights.report.palette import LIGHT, dark_mode
 
 SHAPE = "8, 256, 8, 16"

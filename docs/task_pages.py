@@ -5,7 +5,7 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from fastweights.catalogue import EXPERIMENTS, TASKS, arguments, marked
+from fastweights.registry import EXPERIMENTS, TASKS, arguments, marked
 from fastweights.tasks import Task
 
 INPUTS = {
@@ -31,7 +31,7 @@ def task_page(name: str) -> str:
         f"**Metric.** `{kind.main_metric.name}`: weights are chosen where it is {best} on the validation set.",
         *_options(kind),
         *_experiments(name),
-        f'```python\n>>> from fastweights.catalogue import TASKS\n>>> task = TASKS.load("{name}")()\n\n```',
+        f'```python\n>>> from fastweights.registry import TASKS\n>>> task = TASKS.load("{name}")()\n\n```',
     ]
     return "\n\n".join(parts) + "\n"
 

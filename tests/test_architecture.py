@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import fastweights
-from fastweights.catalogue import BACKENDS
 from fastweights.compiler.target import TARGETS
+from fastweights.registry import BACKENDS
 
 ROOT = Path(fastweights.__file__).parent
 BASE = {"actions", "arguments", "errors", "signature", "state", "families", "files", "gradients", "lengths", "lines"}
@@ -19,7 +19,7 @@ KNOWS = {
     "rules": BASE,
     "feature_maps": BASE,
     "normalisers": BASE,
-    "squashings": BASE,
+    "rate_activations": BASE,
     "tokenizers": BASE,
     "tasks": BASE | {"address", "catalogue", "tokenizers"},
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
@@ -53,7 +53,7 @@ def test_folder_imports_only_what_it_may_know(folder):
         assert known <= KNOWS[folder] | {folder}, path
 
 
-@pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers", "squashings"])
+@pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers", "rate_activations"])
 def test_parts_do_not_know_each_other(folder):
     """But for helpers, which are no parts: their names begin with an underscore."""
     for path in (ROOT / folder).glob("[a-z]*.py"):
@@ -93,7 +93,7 @@ def test_every_loop_has_its_settings_and_all_that_a_loop_has():
 def test_recipes_are_data():
     """They train nothing, and no torch is loaded to read them."""
     assert "torch" not in loaded(
-        "from fastweights.catalogue import EXPERIMENTS; [EXPERIMENTS.load(name) for name in EXPERIMENTS.names()]"
+        "from fastweights.registry import EXPERIMENTS; [EXPERIMENTS.load(name) for name in EXPERIMENTS.names()]"
     )
 
 
@@ -124,7 +124,7 @@ def test_compiling_backend_loads_no_compiler_of_torch():
 
 def test_command_line_loads_no_torch_before_it_needs_it():
     assert "torch" not in loaded(
-        "from fastweights import cli; from fastweights.catalogue import COMMANDS; cli._parser(COMMANDS.names())"
+        "from fastweights import cli; from fastweights.registry import COMMANDS; cli._parser(COMMANDS.names())"
     )
     assert "torch" not in loaded("from fastweights.experiments.flags import parse; parse('oz', ['--steps', '3'])")
 
@@ -134,7 +134,7 @@ def test_a_report_needs_no_torch_and_a_trained_model_no_trainer(tmp_path):
     shutil.copytree(agents, tmp_path / "runs", ignore=shutil.ignore_patterns("figures", "report.*"))
     assert "torch" not in loaded(f"from fastweights.cli import main; main(['report', {str(tmp_path)!r}])")
     assert (tmp_path / "report.md").exists()
-    assert "lightning_fabric" not in loaded("import fastweights.experiments.opened, fastweights.played")
+    assert "lightning_fabric" not in loaded("import fastweights.experiments.opened, fastweights.commands._play")
 
 
 def test_every_public_part_has_a_docstring():

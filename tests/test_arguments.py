@@ -16,9 +16,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import fastweights
 from fastweights import Cell, InputError, LanguageModel, functional, inner, layers, make_layer, models, scan
 from fastweights.adapters.fla import chunk_delta_rule
-from fastweights.catalogue import LAYERS, TASKS, matches
 from fastweights.core.arguments import checked
 from fastweights.core.errors import LONGEST, require
+from fastweights.registry import LAYERS, TASKS, matches
 from fastweights.training import settings
 from fastweights.training.vtrace import vtrace
 

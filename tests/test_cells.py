@@ -7,9 +7,9 @@ import torch
 
 from fastweights import Cell, InputError, scan
 from fastweights.backends import _chunks
-from fastweights.catalogue import BACKENDS, RULES, describe
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.forms import affine_of
+from fastweights.registry import BACKENDS, RULES, describe
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 from fastweights.testing.samples import OWN
@@ -43,7 +43,7 @@ def test_docstring_opens_with_formula_and_names_its_source_and_abilities(cell):
     lines = cell.summary.splitlines()
     assert any(sign in lines[0] for sign in ("<-", "="))
     assert any(line.strip().startswith("Source:") for line in lines)
-    assert describe(cell.summary).abilities, "no line 'Can:' with the abilities of fastweights.catalogue"
+    assert describe(cell.summary).abilities, "no line 'Can:' with the abilities of fastweights.registry"
 
 
 @pytest.mark.parametrize("name", RULES.names())

@@ -5,10 +5,10 @@ import torch
 from torch.nn.functional import one_hot
 
 from fastweights import Cell, scan
-from fastweights.catalogue import RULES, descriptions
 from fastweights.dispatch import explain
 from fastweights.feature_maps.elu import positive
 from fastweights.layers import make_layer
+from fastweights.registry import RULES, descriptions
 from fastweights.testing import backends_of
 from fastweights.testing.tolerance import error, tolerance
 

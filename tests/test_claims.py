@@ -6,8 +6,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.experiments.claim import Above, Claim, Each, Evidence, Gap, Until, Verdict, above, below
+from fastweights.registry import EXPERIMENTS
 from fastweights.report.verdicts import Judged, Outcome, paper_items, verdicts
 
 A, B, C, D = ((name, "column") for name in "abcd")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fastweights import cli
-from fastweights.catalogue import COMMANDS, KINDS, descriptions
+from fastweights.registry import COMMANDS, KINDS, descriptions
 
 
 @pytest.mark.parametrize("kind", KINDS)

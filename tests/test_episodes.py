@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from fastweights import InputError
-from fastweights.catalogue import TASKS
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
+from fastweights.registry import TASKS
 from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
 from fastweights.tasks._cifar_100 import ARCHIVE
 from fastweights.tasks._pictures import remembered

@@ -21,7 +21,6 @@ import torch
 from torch import nn
 
 from fastweights import InputError, cli
-from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS
 from fastweights.core.metric import LOSS
 from fastweights.core.sealed_json import read_sealed, write_sealed, write_sealed_lines
 from fastweights.experiments import carried_out
@@ -33,6 +32,7 @@ from fastweights.experiments.status import status, table_of
 from fastweights.experiments.trial import loop_of, make_task
 from fastweights.experiments.workers import Task
 from fastweights.models.retrieval_model import RetrievalModel
+from fastweights.registry import EXPERIMENTS, MODELS, TASKS
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect

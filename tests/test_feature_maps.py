@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.catalogue import FEATURE_MAPS, NORMALISERS
 from fastweights.cell import Cell, examples
 from fastweights.compiler import lowered
 from fastweights.compiler.watch import Watch
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._slow_net import Keys, feature_map, normaliser
+from fastweights.registry import FEATURE_MAPS, NORMALISERS
 from fastweights.testing.tolerance import error
 
 SIZE = 6

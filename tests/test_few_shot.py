@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.catalogue import VISION_NETS
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.models.vision.conv_4 import Conv4
 from fastweights.models.vision.res_12 import Res12
+from fastweights.registry import VISION_NETS
 from fastweights.tasks.kinds._episode_batches import Shown
 from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.testing.tolerance import error, tolerance

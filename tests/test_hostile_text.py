@@ -18,13 +18,13 @@ from rich.table import Table
 
 import fastweights
 from fastweights import cli
-from fastweights.catalogue import COMMANDS
 from fastweights.commands._streams import printable_streams
 from fastweights.core.printable import printable
 from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.adaptation import Adaptation, Seen
 from fastweights.inspect.contents import Contents
 from fastweights.inspect.page import page
+from fastweights.registry import COMMANDS
 from fastweights.report.adaptation_page import adaptation_page
 from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.learning_curve import draw_learning_curve

@@ -251,7 +251,7 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
         ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
         ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
         ("recurrent-delta-net", {"feature_map": "elu"}, "feature_map must be left out"),
-        ("delta-net", {"squashing": "tanh"}, "squashing must be one of sigmoid, twice-sigmoid"),
+        ("delta-net", {"squashing": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
         ("srwm", {"heads": 5}, "heads must be a divisor"),
     ],
 )

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from fastweights.catalogue import EXPERIMENTS, FEATURE_MAPS, MODELS, POSITIONS, TASKS, VISION_NETS
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
 from fastweights.models import LanguageModel, Translator
+from fastweights.registry import EXPERIMENTS, FEATURE_MAPS, MODELS, POSITIONS, TASKS, VISION_NETS
 from fastweights.tasks import MissingFile
 from fastweights.testing.layer_checks import (
     check_is_initialised_by_reset_parameters,

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fastweights.catalogue import NORMS, POSITIONS
 from fastweights.core.errors import InputError
 from fastweights.core.padding import within
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.plain_reader import PlainReader
+from fastweights.registry import NORMS, POSITIONS
 from fastweights.tasks._corpus import Corpus
 from fastweights.tasks._wikitext import member
 from fastweights.tasks.wikitext_2 import Wikitext2

@@ -20,9 +20,9 @@ from PIL import Image
 import fastweights
 import my_memories
 from fastweights import InputError, cli
-from fastweights.catalogue import COMMANDS, RECIPES, TABLES, marked
 from fastweights.experiments.trial import _shared_task
 from fastweights.models.sequence_classifier import SequenceClassifier
+from fastweights.registry import COMMANDS, RECIPES, TABLES, marked
 from fastweights.tasks import ParallelFiles, SequenceFiles, TextFiles
 from fastweights.tasks._arrays import read_array
 from fastweights.tasks._examples import read_examples

@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn.functional import conv1d, layer_norm, pad
 
 from fastweights import InputError
-from fastweights.catalogue import NORMS
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
@@ -22,6 +21,7 @@ from fastweights.recipes.ba2016 import table_1
 from fastweights.recipes.ba2016._glimpses import SCHEDULES
 from fastweights.recipes.irie2021 import table_1 as irie2021
 from fastweights.recipes.schlag2021 import table_2 as schlag2021
+from fastweights.registry import NORMS
 from fastweights.testing.tolerance import error, tolerance
 
 SYMBOLS, DIGITS = 37, 10

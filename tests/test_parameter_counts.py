@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from fastweights.catalogue import MODELS
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.snail_network import SNAILNetwork
 from fastweights.recipes.ba2016 import table_2
+from fastweights.registry import MODELS
 
 WORDS, CUTOFFS = 267_735, (20_000, 40_000, 200_000)
 

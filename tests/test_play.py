@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from fastweights import cli
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.experiments.job import Job
 from fastweights.experiments.work import carry_out
 from fastweights.inspect import watch_episode
 from fastweights.inspect.episode import frames_of
 from fastweights.models import Agent
+from fastweights.registry import EXPERIMENTS
 from fastweights.tasks import Catch, TMaze
 from fastweights.training.settings._training import Where
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fastweights.catalogue import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.experiments.experiment import Summary
+from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.page import _numbers, _ours, write_report
 from fastweights.report.palette import DARK, LIGHT

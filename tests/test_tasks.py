@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.catalogue import TASKS
+from fastweights.registry import TASKS
 from fastweights.tasks import Batch, Mean, MissingFile, combine
 from fastweights.testing import checks_in, labelled_checks, task_checks
 

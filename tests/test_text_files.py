@@ -9,8 +9,8 @@ import pytest
 
 import fastweights
 from fastweights import InputError, cli
-from fastweights.catalogue import TOKENIZERS
 from fastweights.core.files import decoded, read_text
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks._corpus import Corpus
 from fastweights.tasks._parallel import Parallel
 from fastweights.tasks._splits import read_tables

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.experiments.twins import anywhere
 from fastweights.models.agent import Agent
+from fastweights.registry import EXPERIMENTS
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.hardware import make_fabric

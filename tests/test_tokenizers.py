@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastweights.catalogue import TOKENIZERS
 from fastweights.core.errors import InputError
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks._files import find
 from fastweights.tokenizers._tokenizer import lines
 from fastweights.tokenizers.words import Words

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.catalogue import FEATURE_MAPS
 from fastweights.models.beam_search import beam_search
 from fastweights.models.cross_attention import make_cross_attention
 from fastweights.models.translator import Translator
+from fastweights.registry import FEATURE_MAPS
 from fastweights.tasks.kinds.pairs import Sentences
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.loops.translation import translate

@@ -3,7 +3,7 @@
 A memory is written once, as a few lines of plain PyTorch for one head and one step (a cell), and runs everywhere.
 
 Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`, `layers`, `models`, `normalisers`,
-`rules`, `squashings` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what
+`rules`, `rate_activations` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what
 `adapters.fla`, `adapters.transformers` and the modules `functional`, `inner`, `parallel`, `signature` and
 `testing` hold. Names are loaded when they are first used, so that the command line answers before torch is imported.
 """
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fastweights.core.errors import InputError
     from fastweights.core.family import family
     from fastweights.dispatch import explain, scan
+    from fastweights.experiments.load import load
     from fastweights.layers import FastWeight, FastWeightProgrammer, make_layer
     from fastweights.models import LanguageModel
-    from fastweights.trained import load
 
 _HOMES = {
     "Cell": "cell",
@@ -32,13 +32,13 @@ _HOMES = {
     "LanguageModel": "models",
     "explain": "dispatch",
     "family": "core.family",
-    "load": "trained",
+    "load": "experiments.load",
     "make_layer": "layers",
     "scan": "dispatch",
 }
 _MODULES = (
     *("adapters", "cells", "feature_maps", "functional", "inner", "layers", "models", "normalisers"),
-    *("parallel", "rules", "signature", "squashings", "tasks", "testing"),
+    *("parallel", "rules", "signature", "rate_activations", "tasks", "testing"),
 )
 
 __all__ = [
@@ -67,7 +67,10 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__, *_MODULES])
 
 
-_BESIDE = {"torch.export.pt2_archive": "fastweights.exported", "torch.utils.flop_counter": "fastweights.compiler.flops"}
+_BESIDE = {
+    "torch.export.pt2_archive": "fastweights.adapters.torch_export",
+    "torch.utils.flop_counter": "fastweights.compiler.flops",
+}
 """Modules of torch that few programs import, and the modules here that tell them of states and operations."""
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from fastweights import inner
-from fastweights.catalogue import CELLS, RULES, hyphens, names
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
-from fastweights.learned import Parts, step_of
+from fastweights.inner.step import Parts, step_of
+from fastweights.registry import CELLS, RULES, hyphens, names
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
 from fastweights.state import with_methods
 

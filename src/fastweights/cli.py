@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from fastweights import __version__
-from fastweights.catalogue import COMMANDS
 from fastweights.commands._streams import print_nowhere, printable_streams
 from fastweights.core.errors import Died, InputError, require
+from fastweights.registry import COMMANDS
 from fastweights.training.launched import dismiss, follow, follows
 
 EPILOGUE = """examples:

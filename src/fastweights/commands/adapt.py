@@ -22,8 +22,8 @@ def run(options: argparse.Namespace) -> int:
     """Prints the names, and writes the page."""
     from fastweights.core.files import write_atomically
     from fastweights.experiments.adaptation import adapt
+    from fastweights.experiments.load import load
     from fastweights.report.adaptation_page import adaptation_page
-    from fastweights.trained import load
 
     model, task = load(options.folder, options.layer)
     found = adapt(model, task, options.pictures)

@@ -18,7 +18,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints a line per sequence: its name, the most probable class and the probability."""
     from fastweights.experiments.classification import classify
-    from fastweights.trained import load
+    from fastweights.experiments.load import load
 
     model, task = load(options.folder, options.layer)
     for path in options.files:

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     dtype = getattr(torch, options.dtype)
     if options.into is not None:
         return _write_c(cell_of(options.cell), options, dtype)
-    from fastweights.prebuild import prebuild_cell, prebuild_layer
+    from fastweights.commands._prebuild import prebuild_cell, prebuild_layer
 
     if {pair.partition("=")[0] for pair in options.size} == {"D", "H"}:
         sizes = sizes_of(options.size, "DH")

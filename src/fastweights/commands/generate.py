@@ -30,7 +30,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Continues it."""
-    from fastweights.trained import load
+    from fastweights.experiments.load import load
 
     model, text = load(options.folder, options.layer)
     require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder}, another model's")

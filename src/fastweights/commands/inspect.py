@@ -23,8 +23,8 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the page."""
     from fastweights.core.files import read_text, write_atomically
+    from fastweights.experiments.load import load
     from fastweights.inspect import page, watch_text
-    from fastweights.trained import load
 
     require(options.most >= 1, "most", "at least 1", options.most)
     model, text = load(options.folder, options.layer)

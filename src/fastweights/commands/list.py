@@ -2,7 +2,7 @@
 
 import argparse
 
-from fastweights.catalogue import KINDS, descriptions
+from fastweights.registry import KINDS, descriptions
 
 
 def add(command: argparse.ArgumentParser) -> None:

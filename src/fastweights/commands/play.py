@@ -23,9 +23,9 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the pictures."""
+    from fastweights.commands._play import play
     from fastweights.core.files import write_atomically
     from fastweights.inspect.pictures import film, sheet
-    from fastweights.played import play
 
     require(options.most >= 1, "most", "at least 1", options.most)
     require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)

@@ -42,7 +42,7 @@ def print_report(path: Path) -> None:
 
     collection = collect(path)
     for run in (run for group in collection.groups for run in undrawn(group)):
-        from fastweights.played import draw_episode  # PyTorch, which a page of numbers does without
+        from fastweights.commands._play import draw_episode  # PyTorch, which a page of numbers does without
 
         draw_episode(run)
     print(f"The report is {write_report(collection)}.")

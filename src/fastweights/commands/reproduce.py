@@ -7,10 +7,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.commands._arguments import folder
 from fastweights.commands.report import print_report
 from fastweights.core.errors import Died, require, require_name
+from fastweights.registry import EXPERIMENTS
 from fastweights.training.launched import launched
 from fastweights.training.settings._training import PRECISIONS, Where
 

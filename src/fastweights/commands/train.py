@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fastweights.catalogue import EXPERIMENTS, RECIPES, marked
 from fastweights.commands._shown import show
 from fastweights.commands._streams import print_nowhere
 from fastweights.core.errors import Died, InputError, require, require_name
 from fastweights.core.import_path import is_address, names_in
+from fastweights.registry import EXPERIMENTS, RECIPES, marked
 
 
 def add(command: argparse.ArgumentParser) -> None:

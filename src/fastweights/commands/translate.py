@@ -23,8 +23,8 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the best hypothesis of every sentence, a line each; blank lines stay blank."""
+    from fastweights.experiments.load import load
     from fastweights.tasks.kinds.pairs import Pairs
-    from fastweights.trained import load
     from fastweights.training.loops.translation import AT_ONCE
 
     model, task = load(options.folder, options.layer)

@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import nn
 
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.core.errors import require, require_name
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.flags import flags_of
@@ -13,6 +12,7 @@ from fastweights.experiments.job import Job, require_same
 from fastweights.experiments.own_code import Own
 from fastweights.experiments.trial import build, make_task
 from fastweights.experiments.written import read_trial
+from fastweights.registry import EXPERIMENTS
 from fastweights.tasks import Task
 from fastweights.training.kept import best_model
 from fastweights.training.run import Run

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.core.errors import require, require_name
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import ANYWHERE, Job
+from fastweights.registry import EXPERIMENTS
 from fastweights.training.settings._training import Where
 
 MOST_SEEDS = 1000

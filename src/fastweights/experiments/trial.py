@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from fastweights.catalogue import MODELS, TASKS
 from fastweights.core.errors import require
 from fastweights.experiments.experiment import Trial
+from fastweights.registry import MODELS, TASKS
 from fastweights.tasks import Task
 from fastweights.training.run import Run
 from fastweights.training.task_facts import shortened

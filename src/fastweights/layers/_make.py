@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from fastweights.catalogue import LAYERS, hyphens, names
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import find, is_address, names_in
 from fastweights.layers._fast_weight import FastWeight, takes_keys
+from fastweights.registry import LAYERS, hyphens, names
 
 LayerKind = str | Cell | Callable[..., Any]
 """A name from `fastweights list layers`, `MODULE:NAME` or `PATH.py:NAME` of the user's own, or what stands there.

@@ -7,11 +7,11 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.catalogue import SQUASHINGS
 from fastweights.cell import Cell, Inside
 from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
 from fastweights.layers._slow_net import Keys
+from fastweights.registry import RATE_ACTIVATIONS
 from fastweights.signature import Slot
 
 
@@ -33,7 +33,7 @@ def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
 def prepared(address: str, features: str, size: int, normalised: str, squashing: str) -> Callable[..., Any]:
     """The step of the cell at an address, whose keys have `size` numbers before the feature map."""
     cell, keys = Cell.of(find_imported(address)), Keys(size, features, normalised)
-    done = {"key": keys.function, "rate": SQUASHINGS.load(squashing)}
+    done = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(squashing)}
     does = tuple(done.get(slot.kind, _as_it_is) for slot in cell.slots["Inputs"].values())
     run, Inputs = cell.step, cell.Inputs
 

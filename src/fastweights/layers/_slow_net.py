@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.catalogue import FEATURE_MAPS, NORMALISERS, SQUASHINGS, Folder
 from fastweights.cell import Cell
 from fastweights.core.errors import require
 from fastweights.layers._initialise import assign
 from fastweights.layers._layer import NO_CONTROLS, Controls
+from fastweights.registry import FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, Folder
 
 
 def feature_map(name: str, size: int) -> Any:
@@ -107,7 +107,7 @@ class SlowNet(nn.Module):
         self.heads = heads
         self.cell = cell
         self.keys = keys
-        self.squash = SQUASHINGS.load(squashing)
+        self.squash = RATE_ACTIVATIONS.load(squashing)
         self.sizes = {**sizes, "K": keys.output_size}
         raw = {**sizes, "K": keys.input_size}
         inputs = cell.slots["Inputs"].items()

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.catalogue import VISION_NETS
 from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.core.errors import require
@@ -14,6 +13,7 @@ from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers.fake_srwm import NoState
 from fastweights.models._policy_head import PolicyHead
 from fastweights.models.stack import make_stack
+from fastweights.registry import VISION_NETS
 from fastweights.state import detach
 
 BRIGHTEST = 255

@@ -4,11 +4,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastweights.catalogue import NORMS
 from fastweights.core.arguments import Probability, Size
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.layers._like import first_float
 from fastweights.models.dropout import Dropout
+from fastweights.registry import NORMS
 
 
 class Block(Layer):

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from fastweights.catalogue import VISION_NETS
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers._initialise import assign
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
+from fastweights.registry import VISION_NETS
 
 Memory = Literal["blocks", "layer", "snail"]
 BRIGHTEST = 255

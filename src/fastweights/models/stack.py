@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.catalogue import POSITIONS
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
 from fastweights.layers import LayerKinds, behind_convolution, make_layers
 from fastweights.layers._layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block
+from fastweights.registry import POSITIONS
 from fastweights.state import with_methods
 
 

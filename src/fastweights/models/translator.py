@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.catalogue import NORMS
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.padding import check_ends, check_lengths, within
 from fastweights.layers import LayerKinds, make_layers
@@ -18,6 +17,7 @@ from fastweights.models.cross_attention import WholeAttention, make_cross_attent
 from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import Stack
+from fastweights.registry import NORMS
 from fastweights.state import with_methods
 
 

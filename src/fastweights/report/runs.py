@@ -8,12 +8,12 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.catalogue import MODELS, RECIPES, TABLES, TASKS
 from fastweights.core.errors import require, require_name
 from fastweights.core.files import read_file
 from fastweights.core.metric import still_improving
 from fastweights.core.printable import printable
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
+from fastweights.registry import MODELS, RECIPES, TABLES, TASKS
 from fastweights.training.result import Result
 from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
 from fastweights.training.settings._training import Training

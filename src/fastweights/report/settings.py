@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fastweights.catalogue import MODELS, TASKS, arguments, describe
 from fastweights.experiments.experiment import FREE
+from fastweights.registry import MODELS, TASKS, arguments, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
 

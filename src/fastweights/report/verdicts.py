@@ -6,9 +6,9 @@ from enum import Enum
 from statistics import median
 from typing import NamedTuple
 
-from fastweights.catalogue import EXPERIMENTS
 from fastweights.experiments.claim import Verdict
 from fastweights.experiments.experiment import Experiment
+from fastweights.registry import EXPERIMENTS
 from fastweights.report.claims import evidence
 from fastweights.report.document import Grid
 from fastweights.report.runs import Group

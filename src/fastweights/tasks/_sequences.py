@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fastweights.catalogue import TOKENIZERS
 from fastweights.core.errors import require
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks._examples import Example, Value
 from fastweights.tasks.kinds.labelled import Batch, Padded
 from fastweights.tokenizers._tokenizer import Tokenizer

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fastweights.catalogue import TOKENIZERS
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.tokenizers._tokenizer import Tokenizer
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.catalogue import TOKENIZERS
 from fastweights.core.errors import require, require_name
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks._examples import Example, Value, read_examples
 from fastweights.tasks._files import MissingFile
 from fastweights.tasks._sequences import Encoding, Sequences, digest, padded, require_classes

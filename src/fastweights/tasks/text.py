@@ -9,10 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.catalogue import TOKENIZERS
 from fastweights.core.errors import require, require_name
 from fastweights.core.files import read_text
 from fastweights.core.metric import BITS, Metric
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks._kneser_ney import KneserNey
 from fastweights.tasks._tokenized import Tokenized
 

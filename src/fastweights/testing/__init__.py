@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from fastweights.catalogue import BACKENDS
 from fastweights.cell import Cell
 from fastweights.core.errors import InputError
 from fastweights.dispatch import explain
+from fastweights.registry import BACKENDS
 from fastweights.tasks import Task
 from fastweights.testing import layer_checks, scan_checks
 

@@ -165,7 +165,7 @@ RULES = Folder("rule", "rules")
 CELLS = Folder("cell", "cells")
 FEATURE_MAPS = Folder("feature map", "feature_maps")
 NORMALISERS = Folder("normaliser", "normalisers")
-SQUASHINGS = Folder("squashing", "squashings")
+RATE_ACTIVATIONS = Folder("rate activation", "rate_activations")
 BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
@@ -187,7 +187,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "cells": (CELLS, RULES),
     "feature-maps": (FEATURE_MAPS,),
     "normalisers": (NORMALISERS,),
-    "squashings": (SQUASHINGS,),
+    "rate-activations": (RATE_ACTIVATIONS,),
     "layers": (LAYERS, CELLS, RULES),
     "norms": (NORMS,),
     "positions": (POSITIONS,),

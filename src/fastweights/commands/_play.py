@@ -6,12 +6,12 @@ from typing import Any
 
 from fastweights.core.errors import InputError
 from fastweights.core.files import write_atomically
+from fastweights.experiments.load import load
 from fastweights.experiments.opened import trial_of
 from fastweights.experiments.own_code import Own
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE
-from fastweights.trained import load
 from fastweights.training.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
