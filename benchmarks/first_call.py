@@ -25,7 +25,7 @@ from torch._inductor import config as inductor
 
 import eager
 from fastweights import Cell, scan
-from fastweights.compiler.cpp.compiler import compiler
+from fastweights.compiler.targets.cpp.compiler import compiler
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from names import one_of
 from page import put

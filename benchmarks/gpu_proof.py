@@ -21,12 +21,12 @@ from typing import Any
 import torch
 
 from fastweights import Cell
+from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.target import WAYS, title
-from fastweights.compiler.triton import chips
-from fastweights.compiler.triton.source import sourced
-from fastweights.compiler.triton.target import step
-from fastweights.compiler.unsupported import Unbuilt
+from fastweights.compiler.targets.target import WAYS, title
+from fastweights.compiler.targets.triton import chips
+from fastweights.compiler.targets.triton.source import sourced
+from fastweights.compiler.targets.triton.target import step
 from fastweights.core.files import write_atomically
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
@@ -86,7 +86,7 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
 def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
     """One way over time of a cell, and how many programs a head has."""
     if name == CHUNKS:
-        from fastweights.compiler.triton import walk
+        from fastweights.compiler.targets.triton import walk
 
         return {way: vars(walk.assembled(way, size, torch.float32, chip))}
     cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)

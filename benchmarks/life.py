@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from fastweights.compiler.cpp.kernel import Kernel
+from fastweights.compiler.targets.cpp.kernel import Kernel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.recipes.life import OF_NEURONS, Life
 from fastweights.tasks.letters import Letters

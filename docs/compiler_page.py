@@ -9,13 +9,13 @@ import torch
 
 from fastweights.cell import Cell
 from fastweights.compiler.affine.finder import affine_form
-from fastweights.compiler.cpp.emit import Source
-from fastweights.compiler.cpp.plan import plan
-from fastweights.compiler.cpp.show import show_program
-from fastweights.compiler.lower import lower, lower_forward
-from fastweights.compiler.phases import phases
-from fastweights.compiler.show import show, show_step
-from fastweights.compiler.trace import Trace, trace, trace_forward
+from fastweights.compiler.frontend.lower import lower, lower_forward
+from fastweights.compiler.frontend.trace import Trace, trace, trace_forward
+from fastweights.compiler.ir.passes import phases
+from fastweights.compiler.ir.show import show, show_step
+from fastweights.compiler.targets.cpp.emit import Source
+from fastweights.compiler.targets.cpp.plan import plan
+from fastweights.compiler.targets.cpp.show import show_program
 
 TEXT = Path(__file__).with_name("compiler.txt")
 SIZES = {"K": 4, "V": 3}

@@ -19,7 +19,7 @@ from task_pages import task_page
 
 from fastweights.cell import Cell
 from fastweights.compiler import lowered
-from fastweights.compiler.unsupported import Unsupported
+from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
 from fastweights.signature import Slot, size

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from fastweights import InputError
-from fastweights.compiler.cpp import build, toolchain
+from fastweights.compiler.targets.cpp import build, toolchain
 
 PROCESSES = 2
 BOUND = {torch.float64: 1e-7, torch.float32: 1e-2}

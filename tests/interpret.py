@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell
-from fastweights.compiler.interpret import Interpreter
-from fastweights.compiler.lower import lower
-from fastweights.compiler.trace import trace
-from fastweights.compiler.verify import verify_step
+from fastweights.compiler.frontend.lower import lower
+from fastweights.compiler.frontend.trace import trace
+from fastweights.compiler.ir.interpret import Interpreter
+from fastweights.compiler.ir.verify import verify_step
 
 
 def interpreted(cell: Cell, sizes: Mapping[str, int], records: Sequence[Any], back: Sequence[Tensor]) -> list[Tensor]:

@@ -22,10 +22,10 @@ from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
 from fastweights.backends import _chunks
-from fastweights.compiler import target
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.triton import functions, kernel, source
-from fastweights.compiler.triton import target as triton
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.targets import target
+from fastweights.compiler.targets.triton import functions, kernel, source
+from fastweights.compiler.targets.triton import target as triton
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, in_role, sample_state
 

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from fastweights.compiler.cpp.plan import Way
-from fastweights.compiler.cpp.schedule import Nest, Program, Statement
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.interpret import REDUCTIONS, read
-from fastweights.compiler.ir import Apply, Constant, Expression, Table
-from fastweights.compiler.phases import Phase
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.interpret import REDUCTIONS, read
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Table
+from fastweights.compiler.ir.passes import Phase
+from fastweights.compiler.targets.cpp.plan import Way
+from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 
 Memory = dict[str, Tensor]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 import fastweights
 from fastweights import Cell, InputError
 from fastweights.backends import _coefficients, chunkwise
-from fastweights.compiler.batched import batched
-from fastweights.compiler.lower import lower_forward
+from fastweights.compiler.affine.batched import batched
+from fastweights.compiler.frontend.lower import lower_forward
+from fastweights.compiler.frontend.trace import trace_forward
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.trace import trace_forward
 from fastweights.dispatch.call import pose
 from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
 from fastweights.testing import scan_checks

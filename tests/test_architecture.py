@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fastweights
-from fastweights.compiler.target import TARGETS
+from fastweights.compiler.targets.target import TARGETS
 from fastweights.registry import BACKENDS
 
 ROOT = Path(fastweights.__file__).parent

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from fastweights import Cell, InputError, explain, scan
 from fastweights.cell import examples
-from fastweights.compiler import forms
-from fastweights.compiler.alone import alone
-from fastweights.compiler.calls import calls_of
-from fastweights.compiler.cpp import place
-from fastweights.compiler.tape import write_down
+from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.specialise.call_log import calls_of
+from fastweights.compiler.specialise.op_log import write_down
+from fastweights.compiler.targets.cpp import place
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs

@@ -8,7 +8,7 @@ import torch
 from fastweights import Cell, InputError, scan
 from fastweights.backends import _chunks
 from fastweights.compiler.affine.form import AffineForm
-from fastweights.compiler.forms import affine_of
+from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.registry import BACKENDS, RULES, describe
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import backends_of, checks_in, scan_checks

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, compiler, dispatch, explain, scan
-from fastweights.compiler import forms, op
-from fastweights.compiler.cpp import build, kernel, scratch, toolchain
-from fastweights.compiler.watch import Watch
+from fastweights.compiler import op
+from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.specialise.guard import Watch
+from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
 from fastweights.dispatch import call as problem
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
@@ -270,7 +271,7 @@ def test_explaining_builds_nothing(cache, monkeypatch):
 def test_no_compiler(cache, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr("fastweights.compiler.cpp.compiler.PACKAGE", "no_package")
+    monkeypatch.setattr("fastweights.compiler.targets.cpp.compiler.PACKAGE", "no_package")
     cell = fresh(1.25)
     given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
     with pytest.raises(

@@ -6,7 +6,7 @@ import torch
 from fastweights import InputError
 from fastweights.cell import Cell, examples
 from fastweights.compiler import lowered
-from fastweights.compiler.watch import Watch
+from fastweights.compiler.specialise.guard import Watch
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._slow_net import Keys, feature_map, normaliser
 from fastweights.registry import FEATURE_MAPS, NORMALISERS

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastweights.compiler import cache
-from fastweights.compiler.cpp import build, scratch
-from fastweights.compiler.unsupported import Unbuilt
+from fastweights.compiler.errors import Unbuilt
+from fastweights.compiler.targets import cache
+from fastweights.compiler.targets.cpp import build, scratch
 
 SOURCE = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'
 STRANGER = 12345

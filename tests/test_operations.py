@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, InputError, explain, scan
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.ir import Table, behind
-from fastweights.compiler.lower import lower
+from fastweights.compiler.frontend.lower import lower
+from fastweights.compiler.frontend.trace import trace
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.nodes import Table, behind
 from fastweights.compiler.operations import OPERATIONS
-from fastweights.compiler.tape import write_down
-from fastweights.compiler.trace import trace
+from fastweights.compiler.specialise.op_log import write_down
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs

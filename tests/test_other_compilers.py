@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from fastweights import Cell
-from fastweights.compiler import forms, op
-from fastweights.compiler.cpp import target
+from fastweights.compiler import op
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.targets.cpp import target
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from test_c_interface import check_example, samples

@@ -13,14 +13,11 @@ from torch import Tensor
 import programs as programs_of
 from fastweights import Cell, compiler
 from fastweights.cells.mesa import make_mesa
-from fastweights.compiler.cpp.ahead import Later
-from fastweights.compiler.cpp.demands import demands
-from fastweights.compiler.cpp.plan import plan
-from fastweights.compiler.cpp.show import show_program
-from fastweights.compiler.cpp.target import source
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.interpret import Interpreter, interpret
-from fastweights.compiler.ir import (
+from fastweights.compiler.frontend.lower import lower
+from fastweights.compiler.frontend.trace import Trace, trace
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.interpret import Interpreter, interpret
+from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
@@ -38,13 +35,16 @@ from fastweights.compiler.ir import (
     identity,
     whole,
 )
-from fastweights.compiler.lower import lower
+from fastweights.compiler.ir.passes import phases
+from fastweights.compiler.ir.show import show, show_step
+from fastweights.compiler.ir.step import Step
+from fastweights.compiler.ir.verify import verify, verify_phases, verify_step
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.phases import phases
-from fastweights.compiler.show import show, show_step
-from fastweights.compiler.step import Step
-from fastweights.compiler.trace import Trace, trace
-from fastweights.compiler.verify import verify, verify_phases, verify_step
+from fastweights.compiler.targets.cpp.layout_constraints import demands
+from fastweights.compiler.targets.cpp.lookahead import Later
+from fastweights.compiler.targets.cpp.plan import plan
+from fastweights.compiler.targets.cpp.show import show_program
+from fastweights.compiler.targets.cpp.target import source
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import tolerance

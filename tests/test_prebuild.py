@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fastweights import Cell, cli, explain, scan
-from fastweights.compiler import forms
-from fastweights.compiler.cpp import build
+from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.targets.cpp import build
 from fastweights.layers import make_layer
 from fastweights.testing.samples import Shape, sample_inputs
 

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from fastweights import Cell, InputError, explain, scan
-from fastweights.compiler import forms, op
-from fastweights.compiler.cpp import compiler, flags, kernel, sharing, toolchain
-from fastweights.compiler.unsupported import Unbuilt
+from fastweights.compiler import op
+from fastweights.compiler.errors import Unbuilt
+from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.targets.cpp import compiler, flags, kernel, sharing, toolchain
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 
@@ -115,7 +116,7 @@ def test_what_was_found_and_is_damaged_is_found_again(damage, cache, monkeypatch
 
 
 def test_several_processes_may_try_a_compiler_at_once(cache):
-    code = "from fastweights.compiler.cpp.toolchain import toolchain; print(toolchain())"
+    code = "from fastweights.compiler.targets.cpp.toolchain import toolchain; print(toolchain())"
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert {process.communicate()[0].strip() for process in processes} == {str(toolchain.toolchain())}
     assert len(list(cache.iterdir())) == 1

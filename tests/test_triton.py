@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from fastweights import Cell, cli
-from fastweights.compiler.functions import FUNCTIONS
+from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.triton import target
-from fastweights.compiler.triton.functions import CODE
-from fastweights.compiler.triton.rows import cut
+from fastweights.compiler.targets.triton import target
+from fastweights.compiler.targets.triton.functions import CODE
+from fastweights.compiler.targets.triton.partition import cut
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 
@@ -125,7 +125,7 @@ def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
-    from fastweights.compiler.triton import walk
+    from fastweights.compiler.targets.triton import walk
 
     for way, K in product(("forward", "backward"), (16, 100)):
         assert walk.assembled(way, K, torch.float32, chip).spills == 0

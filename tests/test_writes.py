@@ -32,9 +32,9 @@ DIRECT = {
 """Methods and functions that write a file by its path."""
 PRIVATE = {
     "core/files.py": "the one place",
-    "compiler/cpp/build.py": "a temporary folder of its own, whose files then replace those in the cache",
-    "compiler/cpp/scratch.py": "the mark of that temporary folder",
-    "compiler/cpp/toolchain.py": "the source of the probe, in that temporary folder",
+    "compiler/targets/cpp/build.py": "a temporary folder of its own, whose files then replace those in the cache",
+    "compiler/targets/cpp/scratch.py": "the mark of that temporary folder",
+    "compiler/targets/cpp/toolchain.py": "the source of the probe, in that temporary folder",
 }
 
 

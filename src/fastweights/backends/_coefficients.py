@@ -12,7 +12,7 @@ from fastweights.backends._fading import fading
 from fastweights.backends._maxima import later
 from fastweights.backends._plan import Scanned, call
 from fastweights.compiler.affine.form import Part
-from fastweights.compiler.ir import Shape
+from fastweights.compiler.ir.nodes import Shape
 from fastweights.core.padding import only
 from fastweights.dispatch.call import FILL, Problem
 

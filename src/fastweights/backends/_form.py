@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from fastweights.compiler.forms import Form, forms
+from fastweights.compiler.specialise.specialisations import Form, forms
 from fastweights.dispatch.call import Problem
 
 

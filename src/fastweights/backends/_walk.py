@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.compiler.target import walks
+from fastweights.compiler.targets.target import walks
 
 
 class Maps(NamedTuple):

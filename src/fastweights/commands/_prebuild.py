@@ -8,7 +8,7 @@ import torch
 
 from fastweights.backends.compiled import build_all
 from fastweights.cell import Cell, examples
-from fastweights.compiler.cache import kept
+from fastweights.compiler.targets.cache import kept
 from fastweights.core.errors import InputError, require
 from fastweights.dispatch import WATCHERS, scan
 from fastweights.dispatch.call import Problem

@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_c(cell: Any, options: argparse.Namespace, dtype: Any) -> int:
-    from fastweights.compiler.target import write
-    from fastweights.compiler.unsupported import Unsupported
+    from fastweights.compiler.errors import Unsupported
+    from fastweights.compiler.targets.target import write
 
     try:
         files = write(cell, _all_sizes(options.size, cell), dtype, options.into)

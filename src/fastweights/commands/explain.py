@@ -63,9 +63,9 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
     import torch
 
     from fastweights.compiler import lowered, op
-    from fastweights.compiler.show import show
-    from fastweights.compiler.target import TARGETS, target_of
-    from fastweights.compiler.unsupported import Unsupported
+    from fastweights.compiler.errors import Unsupported
+    from fastweights.compiler.ir.show import show
+    from fastweights.compiler.targets.target import TARGETS, target_of
     from fastweights.testing.samples import sample_inputs, sample_params, sample_state
 
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
@@ -81,8 +81,8 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
     """What the kernels of a cell come to on a chip."""
     import torch
 
-    from fastweights.compiler.target import CHIPS, report
-    from fastweights.compiler.unsupported import Unbuilt, Unsupported
+    from fastweights.compiler.errors import Unbuilt, Unsupported
+    from fastweights.compiler.targets.target import CHIPS, report
 
     require_name("target", options.target, CHIPS)
     named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import torch
 
 from fastweights.cell import Cell
-from fastweights.compiler.alone import alone
-from fastweights.compiler.lower import lower
-from fastweights.compiler.phases import Phases, phases
-from fastweights.compiler.trace import trace
+from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.frontend.lower import lower
+from fastweights.compiler.frontend.trace import trace
+from fastweights.compiler.ir.passes import Phases, phases
 
 
 def lowered(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Phases:

@@ -10,11 +10,11 @@ from torch.utils.flop_counter import register_flop_formula
 
 from fastweights.cell import Cell
 from fastweights.compiler import lowered
-from fastweights.compiler.forms import BY_KEY
-from fastweights.compiler.ir import Apply, Constant, Expression, Region, Value, behind, volume
+from fastweights.compiler.errors import Unsupported
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Region, Value, behind, volume
+from fastweights.compiler.ir.passes import Phase
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.phases import Phase
-from fastweights.compiler.unsupported import Unsupported
+from fastweights.compiler.specialise.specialisations import BY_KEY
 
 
 def products(phase: Phase) -> int:

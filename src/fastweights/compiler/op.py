@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.compiler.forms import BY_KEY, Forms, forms
-from fastweights.compiler.target import TARGETS, WAYS, Kernel, target_of
+from fastweights.compiler.specialise.specialisations import BY_KEY, Forms, forms
+from fastweights.compiler.targets.target import TARGETS, WAYS, Kernel, target_of
 from fastweights.core.errors import require
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.memo import remember

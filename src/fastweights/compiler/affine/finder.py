@@ -10,9 +10,9 @@ from fastweights.compiler.affine.not_affine import NotAffine, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.terms import Product, Term, sum_of
 from fastweights.compiler.affine.update import Erased, Update
-from fastweights.compiler.algebra import Graph, terms_of
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.ir import (
+from fastweights.compiler.ir.builder import Graph, terms_of
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
@@ -35,7 +35,7 @@ from fastweights.compiler.ir import (
     upstream,
     whole,
 )
-from fastweights.compiler.step import Forward
+from fastweights.compiler.ir.step import Forward
 
 
 def affine_form(step: Forward) -> AffineForm:

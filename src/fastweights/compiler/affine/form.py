@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastweights.compiler.ir import Definition, Input, Shape, Value, volume
+from fastweights.compiler.ir.nodes import Definition, Input, Shape, Value, volume
 
 
 class Read(NamedTuple):

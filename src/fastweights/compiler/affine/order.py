@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fastweights.compiler.affine.form import Linear, Stage
 from fastweights.compiler.affine.not_affine import NotAffine
-from fastweights.compiler.ir import Definition, Input, behind
+from fastweights.compiler.ir.nodes import Definition, Input, behind
 
 
 def in_order(stages: Sequence[Stage]) -> list[Stage]:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from fastweights.compiler.algebra import Graph
-from fastweights.compiler.ir import Apply, Constant, Expression, Index, Input, Load, Shape, Value, substitute
+from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Index, Input, Load, Shape, Value, substitute
 
 
 class Product(NamedTuple):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from fastweights.compiler.affine.form import Linear, Part, Read, Write
 from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.affine.terms import sum_of
-from fastweights.compiler.algebra import Graph, factors_of
-from fastweights.compiler.ir import Constant, Expression, Index, Shape, Value, axes, substitute
+from fastweights.compiler.ir.builder import Graph, factors_of
+from fastweights.compiler.ir.nodes import Constant, Expression, Index, Shape, Value, axes, substitute
 
 Factors = Sequence[Expression]
 """A product of expressions in the axes of the state."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from fastweights.compiler.operations import elementwise, places, sums, views
+from fastweights.compiler.operations import elementwise, sums, views
+from fastweights.compiler.operations import indexing as places
 
 PLACES = places.OPERATIONS
 OPERATIONS: dict[str, Callable[..., Any]] = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from fastweights.compiler.algebra import Graph
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.ir import Apply, Constant, Value
+from fastweights.compiler.errors import Unsupported
+from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.nodes import Apply, Constant, Value
 from fastweights.compiler.operations.value import as_mask, as_value, is_mask, made, shape_of
-from fastweights.compiler.unsupported import Unsupported
 
 
 def elementwise(function: str) -> Callable[..., Value]:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from fastweights.compiler.algebra import Graph
-from fastweights.compiler.ir import Constant, Index, Reduction, Shape, Value, substitute, volume
+from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.nodes import Constant, Index, Reduction, Shape, Value, substitute, volume
 from fastweights.compiler.operations.elementwise import elementwise, multiplied, root, scaled, sum_of
 from fastweights.compiler.operations.value import as_mask, as_value, made
 

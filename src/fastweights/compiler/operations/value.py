@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from fastweights.compiler.algebra import Graph
-from fastweights.compiler.functions import FUNCTIONS
-from fastweights.compiler.ir import Apply, Constant, Expression, Shape, Value
+from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Shape, Value
 
 
 def is_mask(value: Value) -> bool:

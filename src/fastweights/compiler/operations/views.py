@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastweights.compiler.algebra import Graph
-from fastweights.compiler.ir import (
+from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.nodes import (
     Assemble,
     Constant,
     Definition,

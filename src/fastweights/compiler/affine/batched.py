@@ -1,0 +1,181 @@
+"""Values as a function of PyTorch, over any leading axes: of all steps, heads and members of a batch at once.
+
+Tensors come with the axes of their definitions last; what is in front is broadcast. The code has no loop and asks for
+no size of what is in front, so that PyTorch can trace it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.interpret import REDUCTIONS
+from fastweights.compiler.ir.nodes import (
+    Apply,
+    Assemble,
+    Constant,
+    Definition,
+    Expression,
+    Index,
+    Input,
+    Load,
+    Map,
+    Reduce,
+    Reshape,
+    Shape,
+    Table,
+    Value,
+    axes,
+    behind,
+    loads,
+)
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+LETTERS = "abcdefgh"
+
+Batched = Callable[..., tuple[Tensor, ...]]
+"""From the shape in front and one tensor an input to one tensor a value."""
+
+
+def batched(values: Sequence[Value], given: Sequence[Input]) -> Batched:
+    """The function that computes values from the inputs that they are made of."""
+    return Writer(given).function(values)
+
+
+class Writer:
+    """Writes one line a definition."""
+
+    def __init__(self, given: Sequence[Input]) -> None:
+        self.names: dict[Definition, str] = {d: f"x{n}" for n, d in enumerate(given)}
+        self.lines: list[str] = []
+        self.around: dict[str, Any] = {"FUNCTIONS": FUNCTIONS, "REDUCTIONS": REDUCTIONS, "torch": torch}
+        self.around |= {"spread": spread, "joined": joined, "number": number}
+
+    def function(self, values: Sequence[Value]) -> Batched:
+        """Made of text."""
+        arguments = ", ".join(["front", *self.names.values()])
+        for definition in sorted(behind(values, self.names), key=lambda d: d.serial):
+            if definition not in self.names:
+                name = f"t{len(self.names)}"
+                self.lines.append(f"{name} = {self._definition(definition)}")
+                self.names[definition] = name
+        results = "".join(f"{self._spread(v.expression, v.shape)}, " for v in values)
+        body = "\n    ".join([f"like = {next(iter(self.names.values()), 'None')}", *self.lines, f"return ({results})"])
+        exec(f"def values({arguments}):\n    {body}\n", self.around)
+        made: Batched = self.around["values"]
+        return made
+
+    def _definition(self, definition: Definition) -> str:
+        match definition:
+            case Table(shape, numbers):
+                name = f"c{len(self.around)}"
+                self.around[name] = numbers
+                return f"torch.tensor({name}, dtype=like.dtype, device=like.device).reshape({shape})"
+            case Map(shape, expression):
+                return self._spread(expression, shape)
+            case Reduce(shape, reduction, extent, expression):
+                return f"spread({self._reduced(reduction, expression, (*shape, extent))}, {shape}, like)"
+            case Reshape(shape, base):
+                return (
+                    f"{self.names[base]}.flatten({-len(base.shape)}).unflatten(-1, {shape})"
+                    if base.shape
+                    else (f"{self.names[base]}[{', '.join(['...', *['None'] * len(shape)])}]")
+                )
+            case Assemble(shape, regions):
+                parts = [f"({start}, {part}, {self._code(e, part)})" for start, part, e in regions]
+                return f"joined(front, {shape}, [{', '.join(parts)}], like)"
+        raise AssertionError(f"{definition} is not given")
+
+    def _spread(self, expression: Expression, shape: Shape) -> str:
+        code = self._code(expression, shape)
+        # A sum of constants is a number, not a tensor.
+        is_tensor = next(loads(expression), None) is not None
+        is_all = is_tensor and axes(expression) == {a for a, n in enumerate(shape) if n > 1}
+        return code if is_all else f"spread({code}, {shape}, like)"
+
+    def _reduced(self, reduction: str, expression: Expression, shape: Shape) -> str:
+        last = len(shape) - 1
+        match expression:
+            case Apply("mul", (Load() as a, Load() as b)) if reduction == "sum" and axes(a) != axes(b):
+                used = (axes(a) | axes(b)) - {last}
+                letters = ["".join(LETTERS[i] for i in sorted(where)) for where in (axes(a), axes(b), used)]
+                equation = "...{},...{}->...{}".format(*letters)
+                code = f"torch.einsum({equation!r}, {self._bare(a, shape)}, {self._bare(b, shape)})"
+                return code if len(used) == last else f"{code}[{self._places(used, last)}]"
+        return f"REDUCTIONS[{reduction!r}]({self._code(expression, shape)}, -1)"
+
+    def _code(self, expression: Expression, shape: Shape) -> str:
+        match expression:
+            case Constant(value):
+                return repr(value) if abs(value) < float("inf") else f"float('{value}')"
+            case Load():
+                bare, used = self._bare(expression, shape), axes(expression)
+                return bare if len(used) == len(shape) else f"{bare}[{self._places(used, len(shape))}]"
+            case Apply(function, arguments) if function in SIGNS:
+                first, second = (self._code(a, shape) for a in arguments)
+                return f"({first} {SIGNS[function]} {second})"
+            case Apply(function, arguments):
+                parts = (self._code(a, shape) for a in arguments)
+                # A number by itself is no tensor.
+                parts = (
+                    f"number({c}, like)" if isinstance(a, Constant) else c
+                    for a, c in zip(arguments, parts, strict=True)
+                )
+                return f"FUNCTIONS[{function!r}].meaning({', '.join(parts)})"
+
+    def _places(self, used: set[int] | frozenset[int], rank: int) -> str:
+        return ", ".join(["...", *(":" if a in used else "None" for a in range(rank))])
+
+    def _bare(self, load: Load, shape: Shape) -> str:
+        """What is loaded, with the axes that it depends on and no others, in their order."""
+        sizes = load.definition.shape
+        code, index = self.names[load.definition], load.index
+        places = [_place(i, n, shape) for i, n in zip(index, sizes, strict=True)]
+        code = f"{code}[{', '.join(['...', *places])}]" if {*places} - {":"} else code
+        left = [i for i in index if i.axis >= 0]
+        turned = [n - len(left) for n, i in enumerate(left) if i.step < 0]
+        code = f"{code}.flip({turned})" if turned else code
+        order = [i.axis for i in left]
+        while len({*order}) < len(order):
+            axis = next(a for a in order if order.count(a) > 1)
+            first, second = (n for n, a in enumerate(order) if a == axis)
+            code = f"{code}.diagonal(dim1={first - len(order)}, dim2={second - len(order)})"
+            order = [a for a in order if a != axis] + [axis]
+        if order != sorted(order):
+            to = [sorted(order).index(a) - len(order) for a in order]
+            code = f"{code}.movedim({[n - len(order) for n in range(len(order))]}, {to})"
+        return code
+
+
+def _place(index: Index, size: int, shape: Shape) -> str:
+    """What of an axis is loaded; of one that goes backwards, the same places in their order."""
+    axis, step, start = index
+    if axis < 0:
+        return str(start)
+    ends = start, start + step * (shape[axis] - 1)
+    if abs(step) == 1 and shape[axis] == size:
+        return ":"
+    return f"{min(ends)}:{max(ends) + 1}:{abs(step)}"
+
+
+def spread(x: Any, shape: Shape, like: Tensor) -> Tensor:
+    """A tensor or a number with all of its last axes."""
+    if not isinstance(x, Tensor):
+        return torch.full(shape, x, dtype=like.dtype, device=like.device)
+    return x.expand(*x.shape[: x.ndim - len(shape)], *shape)
+
+
+def number(value: float, like: Tensor) -> Tensor:
+    """A number as a tensor."""
+    return torch.full((), value, dtype=like.dtype, device=like.device)
+
+
+def joined(front: Shape, shape: Shape, regions: Sequence[tuple[Shape, Shape, Any]], like: Tensor) -> Tensor:
+    """What is written region by region."""
+    whole = torch.zeros(*front, *shape, dtype=like.dtype, device=like.device)
+    for start, part, x in regions:
+        box: Any = (..., *(slice(a, a + n) for a, n in zip(start, part, strict=True)))
+        whole[box] = x
+    return whole

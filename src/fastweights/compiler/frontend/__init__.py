@@ -1,0 +1,1 @@
+"""From the step of a cell to the compiler's own language: tracing and lowering."""

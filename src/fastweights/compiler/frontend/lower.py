@@ -1,0 +1,158 @@
+"""From a traced graph to definitions: views become index maps, products become sums, the rest is elementwise."""
+
+import inspect
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.compiler.errors import Unsupported
+from fastweights.compiler.frontend.trace import Trace
+from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Table, Value, identity
+from fastweights.compiler.ir.step import Forward, Step
+from fastweights.compiler.operations import INSTEAD, OPERATIONS, OTHERS, PLACES
+
+TABLE = 1 << 16
+"""The most numbers that a constant tensor of a cell may have: they stand in the source of the kernel."""
+
+
+def lower(trace: Trace) -> Step:
+    """Raises `Unsupported` for an operation outside the subset."""
+    lowering = Lowering(trace)
+    results = lowering.run()
+    given = iter(lowering.given)
+    state, inputs, params, d_state = (
+        {name: next(given) for name in names} for names in (trace.state, trace.inputs, trace.params, trace.state)
+    )
+    rest = iter(results)
+    new_state = {name: next(rest) for name in trace.state}
+    y = next(rest)
+    kinds = {"state": trace.state, "inputs": trace.inputs, "params": trace.params}
+    gradients = {kind: {name: next(rest) for name in names} for kind, names in kinds.items()}
+    return Step(state, inputs, params, d_state, next(given), new_state, y, gradients)
+
+
+def lower_forward(trace: Trace) -> Forward:
+    """A step without its gradient. Raises `Unsupported` for an operation outside the subset."""
+    lowering = Lowering(trace)
+    *new_state, y = lowering.run()
+    given = iter(lowering.given)
+    kinds = (trace.state, trace.inputs, trace.params, trace.state)
+    state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
+    lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
+    made = dict(zip(trace.state, new_state, strict=True))
+    return Forward(state, inputs, params, after, made, y, lines, trace.detached)
+
+
+class Lowering:
+    """Walks the graph; `values` holds what every node became: a `Value`, a constant tensor, or a tuple of them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.graph = Graph()
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.given: list[Input] = []
+
+    def run(self) -> list[Value]:
+        """The results of the graph."""
+        for node in self.trace.graph.graph.nodes:
+            if node.op == "output":
+                return [self._tensor(self._value(x)) for x in node.args[0]]
+            self.graph.line = self.trace.lines.get(node.name, "")
+            self.values[node] = self._node(node)
+        raise AssertionError("a graph ends with its output")
+
+    def _node(self, node: torch.fx.Node) -> Any:
+        if node.op == "placeholder":
+            shape = tuple(node.meta["val"].shape)
+            self.given.append(Input(shape))
+            return Value(shape, Load(self.given[-1], identity(shape)))
+        if node.op == "get_attr":
+            return getattr(self.trace.graph, str(node.target))
+        arguments = [self._value(a) for a in node.args]
+        keywords = {name: self._value(a) for name, a in node.kwargs.items()}
+        if not any(_holds_value(a) for a in (*arguments, *keywords.values())):
+            made = node.target(*arguments, **keywords)  # type: ignore[operator]
+            # What is not filled yet is full of zeros: the same step has the same code.
+            return made.zero_() if str(node.target).startswith("aten.empty") else made
+        return self._call(node, arguments, keywords)
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, torch.fx.Node):
+            return self.values[argument]
+        if isinstance(argument, list | tuple):
+            return type(argument)(self._value(a) for a in argument)
+        return argument
+
+    def _call(self, node: torch.fx.Node, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        if node.target is operator.getitem:
+            return arguments[0][arguments[1]]
+        if node.target._schema.is_mutable and node.args[0].op != "placeholder":  # type: ignore[union-attr]
+            # What else reads that tensor would miss it.
+            what = f"a tensor that {node.target} writes into"
+            raise Unsupported(what, self.trace.lines.get(node.name, ""), "a new tensor")
+        name = str(node.target).removeprefix("aten.").removeprefix("prims.").partition(".")[0]
+        rule = OPERATIONS.get(name)
+        is_of_bits = name.startswith("bitwise_") and node.meta["val"].dtype != torch.bool
+        is_of_memory = name.startswith("as_strided") and not _is_whole(node.all_input_nodes[0].meta["val"])
+        given = [self.graph, *[self._made(a, keeps_places=name in PLACES) for a in arguments]]
+        if rule is None or is_of_bits or is_of_memory or not _takes(rule, given, keywords):
+            line = self.trace.lines.get(node.name, "") or f"the gradient of {self._origin(node)}"
+            raise Unsupported(f"the operation {node.target} is not one that compiles", line, INSTEAD.get(name, OTHERS))
+        return rule(*given, **keywords)
+
+    def _origin(self, node: torch.fx.Node) -> str:
+        """The line of the nearest operand that the cell itself computed."""
+        queue = list(node.all_input_nodes)
+        while queue:
+            near = queue.pop(0)
+            if self.trace.lines.get(near.name):
+                return self.trace.lines[near.name]
+            queue.extend(near.all_input_nodes)
+        return "the step"
+
+    def _made(self, argument: Any, keeps_places: bool) -> Any:
+        """An argument for a rule; constant indices and masks stay tensors for what works with places."""
+        if isinstance(argument, Tensor):
+            return argument if keeps_places and not argument.is_floating_point() else self._tensor(argument)
+        if isinstance(argument, list | tuple) and any(isinstance(a, Tensor | Value) for a in argument):
+            return [self._made(a, keeps_places) for a in argument]
+        return argument
+
+    def _tensor(self, value: Any) -> Value:
+        """A constant tensor as a value: a constant if all its numbers are one, else a table."""
+        if isinstance(value, Value):
+            return value
+        assert isinstance(value, Tensor), value
+        numbers = value.double().flatten().tolist()
+        shape = tuple(value.shape)
+        if len({*map(repr, numbers)}) == 1:
+            constant = Constant(numbers[0])
+            return Value(shape, Apply("ne", (constant, Constant(0.0))) if value.dtype == torch.bool else constant)
+        if len(numbers) > TABLE:
+            raise Unsupported(f"a constant tensor of {len(numbers)} numbers", self.graph.line, "a field of the params")
+        table = Load(Table(shape, tuple(numbers)), identity(shape))
+        return Value(shape, Apply("ne", (table, Constant(0.0))) if value.dtype == torch.bool else table)
+
+
+def _is_whole(x: Tensor) -> bool:
+    """Whether a tensor has its memory for itself, in the order of its axes."""
+    return x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.itemsize
+
+
+def _takes(rule: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    """Whether a rule knows all that an operation is given."""
+    try:
+        inspect.signature(rule).bind(*arguments, **keywords)
+    except TypeError:
+        return False
+    return True
+
+
+def _holds_value(argument: Any) -> bool:
+    if isinstance(argument, list | tuple) and not isinstance(argument, Value):
+        return any(_holds_value(a) for a in argument)
+    return isinstance(argument, Value)

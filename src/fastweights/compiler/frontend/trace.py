@@ -1,0 +1,220 @@
+"""The step of a cell and its gradient as one graph of PyTorch's core operations."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from fastweights.cell import Cell, examples
+from fastweights.compiler.errors import Unsupported
+from fastweights.compiler.frontend.overrides import PLAIN, Replaced
+from fastweights.compiler.frontend.products import PRODUCTS
+from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
+
+MORE = (
+    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),
+    *("elu", "softplus", "gelu", "leaky_relu", "hardtanh", "roll", "trace"),
+    *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
+)
+"""Operations that PyTorch counts as elementary and can take apart all the same."""
+KEPT = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
+"""Operations that have a rule of their own."""
+WHOLE = (
+    *("linalg_vector_norm", "std", "std_mean", "softplus", "mish", "elu", "celu"),
+    *("hardtanh", "hardsigmoid", "hardswish", "sinc", "xlogy"),
+)
+"""Operations with a gradient that the gradients of their parts do not make up, at a kink or by an overflow. A graph
+without a gradient keeps them, since what is made of it is differentiated by autograd."""
+DETACHING = {torch.detach, Tensor.detach, Tensor.detach_, Tensor.data.__get__, Tensor.requires_grad_}  # type: ignore[attr-defined]
+"""Functions that take a tensor out of the gradient."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A graph from state, inputs, params and the gradients of the new state and of y to the new state, y, and the
+    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from, and `detached` the
+    first line that takes a tensor out of the gradient, if one does."""
+
+    graph: torch.fx.GraphModule
+    state: tuple[str, ...]
+    inputs: tuple[str, ...]
+    params: tuple[str, ...]
+    lines: Mapping[str, str]
+    detached: str = ""
+
+    @property
+    def results(self) -> tuple[torch.fx.Node, ...]:
+        """The nodes of what comes out."""
+        results: tuple[torch.fx.Node, ...] = next(iter(reversed(self.graph.graph.nodes))).args[0]
+        return results
+
+
+def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
+    """Traces one step of one head, with its vector-Jacobian product, in whatever modes the thread is.
+
+    Raises:
+        Unsupported: the step does what no graph can hold, such as a branch on a value.
+    """
+    arguments = examples(cell, sizes, dtype)
+    gradients = [*map(torch.clone, arguments[0]), torch.full(cell.output.shape(sizes), 0.5, dtype=dtype)]
+    return _traced(cell, _joint, arguments, gradients)
+
+
+def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
+    """Traces one step of one head without its gradient. The last things that its graph takes are the states after it:
+    what is computed from a new state, and not on the way to it, is computed from these.
+
+    Raises:
+        Unsupported: the step does what no graph can hold.
+    """
+    arguments = examples(cell, sizes, dtype)
+    made = _traced(cell, _differentiable, arguments, [], WHOLE)
+    _take_new_states(made.graph.graph, len(arguments[0]))
+    return made
+
+
+def trace_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> torch.fx.GraphModule:
+    """Traces one step of one head as a function from its tensors to the new state and y.
+
+    Raises:
+        Unsupported: the step does what no graph can hold.
+    """
+    return _traced(cell, _flat, examples(cell, sizes, dtype), []).graph
+
+
+def _traced(
+    cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor], whole: tuple[str, ...] = ()
+) -> Trace:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    lines = Lines()
+    function = torch.func.functionalize(way(cell, [len(a) for a in arguments], lines))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            graph = make_fx(function, decomposition_table=_decompositions(whole))(
+                *chain.from_iterable(arguments), *gradients
+            )
+    except (Unsupported, *FAULTS) as error:
+        if not (isinstance(error, Unsupported) or is_fault(error)):
+            raise
+        raise _untraceable(cell, error) from error
+    graph.graph.eliminate_dead_code()
+    names = [record._fields for record in arguments]
+    return Trace(graph, names[0], names[1], names[2] if len(names) > 2 else (), lines.of_nodes, lines.detached)
+
+
+def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
+    """Gives the graph an argument more for every state."""
+    output = next(iter(reversed(graph.nodes)))
+    results, given = list(output.args[0]), [node for node in graph.nodes if node.op == "placeholder"]
+    with graph.inserting_before(given[-1].next):
+        after = [graph.placeholder(f"after_{n}") for n in range(count)]
+    for new, old, instead in zip(results[:count], given, after, strict=False):
+        instead.meta["val"] = old.meta["val"]
+        if new.op != "placeholder":
+            behind = _behind(new)
+            new.replace_all_uses_with(instead, lambda user, behind=behind: user is not output and user not in behind)
+    results[count] = after[results.index(results[count])] if results[count] in results[:count] else results[count]
+    output.args = (tuple(results),)
+    graph.eliminate_dead_code()
+
+
+def _behind(node: torch.fx.Node) -> set[torch.fx.Node]:
+    """All that a node is computed from."""
+    seen, queue = set[torch.fx.Node](), [node]
+    while queue:
+        new = [n for n in queue.pop().all_input_nodes if n not in seen]
+        seen.update(new)
+        queue.extend(new)
+    return seen
+
+
+def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
+    kinds = [cell.State, cell.Inputs] + ([cell.Params] if cell.Params is not None else [])
+    state, y = cell.step(*(kind(*a) for kind, a in zip(kinds, arguments, strict=True)))
+    return tuple(state), y
+
+
+def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
+        rest = iter(tensors)
+        # One after the other: what attention comes to has products in it.
+        with lines, Replaced(PRODUCTS), Replaced(PLAIN):
+            state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
+        return (*state, y)
+
+    return flat
+
+
+def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    flat = _flat(cell, counts, lines)
+
+    def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
+            results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]
+        return results
+
+    return differentiable
+
+
+def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
+    flat, total = _flat(cell, counts, lines), sum(counts)
+
+    def joint(*tensors: Tensor) -> Any:
+        results, back = torch.func.vjp(flat, *tensors[:total])  # type: ignore[misc]
+        return (*results, *back(tensors[total:]))
+
+    return joint
+
+
+@cache
+def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
+    from torch._decomp import core_aten_decompositions, get_decompositions
+
+    aten = torch.ops.aten
+    table = dict(core_aten_decompositions())
+    table.update(get_decompositions([getattr(aten, name) for name in MORE]))
+    for name in (*KEPT, *whole):
+        kept = getattr(aten, name)
+        for overload in kept.overloads():
+            table.pop(getattr(kept, overload), None)
+    return table
+
+
+class Lines(TorchFunctionMode):
+    """Notes which line of the cell makes which nodes of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_nodes: dict[str, str] = {}
+        self.detached = ""
+        """The first line that takes a tensor out of the gradient."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+        mode, frame = get_proxy_mode(), sys._getframe(1)
+        is_off = not torch.is_grad_enabled() and any(isinstance(a, Tensor) for a in args)
+        if not self.detached and (is_off or (func in DETACHING and not is_of_torch(frame))):
+            self.detached = line_of(frame)
+        result = func(*args, **(kwargs or {}))
+        if mode is not None:
+            line = line_of(frame)
+            for node in reversed(mode.tracer.graph.nodes):
+                if node.name in self.of_nodes:
+                    break
+                self.of_nodes[node.name] = line
+        return result
+
+
+def _untraceable(cell: Cell, error: Exception) -> Unsupported:
+    """What went wrong, and in which line of the cell."""
+    what = f"{cell.name} cannot be traced ({reason_of(error)})"
+    return Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value")

@@ -1,0 +1,1 @@
+"""The compiler's own language: nodes, steps of nodes, passes over them, and their meaning."""

@@ -1,0 +1,132 @@
+"""How definitions are written for people: `fastweights explain CELL --ir`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fastweights.compiler.ir.nodes import (
+    Apply,
+    Assemble,
+    Constant,
+    Definition,
+    Expression,
+    Index,
+    Input,
+    Load,
+    Map,
+    Reduce,
+    Reshape,
+    Shape,
+    Table,
+    Value,
+    behind,
+)
+from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.step import Step
+
+AXES = "ijklmnop"
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
+SIGNS |= {"ge": ">=", "logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+FEW = 8
+"""The most numbers of a table that are written."""
+
+
+def show_step(step: Step) -> str:
+    """A step and its gradient."""
+    records = {"state": step.state, "in": step.inputs, "param": step.params, "d_state": step.d_state}
+    given = {f"{role}_{name}": d for role, record in records.items() for name, d in record.items()}
+    gradients = zip(("state", "in", "param"), step.gradients.values(), strict=True)
+    results = {f"new state_{name}": v for name, v in step.new_state.items()} | {"y": step.y}
+    results |= {f"d_{role}_{name}": v for role, record in gradients for name, v in record.items()}
+    return "\n".join(_shown({**given, "d_y": step.d_y}, results))
+
+
+def show(phases: Phases) -> str:
+    """All ways over time."""
+    return "\n\n".join(f"{name}, every step:\n{_way(phase, phases.params)}" for name, phase in phases.ways.items())
+
+
+def _way(phase: Phase, params: Mapping[str, Input]) -> str:
+    results = {f"new {name}": v for name, v in phase.new.items()} | dict(phase.made)
+    results |= {f"{name} +": v for name, v in phase.added.items()}
+    return "\n".join(_shown({**phase.carried, **phase.moving, **params}, results))
+
+
+def _shown(given: Mapping[str, Definition], results: Mapping[str, Value]) -> Iterator[str]:
+    """What is read of what is given, then all that is computed, under the lines of the cell, then the results."""
+    found = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
+    names = {d: name for name, d in given.items()}
+    made = [d for d in found if d not in names]
+    names |= {d: f"t{n}" for n, d in enumerate(made)}
+    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in given.items() if d in found)
+    line = ""
+    for definition in made:
+        if definition.line != line:
+            line = definition.line
+            yield f"  # {line or 'the gradient'}"
+        yield from (f"  {text}" for text in _lines(definition, names))
+    yield "  # results"
+    for name, value in results.items():
+        add = "+=" if name.endswith(" +") else "="
+        yield f"  {name.removesuffix(' +')}{axes(value.shape)} {add} {written(value.expression, names)}"
+
+
+def _lines(definition: Definition, names: Mapping[Definition, str]) -> Iterator[str]:
+    """One line a definition, one a region."""
+    name, shape = names[definition], definition.shape
+    match definition:
+        case Table(_, numbers):
+            more = ", ..." if len(numbers) > FEW else ""
+            yield f"{name}{_sizes(shape)} = {', '.join(f'{x:g}' for x in numbers[:FEW])}{more}"
+        case Map(_, expression):
+            yield f"{name}{axes(shape)} = {written(expression, names)}"
+        case Reduce(_, reduction, extent, expression):
+            axis = _axis(AXES[len(shape)], extent, 0)
+            yield f"{name}{axes(shape)} = {reduction}({axis}) {written(expression, names)}"
+        case Reshape(_, base):
+            yield f"{name}{_sizes(shape)} = {names[base]}{_sizes(base.shape)} in the same order"
+        case Assemble(_, regions):
+            for start, part, expression in regions:
+                yield f"{name}{axes(part, start)} = {written(expression, names)}"
+
+
+def _sizes(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]" if shape else ""
+
+
+def axes(shape: Shape, start: Shape = ()) -> str:
+    """Axes with their sizes, and where they begin if that is not 0; an axis of one element is its place."""
+    begins = start or (0,) * len(shape)
+    parts = [_axis(AXES[a], n, begin) for a, (n, begin) in enumerate(zip(shape, begins, strict=True))]
+    return f"[{', '.join(parts)}]" if parts else ""
+
+
+def _axis(name: str, size: int, begin: int) -> str:
+    if size == 1:
+        return str(begin)
+    return f"{begin} + {name} < {begin + size}" if begin else f"{name} < {size}"
+
+
+def written(expression: Expression, names: Mapping[Definition, str]) -> str:
+    """An expression, with what it reads by name."""
+    match expression:
+        case Constant(number):
+            return f"{number:g}"
+        case Load(definition, index):
+            return element(names[definition], index)
+        case Apply(function, arguments):
+            parts = [written(a, names) for a in arguments]
+            if function in SIGNS:
+                return f"({parts[0]} {SIGNS[function]} {parts[1]})"
+            return f"{function}({', '.join(parts)})"
+
+
+def element(name: str, index: Sequence[Index]) -> str:
+    """An element of what has a name."""
+    return f"{name}[{', '.join(map(_place, index))}]" if index else name
+
+
+def _place(index: Index) -> str:
+    axis, step, start = index
+    if axis < 0:
+        return str(start)
+    along = AXES[axis] if step == 1 else f"{step} * {AXES[axis]}"
+    return along if start == 0 else f"{along} + {start}"

@@ -1,0 +1,134 @@
+"""What is well formed. The tests hold to it whatever a pass makes; a target may rely on it."""
+
+from collections.abc import Collection, Iterable
+from math import prod
+
+from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.nodes import (
+    KINDS,
+    Apply,
+    Assemble,
+    Constant,
+    Definition,
+    Expression,
+    Index,
+    Input,
+    Load,
+    Reduce,
+    Reshape,
+    Shape,
+    Table,
+    Value,
+    behind,
+)
+from fastweights.compiler.ir.passes import Phases
+from fastweights.compiler.ir.step import Step
+
+
+def verify_step(step: Step) -> None:
+    """That a lowered step is well formed, and that every gradient has the shape of what it is of."""
+    verify(step.results, step.given)
+    for name, record in {"state": step.state, "inputs": step.inputs, "params": step.params}.items():
+        assert record.keys() == step.gradients[name].keys()
+        for field, d in record.items():
+            assert step.gradients[name][field].shape == d.shape, f"the gradient of {field}"
+    for field, d in step.state.items():
+        assert step.new_state[field].shape == step.d_state[field].shape == d.shape, f"the new {field}"
+    assert step.y.shape == step.d_y.shape
+
+
+def verify_phases(phases: Phases) -> None:
+    """That every way is well formed, and reads nothing but what it is given."""
+    for phase in phases.ways.values():
+        given = [*phase.carried.values(), *phase.moving.values(), *phases.params.values()]
+        verify(phase.results, given)
+        assert phase.new.keys() == phase.carried.keys()
+        for name, d in phase.carried.items():
+            assert phase.new[name].shape == d.shape, name
+    assert phases.backward.moving.keys() >= phases.again.made.keys(), "what is kept is read"
+
+
+def verify(results: Iterable[Value], given: Collection[Definition]) -> None:
+    """That results are well formed, and computed from what is given and nothing else."""
+    results = list(results)
+    for value in results:
+        _verify_numbers(value.expression, value.shape)
+    for definition in behind(results, given):
+        assert type(definition) in KINDS, f"a definition of no known kind: {definition!r}"
+        assert definition in given or not isinstance(definition, Input), "an input that is not given"
+        _verify_definition(definition)
+
+
+def _verify_definition(definition: Definition) -> None:
+    for operand in definition.operands():
+        assert operand.serial < definition.serial, "what is read is made before"
+    for start, shape, expression in definition.bodies:
+        rank = len(definition.shape)
+        assert all(a >= 0 and a + n <= size for a, n, size in zip(start, shape, definition.shape, strict=False))
+        assert len(start) == rank
+        assert len(shape) == rank + isinstance(definition, Reduce)
+        _verify_numbers(expression, shape)
+    match definition:
+        case Table(shape, numbers):
+            assert len(numbers) == prod(shape), "as many numbers as elements"
+        case Reduce(_, reduction, extent, _):
+            assert reduction in ("sum", "max", "min")
+            assert extent > 1, "a reduction of one element"
+        case Reshape(shape, base):
+            assert prod(shape) == prod(base.shape), "a reshape to another number of elements"
+        case Assemble():
+            assert _is_covered(definition), "an element that no region writes"
+
+
+def _is_covered(definition: Assemble) -> bool:
+    """Whether every element is written."""
+    places = {place for start, shape, _ in definition.regions for place in _box(start, shape)}
+    return len(places) == definition.size
+
+
+def _box(start: Shape, shape: Shape) -> list[Shape]:
+    places: list[Shape] = [()]
+    for first, size in zip(start, shape, strict=True):
+        places = [(*place, first + n) for place in places for n in range(size)]
+    return places
+
+
+def _verify_numbers(expression: Expression, domain: Shape) -> None:
+    _verify_expression(expression, domain)
+    assert not _is_mask(expression), "a mask in the place of numbers"
+
+
+def _is_mask(expression: Expression) -> bool:
+    return isinstance(expression, Apply) and FUNCTIONS[expression.function].is_mask
+
+
+def _verify_expression(expression: Expression, domain: Shape) -> None:
+    match expression:
+        case Constant(number):
+            assert isinstance(number, float)
+        case Load(definition, index):
+            assert len(index) == len(definition.shape), "one index an axis"
+            for each, size in zip(index, definition.shape, strict=True) if prod(domain) else ():
+                _verify_index(each, size, domain)
+        case Apply(function, arguments):
+            assert function in FUNCTIONS, f"a function that nobody knows: {function}"
+            found = FUNCTIONS[function]
+            assert len(arguments) == found.arity, f"{function} of {len(arguments)}"
+            for n, argument in enumerate(arguments):
+                _verify_expression(argument, domain)
+                assert _is_mask(argument) == (n < found.masks), f"argument {n} of {function}"
+        case _:
+            raise AssertionError(f"an expression of no known kind: {expression!r}")
+
+
+def _verify_index(index: Index, size: int, domain: Shape) -> None:
+    """That it stays inside, and that an axis of one element is written as a constant."""
+    axis, step, start = index
+    if axis < 0:
+        assert 0 <= start < size, "an index outside"
+        return
+    assert axis < len(domain), "an axis that is not there"
+    assert domain[axis] > 1, "an axis of one element"
+    assert step != 0
+    assert min(start, start + step * (domain[axis] - 1)) >= 0, "an index outside"
+    assert max(start, start + step * (domain[axis] - 1)) < size, "an index outside"

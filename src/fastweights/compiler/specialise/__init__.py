@@ -1,0 +1,1 @@
+"""Specialisations of a step: its guard decides which compiled kernel a call may use."""

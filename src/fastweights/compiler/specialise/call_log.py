@@ -1,0 +1,74 @@
+"""The calls of torch functions that a step makes: what tells in microseconds whether it still is what it was."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from fastweights.cell import Cell
+from fastweights.compiler.specialise.value_numbers import Names, content
+
+CAPTURED = "captured"
+"""The name, with a number, of a tensor from elsewhere."""
+
+
+class Calls(TorchFunctionMode):
+    """What a step calls while this is on, and with what.
+
+    `key` is equal only for steps that do the same, if `is_clear`: if nothing came from where calls are not seen. In
+    `captured` are the floating tensors that the step has from elsewhere, in the order in which it uses them; of other
+    such tensors the numbers are part of the key.
+    """
+
+    def __init__(self, arguments: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.names = Names(arguments, self.meet, self._unclear)
+        self.captured: list[Tensor] = []
+        self.noted: list[Hashable] = []
+        self.is_clear = True
+        self.with_gradients = torch.is_grad_enabled()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.noted.append((func, *map(self.names.note, args)))
+        if kwargs:
+            self.noted.append(self.names.note(kwargs))
+        if torch.is_grad_enabled() is not self.with_gradients:
+            self._unclear()
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        self.names.made(result)
+        return result
+
+    def meet(self, x: Tensor) -> Hashable:
+        """Notes a tensor that the step has from elsewhere."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(x) or x.layout != torch.strided:
+            return self._unclear()
+        if x.is_floating_point():
+            self.captured.append(x)
+            self.names.add(x, (CAPTURED, len(self.captured)))
+            return (x.dtype, tuple(x.shape))
+        self.names.add(x, content(x))
+        return self.names.of[id(x)]
+
+    def end(self, result: Any) -> None:
+        """Notes what the step returned."""
+        self.noted.append(self.names.note(result))
+
+    @property
+    def key(self) -> Hashable:
+        """All notes."""
+        return tuple(self.noted)
+
+    def _unclear(self, value: Any = None) -> Hashable:
+        self.is_clear = False
+        return None
+
+
+def calls_of(cell: Cell, records: Sequence[Any]) -> Calls:
+    """Runs the step of a cell on records of tensors for one head."""
+    calls = Calls(x for record in records for x in record)
+    with calls:
+        result = cell.step(*records)
+    calls.end(result)
+    return calls

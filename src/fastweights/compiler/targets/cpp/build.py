@@ -1,0 +1,80 @@
+"""Builds libraries of C++, and keeps them in a cache that many processes may share."""
+
+import hashlib
+from ctypes import CDLL
+from pathlib import Path
+
+import torch
+
+from fastweights.compiler.errors import Unbuilt
+from fastweights.compiler.targets.cache import digest, is_trusted, kept
+from fastweights.compiler.targets.cpp.attempt import loaded
+from fastweights.compiler.targets.cpp.cache_folder import in_some_place
+from fastweights.compiler.targets.cpp.compiler import compiler, identity
+from fastweights.compiler.targets.cpp.cpu import cpu
+from fastweights.compiler.targets.cpp.flags import BEST
+from fastweights.compiler.targets.cpp.scratch import SEAL, scratch
+from fastweights.compiler.targets.cpp.toolchain import Toolchain, toolchain
+
+
+def stem(name: str, *parts: str) -> str:
+    """The name in the cache of what is built from `parts` for this CPU, and behind a hyphen which compiler does it."""
+    which = identity()
+    return f"{name}-{digest(*parts, cpu(), torch.__version__, *BEST)}-{digest(*which)[:8] if which else ''}"
+
+
+def load(stem: str) -> CDLL | None:
+    """A library of the cache; None if it is not there, damaged, or not ours."""
+    place = kept()
+    if place is None:
+        return None
+    # Where there is no compiler, what any has built will do: as in an image whose kernels were built before.
+    paths = [place / f"{stem}.so"] if compiler() else sorted(place.glob(f"{stem}*.so"))
+    return next(filter(None, map(_load, paths)), None)
+
+
+def _load(path: Path) -> CDLL | None:
+    try:
+        content = path.read_bytes() if is_trusted(path) else b""
+        return CDLL(str(path)) if content[-len(SEAL) - 32 :] == _seal(content[: -len(SEAL) - 32]) else None
+    except OSError:
+        return None
+
+
+def build(source: str, stem: str) -> CDLL:
+    """Builds the library of a source and puts it into the cache; if that is read-only or full, into a temporary folder.
+
+    Every process builds in a folder of its own and renames the result: the last one wins, and a build that is killed
+    leaves nothing that is ever loaded.
+
+    Raises:
+        Unbuilt: there is no compiler, it fails, or what it builds does not load.
+    """
+    tools = toolchain()
+    try:
+        return in_some_place(lambda place: _build_in(place, tools, source, stem))
+    except Unbuilt:
+        # Something may have changed since the compiler was tried, such as a library that has gone.
+        again = toolchain(renew=True)
+        if again == tools:
+            raise
+        return in_some_place(lambda place: _build_in(place, again, source, stem))
+
+
+def _seal(content: bytes) -> bytes:
+    """What ends every library: one that was cut short or changed could crash the process that loads it."""
+    return SEAL + hashlib.sha256(content).digest()
+
+
+def _build_in(place: Path, tools: Toolchain, source: str, stem: str) -> CDLL:
+    with scratch(place) as folder:
+        code, library = folder / f"{stem}.cpp", folder / f"{stem}.so"
+        code.write_text(source, encoding="utf-8")
+        tools.build(code, library)
+        content = library.read_bytes()
+        library.write_bytes(content + _seal(content))
+        library.chmod(0o700)
+        made = loaded(library, tools.command[0])
+        code.replace(place / code.name)
+        library.replace(place / library.name)
+    return made

@@ -1,0 +1,187 @@
+"""A cell as files of C++ with a C interface: the code, a header and an example, to be built and run without Python."""
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from fastweights.cell import Cell
+from fastweights.compiler import lowered
+from fastweights.compiler.targets.arguments import FORWARD, in_order
+from fastweights.compiler.targets.cpp.emit import Source
+from fastweights.compiler.targets.cpp.plan import plan
+from fastweights.compiler.targets.target import title
+from fastweights.core.files import write_atomically
+
+WIDTH = 16
+"""Bytes of a vector: every CPU that has vectors has these, and a compiler may make wider ones of them."""
+REALS = {torch.float32: "float", torch.float64: "double"}
+
+
+class Kind(NamedTuple):
+    """What tensors of a record have in C: their structure, prefix and argument, first axes, room in the example."""
+
+    structure: str
+    prefix: str
+    argument: str
+    axes: str
+    room: str
+    constant: str = "const "
+    remark: str = ""
+
+
+KINDS = {
+    "Inputs": Kind("inputs", "in_", "x", "batch, time, heads", "TIME * HEADS"),
+    "State": Kind("state", "state_", "state", "batch, heads", "HEADS", "", " /* zeros: nothing is remembered yet */"),
+    "Params": Kind("params", "param_", "params", "heads", "HEADS"),
+}
+Y = KINDS["Inputs"]._replace(prefix="")
+
+
+class Array(NamedTuple):
+    """One tensor of a cell, and its axes of one head and one step."""
+
+    kind: Kind
+    field: str
+    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What no other tensor of the cell is called, and no word of the language."""
+        return f"{self.kind.prefix}{self.field}"
+
+    @property
+    def axes(self) -> str:
+        """All of them, as comments have it."""
+        return f"[{', '.join([self.kind.axes, *map(str, self.shape)])}]"
+
+
+def write(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, folder: Path) -> list[Path]:
+    """Writes `NAME.cpp`, `NAME.h` and `example.c` into a folder: a cell with a size for every axis, forward only.
+
+    Raises:
+        Unsupported: the cell leaves the subset that compiles.
+    """
+    files = Files(cell, sizes, dtype)
+    texts = {f"{files.name}.cpp": files.code(), f"{files.name}.h": files.header(), "example.c": files.example()}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_atomically(folder / name, text.encode())
+    return [folder / name for name in texts]
+
+
+class Files:
+    """The texts of the files of one cell."""
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+        self.cell, self.sizes, self.dtype, self.real = cell, dict(sorted(sizes.items())), dtype, REALS[dtype]
+        self.name = cell.name.replace("-", "_")
+        self.title = title(cell, sizes, dtype)
+        self.arrays = {
+            kind: [Array(KINDS[kind], field, slot.shape(self.sizes)) for field, slot in slots.items()]
+            for kind, slots in cell.slots.items()
+        }
+        self.y = Array(Y, "y", cell.output.shape(self.sizes))
+        given = [f"const {self.name}_{KINDS[kind].structure}* {KINDS[kind].argument}" for kind in self.arrays]
+        numbers = "int64_t batch, int64_t time, int64_t heads"
+        self.signature = f"void {self.name}_run({', '.join(given)}, {self.real}* y, {numbers})"
+
+    def code(self) -> str:
+        """The kernel, and the function that calls it."""
+        lanes = WIDTH // self.dtype.itemsize
+        programs = plan(lowered(self.cell, self.sizes, self.dtype), lanes)
+        kernel = Source(programs, self.title, self.dtype, lanes).forward("static")
+        return "\n".join(
+            [
+                # Of several cells in a program each has its own: their numbers may be of another kind.
+                f"#define fw {self.name}_fw",
+                kernel,
+                f'#include "{self.name}.h"\n',
+                f"{self.signature} {{",
+                f"    void* p[] = {{{', '.join(self._pointers())}}};",
+                "    const int64_t n[] = {batch, time, heads, time, 1, 0, batch * heads,",
+                f"                         {', '.join(self._strides())}}};",
+                "    forward(p, n);",
+                "}\n",
+            ]
+        )
+
+    def _pointers(self) -> list[str]:
+        """What the kernel takes, in its order; a state is read and written where it lies."""
+        ours = {
+            kind: [f"(void*){array.kind.argument}->{array.name}" for array in arrays]
+            for kind, arrays in self.arrays.items()
+        }
+        nothing = ["nullptr"]
+        named = {"all_in": ours["Inputs"], "first_state": ours["State"], "last_state": ours["State"], "all_y": ["y"]}
+        named |= {"all_param": ours.get("Params", []), "initial_state": nothing * len(ours["State"])}
+        return in_order(FORWARD, named | {"reset": nothing, "lengths": nothing, "checkpoints": nothing})
+
+    def _strides(self) -> list[str]:
+        sizes = [prod(array.shape) for array in self.arrays["Inputs"]]
+        return [f"time * heads * {n}, heads * {n}, {n}" for n in sizes]
+
+    def header(self) -> str:
+        """What a program includes."""
+        formula = self.cell.summary.strip().split("\n\n")[0].split("\n")
+        sizes = [f"    {self._size(array)} = {prod(array.shape)}," for array in [*self._all(), self.y]]
+        return "\n".join(
+            [
+                f"/* {self.title}.",
+                *(f" * {line}" for line in formula),
+                " */",
+                "#pragma once\n#include <stdint.h>\n",
+                "/* Numbers a head; of inputs and y, a head and a step. */",
+                *("enum {", *sizes, "};"),
+                *map(self._structure, self.arrays),
+                '\n#ifdef __cplusplus\nextern "C"\n#endif',
+                "/* Reads `time` steps, one or many, into y "
+                + self.y.axes
+                + ". The state is left behind the last one,",
+                "   where it was given; zeros are the state before the first. All tensors are contiguous. */",
+                f"{self.signature};\n",
+            ]
+        )
+
+    def _structure(self, kind: str) -> str:
+        fields = [f"    {a.kind.constant}{self.real}* {a.name}; /* {a.axes} */" for a in self.arrays[kind]]
+        return "\n".join(["\ntypedef struct {", *fields, f"}} {self.name}_{KINDS[kind].structure};"])
+
+    def example(self) -> str:
+        """A program that runs one step, and a sequence from where that left off."""
+        filled = [array for array in self._all() if array.kind is not KINDS["State"]]
+        given = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
+        return "\n".join(
+            [
+                f"/* g++ -O3 -Wno-psabi {self.name}.cpp example.c -o example && ./example */",
+                f'#include <stdio.h>\n#include "{self.name}.h"\n',
+                "enum { HEADS = 2, TIME = 4 };",
+                *map(self._storage, [*self._all(), self.y]),
+                f"\nstatic void fill({self.real}* x, size_t count) {{ /* yours come from a network */",
+                f"    for (size_t n = 0; n < count; ++n) x[n] = ({self.real})(n % 7 + 1) / 10;",
+                "}",
+                "\nint main(void) {",
+                *(f"    fill({array.name}, sizeof {array.name} / sizeof *{array.name});" for array in filled),
+                *map(self._given, self.arrays),
+                f"    {self.name}_run({given}, y, 1, 1, HEADS); /* one step */",
+                f"    {self.name}_run({given}, y, 1, TIME, HEADS); /* a sequence, from the state behind that step */",
+                '    for (size_t n = 0; n < sizeof y / sizeof *y; ++n) printf("%.17g\\n", y[n]);',
+                "    return 0;",
+                "}\n",
+            ]
+        )
+
+    def _storage(self, array: Array) -> str:
+        return f"static {self.real} {array.name}[{array.kind.room} * {self._size(array)}];{array.kind.remark}"
+
+    def _given(self, kind: str) -> str:
+        names = ", ".join(array.name for array in self.arrays[kind])
+        return f"    const {self.name}_{KINDS[kind].structure} {KINDS[kind].argument} = {{{names}}};"
+
+    def _all(self) -> list[Array]:
+        return [array for arrays in self.arrays.values() for array in arrays]
+
+    def _size(self, array: Array) -> str:
+        return f"{self.name}_{array.name}"

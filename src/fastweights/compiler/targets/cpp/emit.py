@@ -1,0 +1,281 @@
+"""The C++ source of a cell's kernels: every step as a function, and the loop over time that calls it."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fastweights.compiler.ir.nodes import volume
+from fastweights.compiler.targets.arguments import BACKWARD, FORWARD
+from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.plan import Plan, Way
+from fastweights.compiler.targets.cpp.prologue import EXPORTED, Functions, beginning, open_kernel, padded, tables
+from fastweights.compiler.targets.cpp.schedule import Buffer, Program
+
+AHEAD = 4
+"""How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
+SELDOM = "__attribute__((noinline)) "
+"""Before functions of which a sequence has a few calls: to repeat them in the loops takes the compiler time."""
+
+
+class Source:
+    """Puts the source of a library together: of one way over time."""
+
+    def __init__(self, plan: Plan, title: str, dtype: torch.dtype, lanes: int) -> None:
+        self.plan, self.title, self.dtype = plan, title, dtype
+        self.state = plan.forward.state
+        self.functions = Functions(dtype, lanes)
+
+    def forward(self, linkage: str = EXPORTED) -> str:
+        """The way forward: a library with the function `forward`."""
+        return "\n".join([*self._parts({"forward": self.plan.forward}, self.state), self._forward(linkage), ""])
+
+    def backward(self) -> str:
+        """The way back: one with the function `backward`."""
+        plan = self.plan
+        ways, states = {"again": plan.again, "backward": plan.backward}, [*self.state, *plan.backward.state]
+        return "\n".join([*self._parts(ways, states), self._backward(), ""])
+
+    def _parts(self, ways: Mapping[str, Way], states: Sequence[Buffer]) -> list[str]:
+        """What stands above the loops over time."""
+        constants = tables([way.step for way in ways.values()])
+        steps = [function for name, way in ways.items() for function in self._functions(name, way)]
+        copies = [_copies(b) for b in {b.name: b for b in [*states, *self.plan.params]}.values()]
+        return [*beginning(self.title, self.dtype), *constants, *steps, *copies]
+
+    def _functions(self, name: str, way: Way) -> list[str]:
+        step = self._function(f"{name}_step", way.step, *self._of_step(way))
+        return [self._function(f"{name}_begin", way.begin, *self._of_begin(way)), step] if way.ahead else [step]
+
+    def _of_step(self, way: Way) -> tuple[list[Buffer], list[Buffer]]:
+        """What a step is given, and what it makes."""
+        ahead = [*way.ahead, *_named("next", way.moving)] if way.ahead else []
+        given = [*way.state, *way.moving, *self.plan.params, *ahead]
+        return given, [*_named("new", way.state), *way.made, *_named("next", way.ahead)]
+
+    def _of_begin(self, way: Way) -> tuple[list[Buffer], list[Buffer]]:
+        return [*way.state, *way.moving, *self.plan.params], way.ahead
+
+    def _function(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
+        constant, changed = _arguments(program, given, made)
+        arguments = [f"const real* __restrict__ {b}" for b in constant] + [f"real* __restrict__ {b}" for b in changed]
+        return self.functions.write(name, program, arguments, SELDOM if name.endswith("_begin") else "")
+
+    def _forward(self, linkage: str) -> str:
+        plan, out = self.plan, Writer(depth=0)
+        open_kernel(out, "forward", FORWARD, plan.fields, linkage)
+        self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
+        self._load_params(out)
+        for b in self.state:
+            out.add(f"into_{b.name}({b.name}, first_{b.name} + m * {volume(b.shape)});")
+        out.add("const int64_t start = 0, stop = length;")
+        out.open("for (int64_t t = start; t < stop; ++t)")
+        out.open("if (checkpoints && t % C == 0)")
+        out.add(f"real* to = checkpoints + (m * ((T + C - 1) / C) + t / C) * {self._state_size()};")
+        for b in self.state:
+            out.add(f"memcpy(to, {b.name}, sizeof(real) * {volume(b.shape)});")
+            out.add(f"to += {volume(b.shape)};")
+        out.close()
+        self._reset(out)
+        size = volume(plan.y.shape)
+        out.add(f"real* const y = all_y + ((b * T + t) * H + h) * {size};")
+        out.add(f"fw::prefetch<{size}, 1>(y + {AHEAD * size} * H);")
+        self._run(out, "forward", plan.forward, 1)
+        self._swap(out, plan.forward)
+        out.close()
+        self._clear_padding(out, "all_y", size)
+        for b in self.state:
+            out.add(f"from_{b.name}(last_{b.name} + m * {volume(b.shape)}, {b.name});")
+        out.close(3)
+        return "\n".join(out.lines)
+
+    def _backward(self) -> str:
+        plan, out = self.plan, Writer(depth=0)
+        open_kernel(out, "backward", BACKWARD, plan.fields)
+        d_state = plan.backward.state
+        d_initial = _named("initial", d_state)
+        ahead = [*plan.again.ahead, *plan.backward.ahead]
+        buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params, *d_initial]
+        self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
+        self._load_params(out)
+        for b in [*plan.d_params, *d_initial]:
+            out.add(f"memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
+        for b in plan.d_inputs:
+            self._clear_padding(out, f"all_{b.name}", volume(b.shape))
+        for b in d_state:
+            size = volume(b.shape)
+            out.add(f"if (last_{b.name}) into_{b.name}({b.name}, last_{b.name} + m * {size});")
+            out.add(f"else memset({b.name}, 0, sizeof(real) * {size});")
+        # Of no step, the last chunk begins before the first one.
+        out.open("for (int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
+        out.add("const int64_t stop = start + C < length ? start + C : length;")
+        self._recompute(out)
+        self._way_back(out)
+        out.close()
+        for b in d_state:
+            out.add(f"from_{b.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
+        for b in plan.d_params:
+            name = b.name.removeprefix("d_")
+            out.add(f"from_{name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
+        for b, of_state in zip(d_initial, d_state, strict=True):
+            out.add(f"if (reset) from_{of_state.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
+        out.close(3)
+        return "\n".join(out.lines)
+
+    def _recompute(self, out: Writer) -> None:
+        plan = self.plan
+        out.add(f"const real* from = checkpoints + (m * ((T + C - 1) / C) + start / C) * {self._state_size()};")
+        for b, offset in self._slots():
+            out.add(f"memcpy(slots + {offset}, from, sizeof(real) * {volume(b.shape)});")
+            out.add(f"from += {volume(b.shape)};")
+        out.open("for (int64_t t = start; t < stop; ++t)")
+        for b, offset in self._slots():
+            out.add(f"real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
+            out.add(f"real* const new_{b.name} = {b.name} + {self._slot_size()};")
+        for b in plan.kept:
+            out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
+        self._reset(out)
+        self._run(out, "again", plan.again, 1)
+        self._swap(out, plan.again)
+        out.close()
+
+    def _way_back(self, out: Writer) -> None:
+        plan = self.plan
+        out.open("for (int64_t t = stop - 1; t >= start; --t)")
+        out.add("const int64_t at = (b * T + t) * H + h;")
+        for b in plan.d_inputs:
+            size = volume(b.shape)
+            out.add(f"real* const {b.name} = all_{b.name} + at * {size};")
+            out.add(f"fw::prefetch<{size}, 1>({b.name} - {AHEAD * size} * H);")
+        self._run(out, "backward", plan.backward, -1)
+        self._swap(out, plan.backward)
+        out.open("if (reset && reset[b * T + t])")
+        for b in plan.backward.state:
+            size = volume(b.shape)
+            out.add(f"for (int n = 0; n < {size}; ++n) initial_{b.name}[n] += {b.name}[n];")
+            out.add(f"memset({b.name}, 0, sizeof(real) * {size});")
+        out.close(2)
+
+    def _run(self, out: Writer, name: str, way: Way, sign: int) -> None:
+        """A step, with all that moves with the steps; before the first, and after a reset, what it is given ahead."""
+        places, far = self._places(), [b.name for b in [*self.plan.inputs, self.plan.d_y]]
+        for b in way.moving:
+            out.add(f"const real* const {b.name} = {places[b.name].format(t='t')};")
+            if b.name in far:
+                out.add(f"fw::prefetch<{volume(b.shape)}>({places[b.name].format(t=f'(t + {sign * AHEAD})')});")
+        if way.ahead:
+            out.add(f"const int64_t then = {'t + 1 < stop ? t + 1 : t' if sign > 0 else 't > start ? t - 1 : t'};")
+            for b in way.moving:
+                out.add(f"const real* const next_{b.name} = {places[b.name].format(t='then')};")
+            first, before = ("start", "t") if sign > 0 else ("stop - 1", "t + 1")
+            out.open(f"if (t == {first} || (reset && reset[b * T + {before}]))")
+            self._call(out, f"{name}_begin", way.begin, *self._of_begin(way))
+            out.close()
+        self._call(out, f"{name}_step", way.step, *self._of_step(way))
+
+    def _swap(self, out: Writer, way: Way) -> None:
+        """What was made by this step is given to the next one."""
+        for b in way.ahead:
+            out.add(f"fw::swap({b.name}, next_{b.name});")
+        for b in way.state if way is not self.plan.again else []:
+            if b.name not in way.step.in_place:
+                out.add(f"fw::swap({b.name}, new_{b.name});")
+
+    def _places(self) -> dict[str, str]:
+        """Where everything lies that moves with the steps, by the step `{t}`."""
+        head = "((b * T + {t}) * H + h)"
+        places = {self.plan.d_y.name: f"all_d_y + {head} * {volume(self.plan.d_y.shape)}"}
+        for n, b in enumerate(self.plan.inputs):
+            strides = f"b * strides[{3 * n}] + {{t}} * strides[{3 * n + 1}] + h * strides[{3 * n + 2}]"
+            places[b.name] = f"all_{b.name} + {strides}"
+        for b, offset in self._slots():
+            places[b.name] = f"slots + ({{t}} - start) * {self._slot_size()} + {offset}"
+        offset = 0
+        for b in self.plan.kept:
+            places[b.name] = f"keeps + ({{t}} - start) * {self._keep_size()} + {offset}"
+            offset += volume(b.shape)
+        return places
+
+    def _open_heads(self, out: Writer, buffers: Sequence[Buffer], slots: Sequence[Buffer] = ()) -> None:
+        """The loop over batch and heads, with memory for `buffers` in an arena a thread."""
+        offsets, offset = [], padded(self.functions.scratch)
+        for b in buffers:
+            offsets.append(f"real* {b.name} = arena.start + {offset};")
+            offset += padded(volume(b.shape))
+        total = str(offset)
+        if slots:
+            offsets.append(f"real* const slots = arena.start + {offset};")
+            offsets.append(f"real* const keeps = slots + (C + 1) * {self._slot_size()};")
+            offsets.append("(void)keeps;")
+            total = f"{offset} + (C + 1) * {self._slot_size()} + C * {self._keep_size()}"
+        out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
+        out.open("")
+        out.add(f"fw::Arena arena({total});")
+        out.add("real* const scratch = arena.start;")
+        out.add("#pragma omp for schedule(static)")
+        out.open("for (int64_t m = first_head; m < last_head; ++m)")
+        out.add("const int64_t b = m / H, h = m % H, length = lengths ? lengths[b] : T;")
+        for line in offsets:
+            out.add(line)
+
+    def _load_params(self, out: Writer) -> None:
+        for b in self.plan.params:
+            out.add(f"into_{b.name}({b.name}, all_{b.name} + h * {volume(b.shape)});")
+
+    def _reset(self, out: Writer) -> None:
+        out.open("if (reset && reset[b * T + t])")
+        for b in self.state:
+            out.add(f"into_{b.name}({b.name}, initial_{b.name} + m * {volume(b.shape)});")
+        out.close()
+
+    def _clear_padding(self, out: Writer, name: str, size: int) -> None:
+        """Zeros where a sequence that has ended is padded."""
+        out.open("for (int64_t t = length; t < T; ++t)")
+        out.add(f"memset({name} + ((b * T + t) * H + h) * {size}, 0, sizeof(real) * {size});")
+        out.close()
+
+    def _call(self, out: Writer, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> None:
+        constant, changed = _arguments(program, given, made)
+        out.add(f"{name}({', '.join([*constant, *changed, 'scratch'])});")
+
+    def _state_size(self) -> int:
+        return sum(volume(b.shape) for b in self.state)
+
+    def _slots(self) -> list[tuple[Buffer, int]]:
+        """Every state and where it lies in the slot of a step."""
+        offsets, offset = [], 0
+        for b in self.state:
+            offsets.append((b, offset))
+            offset += padded(volume(b.shape))
+        return offsets
+
+    def _slot_size(self) -> int:
+        return sum(padded(volume(b.shape)) for b in self.state)
+
+    def _keep_size(self) -> int:
+        return padded(sum(volume(b.shape) for b in self.plan.kept))
+
+
+def _named(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [b.named(f"{prefix}_{b.name}") for b in buffers]
+
+
+def _twice(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [*buffers, *_named(prefix, buffers)]
+
+
+def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> tuple[list[str], list[str]]:
+    """The names of what a kernel reads, and of what it changes."""
+    constant = [b.name for b in given if b.name not in program.in_place]
+    in_place = [b.name for b in given if b.name in program.in_place]
+    return constant, in_place + [b.name for b in made if b.name.removeprefix("new_") not in program.in_place]
+
+
+def _copies(buffer: Buffer) -> str:
+    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap two."""
+    size, shape = volume(buffer.shape), buffer.shape
+    into = back = f"memcpy(to, from, sizeof(real) * {size});"
+    if buffer.layout.order != tuple(range(len(shape))):
+        loop = f"for (int n = 0; n < {size}; n += {volume(shape[-2:])})"
+        into, back = (f"{loop} fw::transpose<{r}, {c}>(to + n, from + n);" for r, c in (shape[-2:], shape[:-3:-1]))
+    head = SELDOM + "static void {}_{}(real* __restrict__ to, const real* __restrict__ from) {{ {} }}"
+    return "\n".join([head.format("into", buffer.name, into), head.format("from", buffer.name, back)])

@@ -1,0 +1,254 @@
+"""A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from ctypes import CDLL, c_char_p, c_int64, c_void_p
+from functools import lru_cache, partial
+from itertools import chain
+from struct import Struct, pack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.cell import Cell
+from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, in_order
+from fastweights.compiler.targets.cpp.threads import share
+from fastweights.core.memo import remember
+
+CHUNK = 1 << 20
+"""Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""
+THREAD = 1 << 16
+"""Numbers of states that a thread writes, at least: it is started for a few microseconds of work or more."""
+STEPS = 64
+"""Steps of a chunk, at most. Half as many keep twice the memory, which is what the way forward waits for."""
+
+
+class _Called:
+    """What is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other."""
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+        self.inputs, self.states = len(cell.slots["Inputs"]), len(cell.slots["State"])
+        self.output = cell.output.shape(dict(sizes))
+        self.dtype = dtype
+        self.size = sum(_volume(slot.shape(dict(sizes))) for slot in cell.slots["State"].values())
+
+    def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
+        """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
+        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
+        rest = [x.contiguous() for x in tensors[self.inputs :]]
+        return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
+
+    def _threads(self, heads: int, steps: int) -> int:
+        """The number of threads for `steps` steps of each of `heads` heads. A thread needs enough work to be worth its
+        start."""
+        return max(1, min(torch.get_num_threads(), heads, heads * steps * self.size // THREAD))
+
+
+class _Alike(NamedTuple):
+    """What is known of calls with tensors of the same shapes and strides: whether the kernel can read them where they
+    are, which of them may be negated, the shape of y, the heads of all members, how many threads at most have work, and
+    the numbers for a call with one thread."""
+
+    are_read: bool
+    doubtful: list[int]
+    shape: tuple[int, ...]
+    heads: int
+    most: int
+    alone: bytes
+
+
+class OneStep(_Called):
+    """Runs one step of every head, as in streaming and acting, without a way back."""
+
+    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
+        super().__init__(cell, sizes, dtype)
+        self._seen: dict[Hashable, _Alike] = {}
+        self._nowhere = [0] * (self.states + 1)
+        count = self.inputs + 3 * self.states + len(cell.slots.get("Params", ())) + 2
+        self._pack = Struct(f"{count}P").pack
+        self._call, self._has_threads = library.one_step, bool(library.has_threads())
+        # Bytes are memory that C reads: made in half the time of an array of ctypes.
+        self._call.restype, self._call.argtypes = None, [c_char_p, c_char_p]
+
+    def __call__(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor] = (),
+        reset: Tensor | None = None,
+        out: Sequence[Tensor] | None = None,
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
+        key = (tensors[0].shape, *[x.stride() for x in tensors])
+        alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
+        if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
+            return self([x.resolve_neg() for x in tensors], initial, reset, out)
+        if not alike.are_read:
+            tensors = [x for record in self._given(tensors)[0] for x in record]
+        y = tensors[0].new_empty(alike.shape)
+        out = [torch.empty_like(x) for x in tensors[self.inputs : self.inputs + self.states]] if out is None else out
+        starts = [] if reset is None else [x.contiguous() for x in (*initial, reset)]
+        places = [x.data_ptr() for x in starts] or self._nowhere
+        pointers = [*[x.data_ptr() for x in tensors], *places, y.data_ptr(), *[x.data_ptr() for x in out]]
+        packed, threads = self._pack(*pointers), min(torch.get_num_threads(), alike.most)
+        if threads < 2:
+            self._call(packed, alike.alone)
+        elif self._has_threads:
+            self._call(packed, self._numbers(tensors, threads))
+        else:
+            share(partial(self._call_range, packed, tensors, (starts, y, out)), alike.heads, threads)
+        return y, out
+
+    def _call_range(self, packed: bytes, tensors: Sequence[Tensor], others: Any, first: int, last: int) -> None:
+        """Runs the heads of a range in this thread. `others` are the other tensors that `packed` points to: they must
+        live as long as the call."""
+        self._call(packed, self._numbers(tensors, 1, first, last))
+
+    def _look_at(self, tensors: Sequence[Tensor]) -> _Alike:
+        B, T, H = tensors[0].shape[:3]
+        are_read = all(a is b for a, b in zip(tensors, chain(*self._given(tensors)[0]), strict=True))
+        # Numbers are negated where they are a half of complex ones, and lie two by two.
+        doubtful = [n for n, x in enumerate(tensors) if not any(step % 2 for step in x.stride())]
+        most = min(B * H, B * H * self.size // THREAD)
+        return _Alike(are_read, doubtful, (B, T, H, *self.output), B * H, most, self._numbers(tensors, 1))
+
+    def _numbers(self, tensors: Sequence[Tensor], threads: int, first: int = 0, last: int | None = None) -> bytes:
+        """The numbers of a call for the heads from `first` up to `last`, by default all."""
+        _, strides = self._given(tensors)
+        B, T, H = tensors[0].shape[:3]
+        numbers = (B, T, H, 1, threads, first, B * H if last is None else last, *strides)
+        return pack(f"{len(numbers)}q", *numbers)
+
+
+class _Way(NamedTuple):
+    """The function of a library for one way over time, and whether it shares its work among threads by itself."""
+
+    function: Any
+    has_threads: bool
+
+    def __call__(
+        self, tensors: Sequence[Tensor | None], sizes: Sequence[int], threads: int, strides: Sequence[int]
+    ) -> None:
+        """Runs all heads of all members; `sizes` are batch, time, heads and steps per chunk."""
+        heads = sizes[0] * sizes[2]
+
+        def call(first: int, last: int, threads: int = 1) -> None:
+            self.function(_pointers(tensors), _numbers((*sizes, threads, first, last, *strides)))
+
+        if self.has_threads or threads == 1:
+            call(0, heads, threads)
+        else:
+            share(call, heads, threads)
+
+
+class Kernel(_Called):
+    """Runs the scan of a cell forward and back."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        sizes: Mapping[str, int],
+        dtype: torch.dtype,
+        libraries: Callable[[Collection[str]], Mapping[str, CDLL]],
+    ) -> None:
+        super().__init__(cell, sizes, dtype)
+        self._libraries = libraries
+        self._ways: dict[str, _Way] = {}
+
+    def build(self, ways: Collection[str]) -> None:
+        """Loads some ways from the cache, or builds them."""
+        for way, library in self._libraries(ways).items():
+            function = getattr(library, way)
+            function.restype = None
+            self._ways[way] = _Way(function, bool(library.has_threads()))
+
+    def chunk(self, T: int) -> int:
+        """Steps from one kept state to the next."""
+        return chunk(self.size, T)
+
+    def forward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        keep: bool,
+    ) -> list[Tensor]:
+        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+        B, T, H = tensors[0].shape[:3]
+        (inputs, first, params), strides = self._given(tensors)
+        y = inputs[0].new_empty((B, T, H, *self.output))
+        last = [torch.empty_like(x) for x in first]
+        C = self.chunk(T)
+        # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
+        make = y.new_empty if lengths is None else y.new_zeros
+        checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
+        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
+        named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
+        self._ways["forward"](in_order(FORWARD, named), (B, T, H, C), self._threads(B * H, T), strides)
+        return [y, *last, checkpoints]
+
+    def backward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        checkpoints: Tensor,
+        d_y: Tensor,
+        d_last: Sequence[Tensor | None],
+    ) -> list[Tensor]:
+        """The gradients of `tensors` and of `initial`."""
+        B, T, H = tensors[0].shape[:3]
+        (inputs, first, params), strides = self._given(tensors)
+        d_inputs, d_first, d_initial = (
+            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
+        )
+        d_params = [x.new_empty((B, *x.shape)) for x in params]
+        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "all_param": params}
+        named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()]}
+        named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
+        named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
+        named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
+        self._ways["backward"](in_order(BACKWARD, named), (B, T, H, self.chunk(T)), self._threads(B * H, T), strides)
+        return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
+
+
+def chunk(size: int, T: int) -> int:
+    """Steps from one kept state to the next, for states of `size` numbers a head."""
+    return min(T, max(4, min(STEPS, CHUNK // max(size, 1))))
+
+
+def _volume(shape: Sequence[int]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether the axes after batch, time and heads lie in memory one number after the other."""
+    stride = 1
+    for n, step in zip(reversed(x.shape[3:]), reversed(x.stride()[3:]), strict=True):
+        if n != 1 and step != stride:
+            return False
+        stride *= n
+    return True
+
+
+def _marks(
+    initial: Sequence[Tensor], reset: Tensor | None, lengths: Tensor | None, like: Sequence[Tensor]
+) -> dict[str, Sequence[Tensor | None]]:
+    """The states that a reset goes back to, and when, and where sequences end; nothing where there is none."""
+    starts: Sequence[Tensor | None] = initial or [None] * len(like)
+    given = {"initial_state": starts, "reset": [reset], "lengths": [lengths]}
+    return {name: [None if x is None else x.contiguous() for x in tensors] for name, tensors in given.items()}
+
+
+def _pointers(tensors: Sequence[Tensor | None]) -> Any:
+    return (c_void_p * len(tensors))(*[None if x is None else x.data_ptr() for x in tensors])
+
+
+@lru_cache(1000)
+def _numbers(numbers: tuple[int, ...]) -> Any:
+    """As C reads them. Calls are alike, and one step takes microseconds."""
+    return (c_int64 * len(numbers))(*numbers)

@@ -1,0 +1,71 @@
+"""The C++ source of one step by itself: it reads every tensor as it lies, and may write states over those it reads."""
+
+from collections.abc import Sequence
+
+import torch
+
+from fastweights.compiler.ir.nodes import volume
+from fastweights.compiler.targets.arguments import ONE_STEP
+from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.plan import OneStep
+from fastweights.compiler.targets.cpp.prologue import Functions, beginning, open_kernel, padded, tables
+from fastweights.compiler.targets.cpp.schedule import Buffer
+
+
+def one_step_source(plan: OneStep, title: str, dtype: torch.dtype, lanes: int) -> str:
+    """All of it."""
+    functions = Functions(dtype, lanes)
+    step = functions.write("step", plan.step, [_argument(b, plan) for b in _arguments(plan)])
+    kernel = _kernel(plan, padded(functions.scratch))
+    return "\n".join([*beginning(title, dtype), *tables([plan.step]), step, kernel, ""])
+
+
+def _arguments(plan: OneStep) -> list[Buffer]:
+    return [*plan.state, *plan.moving, *plan.params, *plan.new, plan.y]
+
+
+def _argument(buffer: Buffer, plan: OneStep) -> str:
+    changed = "" if buffer in [*plan.new, plan.y] else "const "
+    # No promise that an old state and its new one are apart.
+    alone = "" if buffer in plan.state or buffer.name in plan.over else "__restrict__ "
+    return f"{changed}real* {alone}{buffer.name}"
+
+
+def _kernel(plan: OneStep, scratch: int) -> str:
+    out = Writer(depth=0)
+    open_kernel(out, "one_step", ONE_STEP, plan.fields)
+    apart = [b for b in plan.new if b.name not in plan.over]
+    out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
+    out.open("")
+    out.add(f"fw::Arena arena({scratch + sum(padded(volume(b.shape)) for b in apart)});")
+    out.add("#pragma omp for schedule(static)")
+    out.open("for (int64_t m = first_head; m < last_head; ++m)")
+    out.add("const int64_t b = m / H, h = m % H;")
+    for line in _places(plan, apart, scratch):
+        out.add(line)
+    out.add(f"step({', '.join([*(b.name for b in _arguments(plan)), 'arena.start'])});")
+    for b in apart:
+        out.add(f"memcpy(last_{_old(b)} + m * {volume(b.shape)}, {b.name}, sizeof(real) * {volume(b.shape)});")
+    out.close(3)
+    return "\n".join(out.lines)
+
+
+def _places(plan: OneStep, apart: Sequence[Buffer], offset: int) -> list[str]:
+    """Where everything lies for a head."""
+    lines = []
+    for b in plan.state:
+        first = f"(reset && reset[b] ? initial_{b.name} : first_{b.name})"
+        lines.append(f"const real* const {b.name} = {first} + m * {volume(b.shape)};")
+    for n, b in enumerate(plan.moving):
+        lines.append(f"const real* const {b.name} = all_{b.name} + b * strides[{3 * n}] + h * strides[{3 * n + 2}];")
+    for b in plan.params:
+        lines.append(f"const real* const {b.name} = all_{b.name} + h * {volume(b.shape)};")
+    for b in plan.new:
+        place = f"arena.start + {offset}" if b in apart else f"last_{_old(b)} + m * {volume(b.shape)}"
+        lines.append(f"real* const {b.name} = {place};")
+        offset += padded(volume(b.shape)) if b in apart else 0
+    return [*lines, f"real* const {plan.y.name} = all_y + m * {volume(plan.y.shape)};"]
+
+
+def _old(buffer: Buffer) -> str:
+    return buffer.name.removeprefix("new_")

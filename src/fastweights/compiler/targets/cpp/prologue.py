@@ -1,0 +1,103 @@
+"""What all C++ sources have in common: how they begin, steps as functions, and what a kernel is called with."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from fastweights.compiler.ir.nodes import Table, volume
+from fastweights.compiler.targets.arguments import NUMBERS, Argument, names
+from fastweights.compiler.targets.cpp.loops import Writer, emitted, number
+from fastweights.compiler.targets.cpp.outline import shared
+from fastweights.compiler.targets.cpp.schedule import Program
+
+TYPES = {"real": "real", "bool": "bool", "int64": "int64_t"}
+RUNTIME = Path(__file__).with_name("runtime.h")
+EXPORTED = "FW_EXPORT"
+"""Before functions that are called from outside of their library."""
+HAS_THREADS = f"""
+{EXPORTED} int has_threads() {{
+#ifdef _OPENMP
+    return 1;
+#else
+    return 0;
+#endif
+}}"""
+"""Whether a library shares its work among threads by itself: it was compiled with OpenMP."""
+ON_STACK = 1 << 14
+"""Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
+
+
+class Functions:
+    """Writes steps as functions; `scratch` is how many numbers of the arena they need."""
+
+    def __init__(self, dtype: torch.dtype, lanes: int) -> None:
+        self.dtype, self.lanes = dtype, lanes
+        self.scratch = 0
+
+    def write(self, name: str, program: Program, arguments: Sequence[str], attribute: str = "") -> str:
+        """One function, with those that it calls in front of it."""
+        out = Writer()
+        self._temporaries(program, out)
+        loops = shared(name, program, [emitted(program, nest, self.lanes) for nest in program.nests])
+        out.lines += loops.lines
+        taken = ", ".join([*arguments, "real* __restrict__ scratch"])
+        head = f"\n{attribute}static void {name}({taken}) {{\n    (void)scratch;"
+        return "\n".join([*loops.functions, head, *out.lines, "}"])
+
+    def _temporaries(self, program: Program, out: Writer) -> None:
+        offset = 0
+        for buffer in program.local:
+            size = volume(buffer.shape)
+            if buffer.is_scalar:
+                out.add(f"real {buffer.name};")
+            elif size * self.dtype.itemsize <= ON_STACK:
+                out.add(f"alignas(64) real {buffer.name}[{size}];")
+            else:
+                out.add(f"real* const {buffer.name} = scratch + {offset};")
+                offset += padded(size)
+        self.scratch = max(self.scratch, offset)
+
+
+def beginning(title: str, dtype: torch.dtype) -> list[str]:
+    """What stands in front of all steps."""
+    head = f"// {title}\n#define FASTWEIGHTS_DOUBLE {int(dtype == torch.float64)}\n"
+    return [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;"]
+
+
+def tables(programs: Sequence[Program]) -> list[str]:
+    """The constant tensors of a cell."""
+    found = {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, Table)}
+    return [_table(b.name, d) for d, b in found.items()]
+
+
+def _table(name: str, definition: Table) -> str:
+    numbers = ", ".join(number(x) for x in definition.numbers)
+    return f"alignas(64) static const real {name}[{definition.size}] = {{{numbers}}};"
+
+
+def open_kernel(
+    out: Writer,
+    name: str,
+    arguments: Sequence[Argument],
+    fields: Mapping[str, Sequence[str]],
+    linkage: str = EXPORTED,
+) -> None:
+    """Opens a function that is called from outside, with all that it is given by name."""
+    if linkage == EXPORTED:
+        out.add(HAS_THREADS)
+    out.open(f"\n{linkage} void {name}(void** p, const int64_t* n)")
+    sizes = [f"{name} = n[{n}]" for n, name in enumerate(NUMBERS) if name != "threads"]
+    out.add(f"const int64_t {', '.join(sizes)};")
+    out.add(f"const int threads = int(n[{NUMBERS.index('threads')}]);")
+    out.add(f"const int64_t* const strides = n + {len(NUMBERS)};")
+    out.add("(void)strides; (void)T; (void)C; (void)B; (void)threads;")
+    for argument in arguments:
+        kind = ("const " if argument.is_given else "") + TYPES[argument.kind]
+        for name in names(argument, fields):
+            out.add(f"{kind}* const {name} = ({kind}*)*p++;")
+
+
+def padded(size: int) -> int:
+    """So many numbers, or a few more, so that what lies behind them begins at a line of the cache."""
+    return (size + 15) // 16 * 16

@@ -1,0 +1,170 @@
+"""The kernels of a cell, launched with tensors."""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.compiler.ir.step import Step
+from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
+from fastweights.compiler.targets.triton.module import loaded
+from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose
+from fastweights.compiler.targets.triton.source import FULL, Source, sourced
+from fastweights.compiler.targets.triton.target import chunk
+
+
+class Kernel:
+    """Runs the scan of a cell forward and back.
+
+    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
+    """
+
+    def __init__(self, step: Step, title: str, dtype: torch.dtype) -> None:
+        self.step, self.title, self.dtype = step, title, dtype
+        self.size = sum(d.size for d in step.state.values())
+        self.sources: dict[int, Source] = {}
+        self.tables: dict[torch.device, Tensor] = {}
+
+    def build(self, ways: Collection[str]) -> None:
+        """Compiles some ways for the current chip, as it is done for many heads."""
+        for way in ways if torch.cuda.is_available() else ():
+            choose(self._source(FULL), way, chip_here())
+
+    def forward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        keep: bool,
+    ) -> list[Tensor]:
+        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+        B, T, H = tensors[0].shape[:3]
+        inputs, state, params = self._parts(tensors)
+        # Behind the end of a sequence nothing is stored, and what an operation returns is the same from call to call.
+        make = inputs[0].new_empty if lengths is None else inputs[0].new_zeros
+        y = make((B, T, H, *self.step.y.shape))
+        last = [torch.empty_like(x) for x in state]
+        kept = make((B * H, -(-T // chunk(self.size, T)), self.size) if keep else (0,))
+        named = self._given(inputs, params, initial or state, reset, lengths)
+        named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [kept]}
+        self._launch("forward", FORWARD, named, keep)
+        return [y, *last, kept]
+
+    def backward(
+        self,
+        tensors: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        checkpoints: Tensor,
+        d_y: Tensor,
+        d_last: Sequence[Tensor | None],
+    ) -> list[Tensor]:
+        """The gradients of `tensors` and of `initial`."""
+        B, T, H = tensors[0].shape[:3]
+        inputs, state, params = self._parts(tensors)
+        source = self._source(B * H)
+        parts = {kind: self._cuts(source, kind) for kind in ("inputs", "params", "state")}
+        d_inputs = [_room(x, 3, n, lengths is not None) for x, n in zip(inputs, parts["inputs"], strict=True)]
+        d_params = [_room(x.expand(B, *x.shape), 2, n) for x, n in zip(params, parts["params"], strict=True)]
+        d_state = [_room(x, 2, n) for x, n in zip(state, parts["state"], strict=True)]
+        # What resets leave to the initial state is added up where it lies.
+        d_initial = [_room(x, 2, n, True) for x, n in zip(initial, parts["state"], strict=False)]
+        back = [torch.zeros_like(x) if d is None else d.contiguous() for d, x in zip(d_last, state, strict=True)]
+        named = self._given(inputs, params, initial or state, reset, lengths)
+        named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()], "last_d_state": back}
+        named |= {"all_d_in": d_inputs, "all_d_state": d_state, "all_d_param": d_params}
+        named["all_initial_d_state"] = d_initial or d_state
+        states = _scratch(B * H * chunk(self.size, T) * source.states, d_y)
+        self._launch("backward", BACKWARD, named, True, states)
+        results = [_summed(d, x.ndim, 3) for d, x in zip(d_inputs, inputs, strict=True)]
+        results += [_summed(d, x.ndim, 2) for d, x in zip(d_state, state, strict=True)]
+        results += [_summed(d, x.ndim + 1, 2).sum(0) for d, x in zip(d_params, params, strict=True)]
+        return [*results, *(_summed(d, x.ndim, 2) for d, x in zip(d_initial, initial, strict=True))]
+
+    def _source(self, heads: int) -> Source:
+        """The code for so many heads of all members of a batch together."""
+        if heads not in self.sources:
+            made = sourced(self.step, self.title, self.dtype, heads)
+            # Where a program has the same rows, the code is the same.
+            self.sources[heads] = next((s for s in self.sources.values() if s.rows == made.rows), made)
+        return self.sources[heads]
+
+    def _cuts(self, source: Source, kind: str) -> list[int]:
+        """In how many parts the programs of a head make each gradient of a kind; 0 for one that is whole."""
+        named = self.step.gradients[kind]
+        parted = [source.is_private(n) if kind == "state" else source.is_part(v) for n, v in named.items()]
+        return [source.cuts if part else 0 for part in parted]
+
+    def _parts(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        first = len(self.step.inputs)
+        then = first + len(self.step.state)
+        inputs = [x if x[0, 0, 0].is_contiguous() else x.contiguous() for x in tensors[:first]]
+        rest = [x.contiguous() for x in tensors[first:]]
+        return inputs, rest[: then - first], rest[then - first :]
+
+    def _given(
+        self,
+        inputs: Sequence[Tensor],
+        params: Sequence[Tensor],
+        initial: Sequence[Tensor],
+        reset: Tensor | None,
+        lengths: Tensor | None,
+    ) -> dict[str, Sequence[Tensor | None]]:
+        """What both ways are given."""
+        return {
+            "all_in": inputs,
+            "all_param": params,
+            "initial_state": [x.contiguous() for x in initial],
+            "reset": [None if reset is None else reset.contiguous().view(torch.uint8)],
+            # Nobody looked at their numbers, since that would be to wait for the device.
+            "lengths": [None if lengths is None else lengths.clamp(0, inputs[0].shape[1])],
+        }
+
+    def _launch(
+        self,
+        way: str,
+        arguments: Sequence[Argument],
+        named: Mapping[str, Sequence[Tensor | None]],
+        keep: bool,
+        *more: Tensor,
+    ) -> None:
+        inputs: Sequence[Any] = named["all_in"]
+        like, (B, T, H) = inputs[0], inputs[0].shape[:3]
+        source = self._source(B * H)
+        programs = B * H * source.cuts
+        memory = _scratch(programs * source.memory, like)
+        tensors = [*in_order(arguments, named), *more, memory, self._table(source, like)]
+        # A pointer that nothing reads points anywhere.
+        pointers = [like if x is None else x for x in tensors]
+        numbers = [*(n for x in inputs for n in x.stride()[:3]), T, H, chunk(self.size, T)]
+        flags = [keep, *(named[name][0] is not None for name in ("reset", "lengths"))]
+        with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
+            warps = choose(source, way, chip_here()).warps if like.is_cuda else 1
+            launch = getattr(loaded(source.text), way)[(programs,)]
+            launch(*pointers, *numbers, *flags, num_warps=warps, **OPTIONS)
+
+    def _table(self, source: Source, like: Tensor) -> Tensor:
+        """The constant numbers of the cell, once on a device."""
+        if like.device not in self.tables:
+            self.tables[like.device] = torch.tensor(source.numbers or [0.0], dtype=like.dtype, device=like.device)
+        return self.tables[like.device]
+
+
+def _scratch(size: int, like: Tensor) -> Tensor:
+    """Memory of which nothing is read before it is written."""
+    return like.new_empty(max(size, 1))
+
+
+def _room(x: Tensor, leading: int, parts: int, zeros: bool = False) -> Tensor:
+    """Room for the gradient of a tensor; behind its leading axes, one for the parts of a sum."""
+    shape = (*x.shape[:leading], *([parts] if parts else []), *x.shape[leading:])
+    return x.new_zeros(shape) if zeros else x.new_empty(shape)
+
+
+def _summed(x: Tensor, rank: int, axis: int) -> Tensor:
+    """The parts of a gradient, if it has any, added up: always in the same order."""
+    return x.sum(axis) if x.ndim > rank else x

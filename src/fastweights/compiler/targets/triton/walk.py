@@ -1,0 +1,210 @@
+"""The walk of a matrix S from chunk to chunk of time, and that of its gradient back, each in one launch.
+
+`backends/_walk.py` says what they do, in a loop over chunks: there every chunk costs launches, here a program takes
+some rows of S, which never meet, through all of them, a few vectors of a chunk at a time.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from fastweights.compiler.targets.triton.occupancy import (
+    MOST,
+    OPTIONS,
+    POINTERS,
+    Assembled,
+    assemble_function,
+    chip_here,
+    fewest,
+    target_of,
+)
+
+TILE = 16
+"""Rows of S in a program, and vectors that it takes at a time: the fewest that a product of tiles takes."""
+LONG, SHORT = ("N", "M"), ("R", "K", "U", "E", "Q", "kept_chunk", "kept_column")
+"""Numbers that the kernels are given."""
+
+
+@triton.jit
+def _tile(pointer, rows, count, columns, width):
+    """Some rows of a matrix `[count, width]`; 0 behind its edges."""
+    inside = (rows[:, None] < count) & (columns[None, :] < width)
+    return tl.load(pointer + rows[:, None] * width + columns[None, :], inside, 0.0)
+
+
+@triton.jit
+def _put(pointer, rows, count, columns, width, x):
+    """Stores them."""
+    inside = (rows[:, None] < count) & (columns[None, :] < width)
+    tl.store(pointer + rows[:, None] * width + columns[None, :], x, inside)
+
+
+@triton.jit
+def _product(x, y):
+    """x y, in the dtype of x and with all its digits."""
+    return tl.dot(x, y, input_precision="ieee", out_dtype=x.dtype)
+
+
+@triton.jit
+def forward(
+    S,
+    kept,
+    keys,
+    values,
+    ends,
+    starts,
+    last,
+    N: tl.int64,
+    M: tl.int64,
+    R,
+    K,
+    U,
+    E,
+    kept_chunk,
+    kept_column,
+    FADES: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    """S = S * kept + (values + keys S^T)^T ends, N times; `E` of `U` vectors have keys."""
+    m = tl.program_id(0).to(tl.int64)
+    rows, columns = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    x = _tile(S + m * R * K, rows, R, columns, K)
+    for n in range(0, N):
+        at = n * M + m
+        _put(starts + at * R * K, rows, R, columns, K, x)
+        new = x
+        if FADES:
+            new = x * tl.load(kept + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
+        for first in range(0, U, STEPS):
+            steps = first + tl.arange(0, STEPS)
+            u = _tile(values + at * U * R, steps, U, rows, R)
+            if first < E:
+                u += _product(_tile(keys + at * E * K, steps, E, columns, K), tl.trans(x))
+            new += _product(tl.trans(u), _tile(ends + at * U * K, steps, U, columns, K))
+        x = new
+    _put(last + m * R * K, rows, R, columns, K, x)
+
+
+@triton.jit
+def backward(
+    d_S,
+    kept,
+    keys,
+    ends,
+    queries,
+    d_read,
+    d_starts,
+    d_written,
+    d_after,
+    d_first,
+    N: tl.int64,
+    M: tl.int64,
+    R,
+    K,
+    U,
+    E,
+    Q,
+    kept_chunk,
+    kept_column,
+    FADES: tl.constexpr,
+    STARTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    """The gradients of what is written, of the S after every chunk and of the first; `Q` vectors read."""
+    m = tl.program_id(0).to(tl.int64)
+    rows, columns = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    x = _tile(d_S + m * R * K, rows, R, columns, K)
+    for back in range(0, N):
+        at = (N - 1 - back) * M + m
+        _put(d_after + at * R * K, rows, R, columns, K, x)
+        new = x
+        if FADES:
+            new = x * tl.load(kept + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
+        if STARTS:
+            new += _tile(d_starts + at * R * K, rows, R, columns, K)
+        for first in range(0, Q, STEPS):
+            steps = first + tl.arange(0, STEPS)
+            d_r = _tile(d_read + at * Q * R, steps, Q, rows, R)
+            new += _product(tl.trans(d_r), _tile(queries + at * Q * K, steps, Q, columns, K))
+        for first in range(0, U, STEPS):
+            steps = first + tl.arange(0, STEPS)
+            d_u = _product(_tile(ends + at * U * K, steps, U, columns, K), tl.trans(x))
+            _put(d_written + at * U * R, steps, U, rows, R, d_u)
+            if first < E:
+                new += _product(tl.trans(d_u), _tile(keys + at * E * K, steps, E, columns, K))
+        x = new
+    _put(d_first + m * R * K, rows, R, columns, K, x)
+
+
+def go(S: Tensor, maps: Any) -> tuple[Tensor, Tensor]:
+    """The S before every chunk, and the last."""
+    starts, last = S.new_empty(len(maps.values), *S.shape), S.new_empty(S.shape)
+    given = [S, _tensor(maps.kept), maps.keys, maps.values, maps.ends]
+    _launch(forward, given, [starts, last], [maps.values, maps.keys], {})
+    return starts, last
+
+
+def go_back(maps: Any, d_read: Tensor | None, d_S: Tensor, d_starts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of what is written, of the S after every chunk, and of the first S."""
+    d_after = d_S.new_empty(len(maps.ends), *d_S.shape)
+    d_written, d_first = d_S.new_empty(*maps.ends.shape[:-1], d_S.shape[-2]), d_S.new_empty(d_S.shape)
+    given = [d_S, _tensor(maps.kept), maps.keys, maps.ends, maps.queries, d_read, d_starts]
+    flags = {"STARTS": d_starts is not None}
+    _launch(backward, given, [d_written, d_after, d_first], [maps.ends, maps.keys, d_read], flags)
+    return d_written, d_after, d_first
+
+
+def _tensor(kept: Tensor | float) -> Tensor | None:
+    return kept if isinstance(kept, Tensor) else None
+
+
+def _launch(
+    kernel: Any, given: list[Tensor | None], made: list[Tensor], counted: list[Tensor | None], flags: dict[str, bool]
+) -> None:
+    """Of those that are `counted`, a kernel is told how many vectors a chunk has."""
+    (M, R, K), N, kept = made[-1].shape, len(made[-2]), given[1]
+    width = 0 if kept is None else kept.shape[-1]
+    numbers = [N, M, R, K, *(0 if x is None else x.shape[-2] for x in counted), width, int(width > 1)]
+    # A pointer that nothing reads points anywhere.
+    pointers = [made[-1] if x is None else x.contiguous() for x in (*given, *made)]
+    named = {"FADES": kept is not None, **flags, **tiles(K)}
+    like, way = made[-1], "forward" if kernel is forward else "backward"
+    with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
+        warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
+        kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, **OPTIONS)
+
+
+def tiles(K: int) -> dict[str, int]:
+    """Their sizes, in powers of two."""
+    return {"ROWS": TILE, "COLUMNS": max(TILE, triton.next_power_of_2(K)), "STEPS": TILE}
+
+
+def assembled(way: str, K: int, dtype: torch.dtype, chip: str) -> Assembled:
+    """What an assembler makes of a kernel for a chip."""
+    return choose(way, K, dtype, target_of(chip))
+
+
+@lru_cache(1000)
+def choose(way: str, K: int, dtype: torch.dtype, target: Any) -> Assembled:
+    """The fewest warps that spill the least, from where a thread holds 16 numbers of S, with all that there may be."""
+    function = forward if way == "forward" else backward
+    shape = tiles(K)
+    flags = {name: True for name in ("FADES", "STARTS") if name in function.arg_names} | shape
+    kinds = dict.fromkeys(LONG, "i64") | dict.fromkeys(SHORT, "i32")
+    types = {name: kinds.get(name, POINTERS[dtype]) for name in function.arg_names if name not in flags}
+    title = f"the walk with K={K}"
+
+    def assemble(warps: int) -> Assembled:
+        return assemble_function(function, types, flags, target, warps, title)
+
+    return fewest(assemble, min(MOST, max(1, shape["COLUMNS"] // 32)))
