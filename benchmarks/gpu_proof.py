@@ -86,7 +86,7 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
 def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
     """One way over time of a cell, and how many programs a head has."""
     if name == CHUNKS:
-        from fastweights.compiler.targets.triton import walk
+        from fastweights.backends.chunkwise import triton_state_passing as walk
 
         return {way: vars(walk.assembled(way, size, torch.float32, chip))}
     cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell
-from fastweights.backends import chunkwise
+from fastweights.backends.chunkwise import chunkwise
 from fastweights.dispatch.call import pose
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state

@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
-from fastweights.backends import _chunks
+from fastweights.backends.chunkwise import chunks as _chunks
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.targets import target
 from fastweights.compiler.targets.triton import functions, kernel, source

@@ -11,7 +11,8 @@ from torch import Tensor
 
 import fastweights
 from fastweights import Cell, InputError
-from fastweights.backends import _coefficients, chunkwise
+from fastweights.backends.chunkwise import chunkwise
+from fastweights.backends.chunkwise import coefficients as _coefficients
 from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.frontend.lower import lower_forward
 from fastweights.compiler.frontend.trace import trace_forward

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fastweights import Cell, InputError, scan
-from fastweights.backends import _chunks
+from fastweights.backends.chunkwise import chunks as _chunks
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.registry import BACKENDS, RULES, describe

@@ -36,8 +36,9 @@ class Folder:
         return Path(__file__).parent / self.folder
 
     def names(self) -> list[str]:
-        """Sorted names, spelt with hyphens."""
-        return sorted(hyphens(file.stem) for file in self.path.glob("[a-z]*.py"))
+        """Sorted names, spelt with hyphens. A part is a file, or a folder with a file of its own name."""
+        files = [*self.path.glob("[a-z]*.py"), *self.path.glob("[a-z]*/[a-z]*.py")]
+        return sorted(hyphens(file.stem) for file in files if file.parent in (self.path, self.path / file.stem))
 
     def load(self, name: str) -> Any:
         """The part itself. An unknown name raises `InputError` with the known ones."""

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fastweights.backends._chunks import Across, Chunks, Over, Reads, Writes, chunk_size
-from fastweights.backends._fading import fading
-from fastweights.backends._maxima import later
-from fastweights.backends._plan import Scanned, call
+from fastweights.backends.chunkwise.chunks import Across, Chunks, Over, Reads, Writes, chunk_size
+from fastweights.backends.chunkwise.decay import fading
+from fastweights.backends.chunkwise.lowering import Scanned, call
+from fastweights.backends.chunkwise.running_max import later
 from fastweights.compiler.affine.form import Part
 from fastweights.compiler.ir.nodes import Shape
 from fastweights.core.padding import only

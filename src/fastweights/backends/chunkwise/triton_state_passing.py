@@ -1,6 +1,6 @@
 """The walk of a matrix S from chunk to chunk of time, and that of its gradient back, each in one launch.
 
-`backends/_walk.py` says what they do, in a loop over chunks: there every chunk costs launches, here a program takes
+`backends/chunkwise/state_passing.py` says what they do, in a loop over chunks: there every chunk costs launches, here a program takes
 some rows of S, which never meet, through all of them, a few vectors of a chunk at a time.
 """
 

@@ -33,8 +33,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from fastweights.backends._fading import Fading, lower
-from fastweights.backends._walk import Maps, in_one_launch, plus, walk, walk_back, written
+from fastweights.backends.chunkwise.decay import Fading, lower
+from fastweights.backends.chunkwise.state_passing import Maps, in_one_launch, plus, walk, walk_back, written
 
 BLOCK = 1 << 20
 """Numbers in the keys and values of a block of chunks, 4 MB in float32: what is made of them stays near the cache."""

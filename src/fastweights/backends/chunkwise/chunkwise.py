@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.backends._chunks import Reads, scan
-from fastweights.backends._coefficients import begun, matrix, seen, states
-from fastweights.backends._maxima import maxima
-from fastweights.backends._plan import Plan, Raised, Scanned, call, given_to, plan_of
 from fastweights.backends._transforms import transform
+from fastweights.backends.chunkwise.chunks import Reads, scan
+from fastweights.backends.chunkwise.coefficients import begun, matrix, seen, states
+from fastweights.backends.chunkwise.lowering import Plan, Raised, Scanned, call, given_to, plan_of
+from fastweights.backends.chunkwise.running_max import maxima
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.padding import only
 from fastweights.dispatch.call import Problem
