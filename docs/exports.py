@@ -31,7 +31,10 @@ def exports(folder: Folder) -> dict[str, list[str]]:
     chosen = {
         str(node.module): [alias.name for alias in node.names]
         for node in parse(folder.path / "__init__.py").body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith((f"{package}._", f"{package}.kinds."))
+        if isinstance(node, ast.ImportFrom)
+        and str(node.module).startswith(
+            (f"{package}._", f"{package}.kinds.", f"{package}.base.", f"{package}.wrappers.")
+        )
     }
     return chosen | {f"{package}.{file.stem}": parts(file) for file in sorted(folder.path.glob("[a-z]*.py"))}
 

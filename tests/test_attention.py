@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from fastweights.core.autocast import PRECISIONS
-from fastweights.layers._attention import LONG, attention
+from fastweights.layers.base.attention import LONG, attention
 from fastweights.testing.tolerance import error, tolerance
 
 LENGTHS = [(1, 1), (5, 9), (3, LONG - 1), (3, LONG)]

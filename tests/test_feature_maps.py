@@ -7,8 +7,8 @@ from fastweights import InputError
 from fastweights.cell import Cell, examples
 from fastweights.compiler import lowered
 from fastweights.compiler.specialise.guard import Watch
-from fastweights.layers._prepared import prepared_by
-from fastweights.layers._slow_net import Keys, feature_map, normaliser
+from fastweights.layers.base.fused_inputs import prepared_by
+from fastweights.layers.base.slow_net import Keys, feature_map, normaliser
 from fastweights.registry import FEATURE_MAPS, NORMALISERS
 from fastweights.testing.tolerance import error
 

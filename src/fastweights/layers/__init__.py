@@ -4,14 +4,10 @@ Batch first in every state. A file is a layer; a rule or cell without one become
 cell.
 """
 
-from fastweights.layers._bidirectional import Bidirectional
-from fastweights.layers._convolved import Convolved, behind_convolution
-from fastweights.layers._fast_weight import FastWeight
-from fastweights.layers._layer import Layer
-from fastweights.layers._make import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
-from fastweights.layers._programmer import FastWeightProgrammer
-from fastweights.layers._reset_every import ResetEvery
 from fastweights.layers.associative_lstm import AssociativeLSTM
+from fastweights.layers.base.factory import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
+from fastweights.layers.base.fast_weight import FastWeight
+from fastweights.layers.base.layer import Layer
 from fastweights.layers.delta_delta_net import DeltaDeltaNet
 from fastweights.layers.delta_mlp import DeltaMLP
 from fastweights.layers.delta_net import DeltaNet
@@ -32,6 +28,10 @@ from fastweights.layers.softmax_attention import SoftmaxAttention
 from fastweights.layers.sr_delta_net import SRDeltaNet
 from fastweights.layers.srwm import SRWM
 from fastweights.layers.transformer_xl import TransformerXL
+from fastweights.layers.wrappers.bidirectional import Bidirectional
+from fastweights.layers.wrappers.convolved import Convolved, behind_convolution
+from fastweights.layers.wrappers.programmer import FastWeightProgrammer
+from fastweights.layers.wrappers.reset_every import ResetEvery
 
 __all__ = [
     "IRNN",

@@ -11,9 +11,9 @@ from fastweights.cells.associative_lstm import AssociativeLSTMInputs, Associativ
 from fastweights.core.arguments import Size
 from fastweights.core.errors import require
 from fastweights.dispatch import scan
-from fastweights.layers._initialise import assign
-from fastweights.layers._layer import Controls, Layer
-from fastweights.layers._start import Start
+from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initialise import assign
+from fastweights.layers.base.layer import Controls, Layer
 
 
 class AssociativeLSTM(Layer):

@@ -9,9 +9,9 @@ from fastweights.cell import Cell
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
-from fastweights.layers._fast_weight import FastWeight
-from fastweights.layers._initialise import change_initial
-from fastweights.layers._start import Start
+from fastweights.layers.base.fast_weight import FastWeight
+from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initialise import change_initial
 
 
 class DeltaDeltaNet(FastWeight):

@@ -4,8 +4,8 @@ from typing import Any
 
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size
-from fastweights.layers._programmed import Programmed, require_heads
-from fastweights.layers._slow_net import Keys, SlowNet
+from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
 class DeltaMLP(Programmed):

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size
-from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers.base.fast_weight import FastWeight
 
 
 class DeltaNet(FastWeight):

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
-from fastweights.layers._layer import Controls, Layer
-from fastweights.layers._programmed import require_heads
+from fastweights.layers.base.cell_layer import require_heads
+from fastweights.layers.base.layer import Controls, Layer
 from fastweights.state import with_methods
 
 

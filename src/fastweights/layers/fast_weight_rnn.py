@@ -11,9 +11,9 @@ from fastweights.core.arguments import NotNegative, Size
 from fastweights.core.autocast import full_precision
 from fastweights.core.errors import require_name
 from fastweights.core.padding import within
-from fastweights.layers._fast_weight_network import FastWeightNetwork
-from fastweights.layers._given import fit_state
-from fastweights.layers._layer import NO_CONTROLS, Controls
+from fastweights.layers.base.fast_weight_network import FastWeightNetwork
+from fastweights.layers.base.layer import NO_CONTROLS, Controls
+from fastweights.layers.base.validation import fit_state
 
 FORMS = ("matrix", "attention")
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size
-from fastweights.layers._fast_weight import FastWeight
-from fastweights.layers._programmed import require_heads
+from fastweights.layers.base.cell_layer import require_heads
+from fastweights.layers.base.fast_weight import FastWeight
 
 
 class FullRecurrentDeltaNet(FastWeight):

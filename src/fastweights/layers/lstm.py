@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.autocast import HAS_BFLOAT16, autocasts, full_precision
-from fastweights.layers._layer import Controls, Layer
-from fastweights.layers._like import dtype_of
-from fastweights.layers._start import Start
-from fastweights.layers._torch_recurrent import run_as_scan, run_in_stretches
+from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.layer import Controls, Layer
+from fastweights.layers.base.like import dtype_of
+from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_stretches
 from fastweights.signature import Output, Slot, Value
 from fastweights.state import with_methods
 

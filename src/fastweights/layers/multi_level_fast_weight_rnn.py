@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from fastweights.core.arguments import NotNegative, Size
-from fastweights.layers._fast_weight_network import FastWeightNetwork
-from fastweights.layers._given import fit_state
-from fastweights.layers._layer import NO_CONTROLS, Controls
-from fastweights.layers._like import zeros
-from fastweights.layers._reset_every import ages
+from fastweights.layers.base.fast_weight_network import FastWeightNetwork
+from fastweights.layers.base.layer import NO_CONTROLS, Controls
+from fastweights.layers.base.like import zeros
+from fastweights.layers.base.validation import fit_state
+from fastweights.layers.wrappers.reset_every import ages
 from fastweights.state import with_methods
 
 

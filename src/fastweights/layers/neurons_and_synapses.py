@@ -5,7 +5,7 @@ from typing import Any
 from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.core.arguments import Count, Size
-from fastweights.layers._fast_weight import FastWeight
+from fastweights.layers.base.fast_weight import FastWeight
 
 
 class NeuronsAndSynapses(FastWeight):

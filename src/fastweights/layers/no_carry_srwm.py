@@ -3,8 +3,8 @@
 from typing import Any
 
 from fastweights.core.arguments import Size
-from fastweights.layers._reset_every import ResetEvery
 from fastweights.layers.srwm import SRWM
+from fastweights.layers.wrappers.reset_every import ResetEvery
 
 
 class NoCarrySRWM(ResetEvery):

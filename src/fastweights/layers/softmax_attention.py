@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.errors import require
-from fastweights.layers._angles import positions_to_angles
-from fastweights.layers._attention import attention
-from fastweights.layers._initialise import change_initial
-from fastweights.layers._layer import Controls, Layer
-from fastweights.layers._like import zeros
-from fastweights.layers._past import last, nothing, number_segments, still_valid, visible
-from fastweights.layers._programmed import require_heads
+from fastweights.layers.base.angles import positions_to_angles
+from fastweights.layers.base.attention import attention
+from fastweights.layers.base.cell_layer import require_heads
+from fastweights.layers.base.initialise import change_initial
+from fastweights.layers.base.layer import Controls, Layer
+from fastweights.layers.base.like import zeros
+from fastweights.layers.base.window_cache import last, nothing, number_segments, still_valid, visible
 from fastweights.state import with_methods
 
 

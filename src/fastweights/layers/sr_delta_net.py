@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastweights.core.arguments import Size
-from fastweights.layers._self_referential import SelfReferential
+from fastweights.layers.base.self_referential import SelfReferential
 
 
 class SRDeltaNet(SelfReferential):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.core.errors import require
-from fastweights.layers._initialise import assign
+from fastweights.layers.base.initialise import assign
 
 
 class Signalled(nn.Module):

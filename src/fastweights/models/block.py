@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size
-from fastweights.layers._layer import Controls, Layer, call, controls_of
-from fastweights.layers._like import first_float
+from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.like import first_float
 from fastweights.models.dropout import Dropout
 from fastweights.registry import NORMS
 

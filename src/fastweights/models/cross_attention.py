@@ -8,10 +8,10 @@ from fastweights.cells.linear_attention import EPS
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
 from fastweights.core.padding import only, within
-from fastweights.layers._attention import attention
-from fastweights.layers._layer import Controls, Layer
-from fastweights.layers._programmed import require_heads
-from fastweights.layers._slow_net import Keys
+from fastweights.layers.base.attention import attention
+from fastweights.layers.base.cell_layer import require_heads
+from fastweights.layers.base.layer import Controls, Layer
+from fastweights.layers.base.slow_net import Keys
 from fastweights.state import with_methods
 
 

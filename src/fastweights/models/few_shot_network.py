@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.layers import LayerKinds, layer_options, make_layer
-from fastweights.layers._initialise import assign
+from fastweights.layers.base.initialise import assign
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
 from fastweights.registry import VISION_NETS

@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import nn
 
-from fastweights.layers._initialise import change_initial
+from fastweights.layers.base.initialise import change_initial
 
 
 def start_small(model: nn.Module, std: float = 0.02) -> None:

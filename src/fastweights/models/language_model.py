@@ -11,8 +11,8 @@ from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
 from fastweights.core.padding import only, within
 from fastweights.layers import LayerKinds
-from fastweights.layers._given import check_marks
-from fastweights.layers._layer import Controls
+from fastweights.layers.base.layer import Controls
+from fastweights.layers.base.validation import check_marks
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses

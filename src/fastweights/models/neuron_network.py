@@ -9,8 +9,8 @@ from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.dispatch import scan
-from fastweights.layers._slow_weights import SlowWeights
-from fastweights.layers._start import Start
+from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.slow_weights import SlowWeights
 from fastweights.models._tokens import check_known, check_tokens
 
 

@@ -10,10 +10,10 @@ from fastweights.cell import Cell
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
 from fastweights.dispatch import scan
-from fastweights.layers._attention import attention
-from fastweights.layers._initialise import change_initial
-from fastweights.layers._slow_net import Keys
-from fastweights.layers._slow_net import normaliser as make_normaliser
+from fastweights.layers.base.attention import attention
+from fastweights.layers.base.initialise import change_initial
+from fastweights.layers.base.slow_net import Keys
+from fastweights.layers.base.slow_net import normaliser as make_normaliser
 
 SOFTMAX = "softmax-attention"
 ROLES = {"key", "value", "rate"}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
 from fastweights.layers import LayerKinds, behind_convolution, make_layers
-from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block
 from fastweights.registry import POSITIONS
 from fastweights.state import with_methods

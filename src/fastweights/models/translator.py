@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.padding import check_ends, check_lengths, within
 from fastweights.layers import LayerKinds, make_layers
-from fastweights.layers._initialise import change_initial
-from fastweights.layers._layer import NO_CONTROLS, call
+from fastweights.layers.base.initialise import change_initial
+from fastweights.layers.base.layer import NO_CONTROLS, call
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search

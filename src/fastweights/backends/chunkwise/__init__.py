@@ -1,5 +1,5 @@
 """The chunkwise backend: chunks of time steps as matrix products, for affine states."""
 
-from fastweights.backends.chunkwise.chunkwise import Stretch, cost, refusal, run, stretch
+from fastweights.backends.chunkwise.chunkwise import Stretch, cost, refusal, run, stretch, told
 
-__all__ = ["Stretch", "cost", "refusal", "run", "stretch"]
+__all__ = ["Stretch", "cost", "refusal", "run", "stretch", "told"]

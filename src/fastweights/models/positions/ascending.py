@@ -7,10 +7,10 @@ from torch import Tensor
 
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
-from fastweights.layers._angles import positions_to_angles
-from fastweights.layers._layer import Controls, Layer
-from fastweights.layers._like import zeros
-from fastweights.layers._reset_every import ages
+from fastweights.layers.base.angles import positions_to_angles
+from fastweights.layers.base.layer import Controls, Layer
+from fastweights.layers.base.like import zeros
+from fastweights.layers.wrappers.reset_every import ages
 from fastweights.models.dropout import Dropout
 from fastweights.state import with_methods
 

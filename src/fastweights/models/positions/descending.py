@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
-from fastweights.layers._angles import positions_to_angles
-from fastweights.layers._layer import Controls, Layer
+from fastweights.layers.base.angles import positions_to_angles
+from fastweights.layers.base.layer import Controls, Layer
 from fastweights.models.dropout import Dropout
 from fastweights.state import with_methods
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
-from fastweights.layers._initialise import change_initial
+from fastweights.layers.base.initialise import change_initial
 from fastweights.models.vision._channels_last import ChannelsLast
 
 

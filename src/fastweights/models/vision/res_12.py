@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size, checked
-from fastweights.layers._initialise import change_initial
+from fastweights.layers.base.initialise import change_initial
 from fastweights.models.dropout import Dropout
 from fastweights.models.vision._channels_last import ChannelsLast
 

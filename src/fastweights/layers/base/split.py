@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.layers._layer import Controls
-from fastweights.layers._slow_net import Keys
+from fastweights.layers.base.layer import Controls
+from fastweights.layers.base.slow_net import Keys
 
 
 class Split(nn.Module):

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.core.errors import require
-from fastweights.layers._initialise import assign
-from fastweights.layers._like import first_float, zeros
-from fastweights.layers._slow_weights import require_free
+from fastweights.layers.base.initialise import assign
+from fastweights.layers.base.like import first_float, zeros
+from fastweights.layers.base.slow_weights import require_free
 
 KINDS = ("zero", "learned")
 

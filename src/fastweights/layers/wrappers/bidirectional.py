@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from fastweights.core.errors import require
-from fastweights.layers._layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.state import with_methods
 
 

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.errors import require
-from fastweights.layers._layer import Controls, Layer, call, controls_of
-from fastweights.layers._like import zeros
-from fastweights.layers._past import Padded
+from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.like import zeros
+from fastweights.layers.base.window_cache import Padded
 from fastweights.state import with_methods
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size
-from fastweights.layers._programmed import Programmed, require_heads
-from fastweights.layers._split import Split
+from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.split import Split
 
 
 class SelfReferential(Programmed):

@@ -10,9 +10,9 @@ from fastweights.cell import Cell, letters
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
 from fastweights.dispatch import require_backend, scan
-from fastweights.layers._layer import NO_CONTROLS, Controls, Layer
-from fastweights.layers._slow_weights import SlowWeights
-from fastweights.layers._start import Start
+from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.layer import NO_CONTROLS, Controls, Layer
+from fastweights.layers.base.slow_weights import SlowWeights
 
 
 class Programmed(Layer):

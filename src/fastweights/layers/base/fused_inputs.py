@@ -10,7 +10,7 @@ from torch import Tensor
 from fastweights.cell import Cell, Inside
 from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
-from fastweights.layers._slow_net import Keys
+from fastweights.layers.base.slow_net import Keys
 from fastweights.registry import RATE_ACTIVATIONS
 from fastweights.signature import Slot
 

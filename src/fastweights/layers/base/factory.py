@@ -11,7 +11,7 @@ from fastweights.cell import Cell
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import find, is_address, names_in
-from fastweights.layers._fast_weight import FastWeight, takes_keys
+from fastweights.layers.base.fast_weight import FastWeight, takes_keys
 from fastweights.registry import LAYERS, hyphens, names
 
 LayerKind = str | Cell | Callable[..., Any]

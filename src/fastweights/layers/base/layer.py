@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, checked, fit
 from fastweights.core.errors import require
 from fastweights.core.padding import check_ends, only, within
-from fastweights.layers._given import check_controls, check_input, check_marks, fit_state
-from fastweights.layers._like import first_float
+from fastweights.layers.base.like import first_float
+from fastweights.layers.base.validation import check_controls, check_input, check_marks, fit_state
 
 Controls = Mapping[str, Tensor]
 """Marks of steps by name, `[B, T]` or `[B, T, ...]`."""

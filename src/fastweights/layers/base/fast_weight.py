@@ -6,9 +6,9 @@ from typing import Any
 from fastweights.cell import Cell, letters
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
-from fastweights.layers._prepared import prepared_by
-from fastweights.layers._programmed import Programmed, require_heads
-from fastweights.layers._slow_net import Keys, SlowNet
+from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.fused_inputs import prepared_by
+from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
 class FastWeight(Programmed):

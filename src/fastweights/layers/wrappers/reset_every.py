@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.padding import at_end
-from fastweights.layers._layer import Controls, Layer, call, controls_of
-from fastweights.layers._like import zeros
+from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.like import zeros
 from fastweights.state import with_methods
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.core.errors import require
-from fastweights.layers._initialise import assign
-from fastweights.layers._layer import NO_CONTROLS, Controls
+from fastweights.layers.base.initialise import assign
+from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.registry import FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, Folder
 
 

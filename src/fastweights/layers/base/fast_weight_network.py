@@ -8,10 +8,10 @@ from torch import nn
 from fastweights.cell import Cell
 from fastweights.core.arguments import NotNegative, Size
 from fastweights.core.errors import require
-from fastweights.layers._initialise import assign, change_initial
-from fastweights.layers._programmed import Programmed, require_heads
-from fastweights.layers._slow_net import Keys, SlowNet
-from fastweights.layers._slow_weights import SlowWeights
+from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.initialise import assign, change_initial
+from fastweights.layers.base.slow_net import Keys, SlowNet
+from fastweights.layers.base.slow_weights import SlowWeights
 
 
 class FastWeightNetwork(Programmed):

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from fastweights.layers._attention import attention
-from fastweights.layers._like import zeros
-from fastweights.layers._past import Padded, last, number_segments, still_valid, visible
+from fastweights.layers.base.attention import attention
+from fastweights.layers.base.like import zeros
+from fastweights.layers.base.window_cache import Padded, last, number_segments, still_valid, visible
 from fastweights.layers.softmax_attention import AttentionCache
 
 
