@@ -17,9 +17,9 @@ from torch import nn
 from fastweights.models import Agent
 from fastweights.registry import TASKS
 from fastweights.training.hardware import make_fabric
-from fastweights.training.learning import rms_prop, update
+from fastweights.training.rl.actor_critic_loss import rms_prop, update
+from fastweights.training.rl.rollout_worker import Stage
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.stage import Stage
 
 MEMORIES = ("lstm", "delta-net", "recurrent-delta-net", "srwm")
 ENVIRONMENTS, UNROLL, TURNS, CALLS = 16, 64, 5, 200

@@ -22,8 +22,8 @@ from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.oz import Oz
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.streamed import adam_w, update
-from fastweights.training.result import Result
-from fastweights.training.run import Run
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import Run
 from page import put
 
 UPDATES = 1500

@@ -24,8 +24,8 @@ from torch import nn
 from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.irie2021 import table_1
 from fastweights.recipes.oz import Oz
-from fastweights.training.allocation import keep_freed_memory
-from fastweights.training.run import environment
+from fastweights.training.malloc import keep_freed_memory
+from fastweights.training.run_folder.run import environment
 from page import put
 
 DEMO = Oz()

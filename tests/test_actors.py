@@ -15,9 +15,9 @@ from fastweights import InputError
 from fastweights.core.errors import Died
 from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
-from fastweights.training import acting
-from fastweights.training.crew import Crew
-from fastweights.training.run import Run
+from fastweights.training.rl import actor as acting
+from fastweights.training.rl.worker_pool import Crew
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 SETTINGS = ActorCritic(

@@ -19,15 +19,15 @@ from fastweights.state import to
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.distributed.ranks import share
 from fastweights.training.faults import first_fault
 from fastweights.training.hardware import make_fabric
-from fastweights.training.learning import objective, rms_prop, update
 from fastweights.training.loops.actor_critic import measure
-from fastweights.training.processes import share
 from fastweights.training.progress import Interrupted
-from fastweights.training.run import Run
+from fastweights.training.rl.actor_critic_loss import objective, rms_prop, update
+from fastweights.training.rl.rollout_worker import Stage
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.stage import Stage
 
 SMALL = {"d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
 B, T = 3, 7

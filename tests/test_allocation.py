@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys, torch
-from fastweights.training.allocation import keep_freed_memory
+from fastweights.training.malloc import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -158,8 +158,8 @@ CATCHES_ALL = {
     "core/import_path.py": "the import of a user's module runs any code",
     "testing/__init__.py": "a check reports whatever the cell raises",
     "tokenizers/bpe.py": "the library raises nothing more special",
-    "training/crew.py": "a process hands its error to the process that started it",
-    "training/launched.py": "a process tells the others that it has failed, and raises the error",
+    "training/rl/worker_pool.py": "a process hands its error to the process that started it",
+    "training/distributed/torchrun.py": "a process tells the others that it has failed, and raises the error",
 }
 """Files that may catch every exception, and why."""
 

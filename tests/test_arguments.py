@@ -20,7 +20,7 @@ from fastweights.core.arguments import checked
 from fastweights.core.errors import LONGEST, require
 from fastweights.registry import LAYERS, TASKS, matches
 from fastweights.training import settings
-from fastweights.training.vtrace import vtrace
+from fastweights.training.rl.vtrace import vtrace
 
 D, HEADS = 16, 2
 WRONG: dict[str, Any] = {

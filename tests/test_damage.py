@@ -16,11 +16,12 @@ import torch
 
 from fastweights import InputError
 from fastweights.core.files import read_file, read_json, write_atomically
-from fastweights.training.checkpoint import Checkpoint, read_checkpoint, restore, unpack, write_checkpoint
-from fastweights.training.kept import last_checkpoint, resume
-from fastweights.training.place import Place
-from fastweights.training.result import Result
-from fastweights.training.run import Run
+from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
+from fastweights.training.run_folder.checkpoints import last_checkpoint, resume
+from fastweights.training.run_folder.progress_state import Place
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.training_state import restore, unpack
 
 LINES = 4
 WORDS = [f"w{n}" for n in range(1000)]
@@ -34,8 +35,8 @@ def begin(folder):
     tensors = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor(7), "random.cpu": torch.zeros(3).byte()}
     for step in range(LINES):
         run.log(step=step, bits=2.0 / (step + 1), validation=float("nan"))
-    write_checkpoint(run.path / "last.safetensors", Checkpoint(tensors, {"step": 9, "evaluations": LINES}))
-    write_checkpoint(run.path / "best.safetensors", Checkpoint(tensors, {"step": 3}))
+    write_tensor_file(run.path / "last.safetensors", TensorFile(tensors, {"step": 9, "evaluations": LINES}))
+    write_tensor_file(run.path / "best.safetensors", TensorFile(tensors, {"step": 3}))
     return run
 
 
@@ -59,7 +60,7 @@ def told(checkpoint):
 
 def look(run):
     """All that a run folder decides."""
-    last, best = last_checkpoint(run), read_checkpoint(run.path / "best.safetensors")
+    last, best = last_checkpoint(run), read_tensor_file(run.path / "best.safetensors")
     metrics = repr(run.metrics_at(last.facts["evaluations"])) if last else []
     return repr((run.config(), run.task(), run.result(), metrics, last and told(last), told(best)))
 
@@ -173,7 +174,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
     tensors = {name: torch.full((3,), float(len(name))) for name in ("a", "bb", "ccc", "dddd")}
     written = set()
     for order in itertools.permutations(tensors):
-        write_checkpoint(tmp_path / "x", Checkpoint({name: tensors[name] for name in order}, {"step": 1, "rate": 0.5}))
+        write_tensor_file(tmp_path / "x", TensorFile({name: tensors[name] for name in order}, {"step": 1, "rate": 0.5}))
         written.add((tmp_path / "x").read_bytes())
     assert len(written) == 1
 

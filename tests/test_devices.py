@@ -13,9 +13,9 @@ from fastweights import cli
 from fastweights.experiments.plan import make_plan
 from fastweights.models import RecurrentModel
 from fastweights.tasks import IGNORE, AssociativeRecall, Batch
+from fastweights.training.distributed.ranks import share
 from fastweights.training.loops.supervised import update
-from fastweights.training.processes import share
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings._training import Where
 from fastweights.training.settings.supervised import Supervised
 

@@ -22,7 +22,7 @@ from fastweights.testing import checks_in, episodes_checks
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import train
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 from fastweights.training.settings.supervised import Supervised
 

@@ -23,6 +23,7 @@ from torch import nn
 from fastweights import InputError, cli
 from fastweights.core.metric import LOSS
 from fastweights.core.sealed_json import read_sealed, write_sealed, write_sealed_lines
+from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments import carried_out
 from fastweights.experiments.claim import Evidence, Verdict
 from fastweights.experiments.experiment import Published, Trial
@@ -39,11 +40,10 @@ from fastweights.report.runs import collect
 from fastweights.tasks import Labelled, MissingFile
 from fastweights.tasks.kinds.environment import Environment
 from fastweights.tasks.kinds.stream import Stream
-from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.supervised import finish, train
-from fastweights.training.place import Place
-from fastweights.training.run import Run
+from fastweights.training.run_folder.progress_state import Place
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.settings.streamed import Streamed
@@ -283,7 +283,7 @@ def stopped(folder, *flags):
 def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert "same command again" in stopped(tmp_path)
     (checkpoint,) = tmp_path.rglob("last.safetensors")
-    assert 0 < read_checkpoint(checkpoint).facts["step"] < 20_000
+    assert 0 < read_tensor_file(checkpoint).facts["step"] < 20_000
     assert not list(tmp_path.rglob("result.json"))
 
 

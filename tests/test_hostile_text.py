@@ -29,7 +29,7 @@ from fastweights.report.adaptation_page import adaptation_page
 from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.learning_curve import draw_learning_curve
 from fastweights.training.progress import Bar, Plain
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 
 HOSTILE = [
     "\x1b[2J\x1b]0;title\x07",

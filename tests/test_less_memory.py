@@ -11,10 +11,10 @@ from fastweights.tasks import IGNORE, AssociativeRecall, Batch
 from fastweights.tasks.kinds.pairs import PairBatch
 from fastweights.tasks.kinds.stream import Windows
 from fastweights.testing.tolerance import TOLERANCES, error
-from fastweights.training.blocks import compile_blocks, recompute
+from fastweights.training.distributed.model_blocks import compile_blocks, recompute
 from fastweights.training.hardware import make_fabric
 from fastweights.training.loops import streamed, supervised, translation
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.streamed import Streamed
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.settings.translation import Translation

@@ -16,7 +16,7 @@ from fastweights.models.plain_reader import PlainReader
 from fastweights.state import detach
 from fastweights.tasks import Letters
 from fastweights.training.loops.remembering import Book, mixed
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.remembering import Remembering
 
 T = 5

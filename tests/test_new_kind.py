@@ -102,7 +102,7 @@ class Gambling(Training):
 
 import torch
 
-from fastweights.training.result import Result
+from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 
 
@@ -242,7 +242,7 @@ def test_its_model_can_be_loaded_and_its_best_weights_are_those_that_win_most(sa
     code = f"""
 import fastweights
 from pathlib import Path
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 model, task = fastweights.load({RUN!r})
 assert (task.arms, len(model.weight)) == (3, 3)
 run = Run(Path({RUN!r}))

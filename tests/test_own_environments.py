@@ -19,7 +19,7 @@ from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")
@@ -84,7 +84,7 @@ def test_agents_learn_in_every_action_space(name, bar, tmp_path):
 def test_a_run_that_was_stopped_ends_in_the_same_bits(name, tmp_path):
     """In the middle between two evaluations: the actions since the last one are taken again."""
     from fastweights.training.progress import Interrupted
-    from fastweights.training.stage import Stage
+    from fastweights.training.rl.rollout_worker import Stage
 
     given = trial(f"my_environments:{name}")
     carry_out(Run(tmp_path / "whole"), given, "test", {}, resume=False)

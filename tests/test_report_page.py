@@ -17,8 +17,8 @@ from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
 from fastweights.report.settings import are_the_papers, settings
-from fastweights.training.result import Result
-from fastweights.training.run import Run
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import Run
 
 BLOCKS = [
     Heading(1, "Experiments"),

@@ -7,9 +7,9 @@ import torch
 
 import fastweights
 from fastweights import cli
-from fastweights.training.checkpoint import read_checkpoint
+from fastweights.core.tensor_file import read_tensor_file
 from fastweights.training.progress import Interrupted
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
@@ -43,10 +43,10 @@ def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeyp
         patch.setattr(Session, "rest", stop_after_ten)
         assert cli.main(["train", "oz", *SMALL, "--run", str(mixed)]) == 130
     assert cli.main(["train", "oz", "--run", str(mixed), "--resume", *SHARDED]) == 0
-    want = read_checkpoint(one / "last.safetensors").tensors
+    want = read_tensor_file(one / "last.safetensors").tensors
     for run in (sharded, mixed):
         torch.testing.assert_close(curve(run), curve(one), rtol=1e-4, atol=1e-5)
-        got = read_checkpoint(run / "last.safetensors").tensors
+        got = read_tensor_file(run / "last.safetensors").tensors
         assert {name: t.shape for name, t in got.items() if "random" not in name} == {
             name: t.shape for name, t in want.items() if "random" not in name
         }

@@ -13,10 +13,10 @@ from fastweights.registry import EXPERIMENTS
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.hardware import make_fabric
-from fastweights.training.learning import rewards_of, rms_prop, update
+from fastweights.training.rl.actor_critic_loss import rewards_of, rms_prop, update
+from fastweights.training.rl.rollout_worker import Stage
+from fastweights.training.rl.vtrace import vtrace
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.stage import Stage
-from fastweights.training.vtrace import vtrace
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

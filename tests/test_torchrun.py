@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from fastweights import cli
-from fastweights.training.checkpoint import read_checkpoint
+from fastweights.core.tensor_file import read_tensor_file
 from fastweights.training.progress import Interrupted
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
@@ -79,7 +79,7 @@ def test_they_learn_what_one_does_and_one_of_them_speaks(alone, tmp_path):
     said = torchrun("train", "oz", *SMALL, "--run", tmp_path / "run")
     torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
     assert said.count("Kneser-Ney, order 5") == said.count("step    10") == 1
-    two, one = (read_checkpoint(run / "last.safetensors").tensors for run in (tmp_path / "run", alone))
+    two, one = (read_tensor_file(run / "last.safetensors").tensors for run in (tmp_path / "run", alone))
     for name in one:
         if name.startswith("state."):
             torch.testing.assert_close(two[name], one[name], rtol=1e-2, atol=1e-3, msg="carried by the whole batch")

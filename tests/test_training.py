@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from fastweights import InputError, cli
 from fastweights.core.files import write_atomically
 from fastweights.core.sealed_json import read_sealed, write_sealed
+from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
 from fastweights.layers import layer_names
 from fastweights.tasks.text import OZ
-from fastweights.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from fastweights.training.run import LOCK, Run
+from fastweights.training.run_folder.run import LOCK, Run
 
 SMALL = ["--preset", "smoke", "--sample", "20"]
 SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]
@@ -201,8 +201,8 @@ def test_a_text_that_is_too_short_to_measure_with_leaves_no_run(tmp_path, capsys
 def test_a_run_that_a_kill_left_before_its_first_evaluation_is_named(finished, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    last = read_checkpoint(run / "last.safetensors")
-    write_checkpoint(run / "last.safetensors", last._replace(facts={**last.facts, "evaluations": 0}))
+    last = read_tensor_file(run / "last.safetensors")
+    write_tensor_file(run / "last.safetensors", last._replace(facts={**last.facts, "evaluations": 0}))
     (run / "metrics.jsonl").unlink()
     (run / "result.json").unlink()
     assert "run must be one with an evaluation" in refused(["evaluate", run], capsys)
@@ -244,7 +244,7 @@ def test_damaged_checkpoint_is_refused(finished, tmp_path, damage, capsys):
         case "missing":
             best.unlink()
         case "other model":
-            write_checkpoint(best, Checkpoint({"model.x": torch.zeros(1)}, {}))
+            write_tensor_file(best, TensorFile({"model.x": torch.zeros(1)}, {}))
         case _:
             flipped = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
             changed = {"truncated": content[:-1], "empty": b"", "other file": b"text" * 99, "flipped": flipped}
@@ -304,13 +304,13 @@ def test_a_config_that_is_a_pipe_is_refused(tmp_path, capsys):
 def test_fuzzed_checkpoint_is_read_as_it_was_or_refused(tmp_path, data):
     path = tmp_path / "x.safetensors"
     tensors = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor(7), "c": torch.zeros(0, 2)}
-    write_checkpoint(path, Checkpoint(tensors, {"step": 3}))
+    write_tensor_file(path, TensorFile(tensors, {"step": 3}))
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(0, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))])
     with contextlib.suppress(InputError):
-        got = read_checkpoint(path)
+        got = read_tensor_file(path)
         assert got.facts == {"step": 3}
         assert got.tensors.keys() == tensors.keys()
         assert all(torch.equal(got.tensors[name], tensor) for name, tensor in tensors.items())

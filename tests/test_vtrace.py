@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.vtrace import vtrace
+from fastweights.training.rl.vtrace import vtrace
 
 
 def definition(log_ratios, discounts, rewards, values, last_value, delta, trace, advantage):

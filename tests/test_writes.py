@@ -13,8 +13,8 @@ import fastweights
 from fastweights import InputError, cli
 from fastweights.core.files import appending, copy_atomically, make_own_folder, read_file, read_text, write_atomically
 from fastweights.core.sealed_json import append_sealed, read_sealed_lines
-from fastweights.training.checkpoint import Checkpoint, write_checkpoint
-from fastweights.training.run import LOCK, PROGRESS, Run
+from fastweights.core.tensor_file import TensorFile, write_tensor_file
+from fastweights.training.run_folder.run import LOCK, PROGRESS, Run
 
 ROOT = Path(fastweights.__file__).parent
 DIRECT = {
@@ -74,7 +74,7 @@ WAYS = {
     "append": append,
     "copy": copy,
     "metrics": lambda path: append_sealed(path, {"step": 1}),
-    "checkpoint": lambda path: write_checkpoint(path, Checkpoint({"a": torch.zeros(1)}, {})),
+    "checkpoint": lambda path: write_tensor_file(path, TensorFile({"a": torch.zeros(1)}, {})),
 }
 
 

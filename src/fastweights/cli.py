@@ -15,7 +15,7 @@ from fastweights import __version__
 from fastweights.commands._streams import print_nowhere, printable_streams
 from fastweights.core.errors import Died, InputError, require
 from fastweights.registry import COMMANDS
-from fastweights.training.launched import dismiss, follow, follows
+from fastweights.training.distributed.torchrun import dismiss, follow, follows
 
 EPILOGUE = """examples:
   fastweights list layers                     what there is, with formula and source

@@ -111,9 +111,9 @@ def _picked(which: Tensor, B: int) -> Tensor:
 @checked
 def save(state: Any, file: str | Path) -> None:
     """Writes the state to a safetensors file, whole or not at all."""
-    checkpoint = _checkpoints()
-    content = checkpoint.Checkpoint(named(state), {"state": type(state).__name__})
-    checkpoint.write_checkpoint(Path(file), content)
+    files = _tensor_file()
+    content = files.TensorFile(named(state), {"state": type(state).__name__})
+    files.write_tensor_file(Path(file), content)
 
 
 @checked
@@ -125,7 +125,7 @@ def load(state: Any, file: str | Path) -> Any:
     Raises:
         InputError: the file cannot be read, is damaged, or holds the state of another layer.
     """
-    tensors, facts = _checkpoints().read_checkpoint(Path(file), "state")
+    tensors, facts = _tensor_file().read_tensor_file(Path(file), "state")
     kind, wanted = type(state).__name__, named(state)
     remedy = "Load it as the state of the layer that it came from."
     require(facts.get("state") == kind, "state", f"a {kind}", f"{facts.get('state', 'none')} in {file}", remedy)
@@ -141,12 +141,12 @@ def load(state: Any, file: str | Path) -> Any:
     return tree_unflatten(moved, structure)
 
 
-def _checkpoints() -> Any:
+def _tensor_file() -> Any:
     try:
-        from fastweights.training import checkpoint
+        from fastweights.core import tensor_file
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None
-    return checkpoint
+    return tensor_file
 
 
 def named(state: Any) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from fastweights.experiments.own_code import Own
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE
-from fastweights.training.run import Run
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 STEPS = 100

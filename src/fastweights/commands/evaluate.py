@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     """Measures and shows them."""
     from fastweights.experiments.carried_out import measure_run
     from fastweights.experiments.own_code import Own
-    from fastweights.training.run import Run
+    from fastweights.training.run_folder.run import Run
 
     run = Run.open(options.folder)
     show(run, *measure_run(run, Own(options.layer, options.env)))

@@ -11,7 +11,7 @@ from fastweights.commands._arguments import folder
 from fastweights.commands.report import print_report
 from fastweights.core.errors import Died, require, require_name
 from fastweights.registry import EXPERIMENTS
-from fastweights.training.launched import launched
+from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import PRECISIONS, Where
 
 

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     request = parse(recipe, options.flags)
     from fastweights.experiments.carried_out import carry_out
     from fastweights.training.progress import Interrupted
-    from fastweights.training.run import Run
+    from fastweights.training.run_folder.run import Run
 
     require(request.run != "", "run", "the name of a folder", "an empty one")
     home = Run.unused(recipe) if request.run is None else Run(Path(request.run))

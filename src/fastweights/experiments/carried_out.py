@@ -13,14 +13,14 @@ from fastweights.experiments.own_code import Own
 from fastweights.experiments.trial import build, loop_of, make_task, name_of, require_same_data, shared_task
 from fastweights.experiments.written import write_trial
 from fastweights.tasks import Task
-from fastweights.training.allocation import keep_freed_memory
+from fastweights.training.distributed.ranks import join, share
+from fastweights.training.distributed.torchrun import launched, lead
 from fastweights.training.hardware import build_within_memory, make_fabric
-from fastweights.training.kept import best_model
-from fastweights.training.launched import launched, lead
-from fastweights.training.processes import join, share
+from fastweights.training.malloc import keep_freed_memory
 from fastweights.training.progress import Plain
-from fastweights.training.result import Result
-from fastweights.training.run import Run
+from fastweights.training.run_folder.checkpoints import best_model
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 

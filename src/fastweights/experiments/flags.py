@@ -14,7 +14,7 @@ from fastweights.core.import_path import absolute
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.own_code import NOTHING, Own, confirm_all
 from fastweights.registry import RECIPES, TABLES, marked
-from fastweights.training.launched import launched
+from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import ANY_TIME
 
 SHOWING = ("--print_config", "--help", "-h")
@@ -155,7 +155,7 @@ def _given(parser: ArgumentParser, arguments: list[str]) -> dict[str, Any]:
 
 def _stored(name: str, path: Path, own: Own) -> dict[str, Any]:
     # Run folders need a lock file library that imports in a moment, but not torch.
-    from fastweights.training.run import Run
+    from fastweights.training.run_folder.run import Run
 
     content = Run.open(path).config()
     require(content.get("recipe") == name, "recipe", f"{content.get('recipe')!r} as in {path}", repr(name))

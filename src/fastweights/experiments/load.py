@@ -41,7 +41,7 @@ def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
     try:
         from fastweights.experiments.opened import load_run
         from fastweights.experiments.own_code import Own
-        from fastweights.training.run import Run
+        from fastweights.training.run_folder.run import Run
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None
     return Trained(*load_run(Run.open(Path(run)), Own(layer, env)))

@@ -14,8 +14,8 @@ from fastweights.experiments.trial import build, make_task
 from fastweights.experiments.written import read_trial
 from fastweights.registry import EXPERIMENTS
 from fastweights.tasks import Task
-from fastweights.training.kept import best_model
-from fastweights.training.run import Run
+from fastweights.training.run_folder.checkpoints import best_model
+from fastweights.training.run_folder.run import Run
 from fastweights.training.settings._training import PRECISIONS, Where
 
 

@@ -16,7 +16,7 @@ from fastweights.core.files import read_file
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import Job, outcome
 from fastweights.experiments.plan import Plan
-from fastweights.training.run import FAILURE
+from fastweights.training.run_folder.run import FAILURE
 
 ALIVE = 60.0
 """Seconds without news after which a run no longer counts as running in the table."""

@@ -13,8 +13,8 @@ from fastweights.core.errors import require
 from fastweights.experiments.experiment import Trial
 from fastweights.registry import MODELS, TASKS
 from fastweights.tasks import Task
-from fastweights.training.run import Run
-from fastweights.training.task_facts import shortened
+from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.task_metadata import shortened
 
 
 def build(trial: Trial, task: Task) -> nn.Module:

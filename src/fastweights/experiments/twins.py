@@ -8,7 +8,7 @@ from typing import Any
 from fastweights.core.errors import InputError
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.trial import require_same_data, shared_task
-from fastweights.training.run import RESULT, Run
+from fastweights.training.run_folder.run import RESULT, Run
 from fastweights.training.settings._training import ANY_TIME, BEFORE
 
 

@@ -21,7 +21,7 @@ from fastweights.experiments.twins import twin_of
 from fastweights.experiments.workers import Worker, start
 from fastweights.training.hardware import make_fabric
 from fastweights.training.progress import Interrupted, stop_on_signal
-from fastweights.training.run import FAILURE, Busy
+from fastweights.training.run_folder.run import FAILURE, Busy
 from fastweights.training.settings._training import Where
 
 PATIENCE = 1.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastweights.core.files import read_file
 from fastweights.report.document import Block, Figure, Heading
 from fastweights.report.runs import Group, Record
-from fastweights.training.run import BEST
+from fastweights.training.run_folder.run import BEST
 from fastweights.training.settings.actor_critic import ActorCritic
 
 EPISODE = "episode.png"

@@ -14,8 +14,8 @@ from fastweights.core.metric import still_improving
 from fastweights.core.printable import printable
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
 from fastweights.registry import MODELS, RECIPES, TABLES, TASKS
-from fastweights.training.result import Result
-from fastweights.training.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
 from fastweights.training.settings._training import Training
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
@@ -220,7 +220,7 @@ def _require_metrics(metrics: list[dict[str, Any]], measured: str) -> None:
 
 def _why_unfinished(run: Run) -> str:
     # torch takes seconds to import, and finished runs do not need it.
-    from fastweights.training.kept import last_checkpoint
+    from fastweights.training.run_folder.checkpoints import last_checkpoint
 
     if (run.path / FAILURE).exists():
         failure = read_file(run.path / FAILURE, FAILURE, limit=1 << 16)

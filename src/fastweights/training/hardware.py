@@ -13,10 +13,10 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 
 from fastweights.core.errors import InputError, require
-from fastweights.training.kept import without_memory
-from fastweights.training.launched import launched
+from fastweights.training.distributed.fsdp import Sharded
+from fastweights.training.distributed.torchrun import launched
+from fastweights.training.run_folder.checkpoints import without_memory
 from fastweights.training.settings._training import Training
-from fastweights.training.sharded import Sharded
 
 for _greets in ("lightning_fabric", "torch.multiprocessing.spawn"):
     # From every process, where one line is enough.

@@ -14,14 +14,15 @@ from torch.utils._pytree import tree_leaves
 
 from fastweights.core.errors import require
 from fastweights.core.metric import Metric
-from fastweights.training.blocks import compile_blocks, recompute
-from fastweights.training.checkpoint import Checkpoint, pack, read_checkpoint, restore, unpack, write_checkpoint
-from fastweights.training.kept import last_checkpoint, resume, save_best
-from fastweights.training.place import Clock, Place
-from fastweights.training.processes import gather, mean_over, own, seed_apart
+from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
+from fastweights.training.distributed.model_blocks import compile_blocks, recompute
+from fastweights.training.distributed.ranks import gather, mean_over, own, seed_apart
 from fastweights.training.progress import Bar, Interrupted, stop_on_signal
-from fastweights.training.result import Result
-from fastweights.training.run import LAST, METRICS, Run
+from fastweights.training.run_folder.checkpoints import last_checkpoint, resume, save_best
+from fastweights.training.run_folder.progress_state import Clock, Place
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import LAST, METRICS, Run
+from fastweights.training.run_folder.training_state import pack, restore, unpack
 
 State = TypeVar("State")
 
@@ -149,7 +150,7 @@ class Session:
             self.place.seconds = 0.0 if due else self.clock.since_evaluation()
             tensors = gather(self.fabric, pack(self.model, self.optimiser, state))
             if first:
-                write_checkpoint(self.run.path / LAST, Checkpoint(tensors, asdict(self.place)))
+                write_tensor_file(self.run.path / LAST, TensorFile(tensors, asdict(self.place)))
         if first and (due or stops or self.clock.news_is_due()):
             self.run.show_progress(self.place.step, self.clock.seconds())
         if told:
@@ -161,7 +162,7 @@ class Session:
         self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
     ) -> Result:
         """What the run came to, with what was measured of its best weights."""
-        self.place = restore(Place, read_checkpoint(self.run.path / LAST).facts)
+        self.place = restore(Place, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Go on with it first."
         require(self.place.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
         return Result(

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from fastweights.core.action_spaces import Actions
 from fastweights.tasks.kinds._random import TEST, VALIDATION
 from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
-from fastweights.training.acting import WAYS, Acting
-from fastweights.training.evaluating import evaluating
+from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
-from fastweights.training.learning import rms_prop
-from fastweights.training.result import Result
+from fastweights.training.rl.actor import WAYS, Acting
+from fastweights.training.rl.actor_critic_loss import rms_prop
+from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from fastweights.core.errors import require
 from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
-from fastweights.training.descent import descend, set_learning_rate
-from fastweights.training.evaluating import evaluating
-from fastweights.training.processes import part_of
-from fastweights.training.result import Result
+from fastweights.training.distributed.ranks import part_of
+from fastweights.training.eval_mode import evaluating
+from fastweights.training.optimiser_step import descend, set_learning_rate
+from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.remembering import Remembering
 

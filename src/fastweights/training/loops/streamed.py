@@ -15,10 +15,10 @@ from torch.utils._pytree import tree_map
 
 from fastweights.core.errors import require
 from fastweights.state import detach, members
-from fastweights.training.descent import descend, micro_batches, set_learning_rate
-from fastweights.training.evaluating import evaluating
-from fastweights.training.processes import part_of
-from fastweights.training.result import Result
+from fastweights.training.distributed.ranks import part_of
+from fastweights.training.eval_mode import evaluating
+from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.streamed import Streamed
 

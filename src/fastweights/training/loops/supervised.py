@@ -10,10 +10,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
-from fastweights.training.descent import descend, micro_batches, set_learning_rate
-from fastweights.training.evaluating import evaluating
-from fastweights.training.processes import mean_over, part_of
-from fastweights.training.result import Result
+from fastweights.training.distributed.ranks import mean_over, part_of
+from fastweights.training.eval_mode import evaluating
+from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.supervised import Supervised
 

@@ -12,10 +12,10 @@ from torch.nn.functional import cross_entropy
 from fastweights.core.metric import SIGNATURE
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
-from fastweights.training.descent import descend, micro_batches, set_learning_rate
-from fastweights.training.evaluating import evaluating
-from fastweights.training.processes import part_of
-from fastweights.training.result import Result
+from fastweights.training.distributed.ranks import part_of
+from fastweights.training.eval_mode import evaluating
+from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.translation import Translation
 

@@ -9,12 +9,12 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from fastweights.core.errors import require
 from fastweights.state import to
-from fastweights.training.actors import begin_acting, begin_learning, room_for, seed_of
-from fastweights.training.crew import Crew
-from fastweights.training.descent import set_learning_rate
-from fastweights.training.learning import first_moments, update
+from fastweights.training.optimiser_step import set_learning_rate
+from fastweights.training.rl.actor_critic_loss import first_moments, update
+from fastweights.training.rl.actors import begin_acting, begin_learning, room_for, seed_of
+from fastweights.training.rl.rollout_worker import Returns, Stage, Unroll
+from fastweights.training.rl.worker_pool import Crew
 from fastweights.training.session import Session
-from fastweights.training.stage import Returns, Stage, Unroll
 
 
 class Acting(Protocol):

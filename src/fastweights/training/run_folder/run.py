@@ -25,9 +25,9 @@ from fastweights.core.sealed_json import (
     write_sealed,
     write_sealed_lines,
 )
-from fastweights.training import result as results
-from fastweights.training.result import Result
-from fastweights.training.task_facts import read_whole, shortened, write_long
+from fastweights.training.run_folder import result as results
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.task_metadata import read_whole, shortened, write_long
 
 CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"
 RESULT, PROGRESS, FAILURE, LOCK = "result.json", "progress.json", "failure.txt", ".lock"

@@ -1,64 +1,16 @@
-"""Checkpoints: one safetensors file of tensors and JSON facts. Nothing that is read from disk is unpickled."""
+"""Checkpoints of training: the tensors of a model, its optimiser and its state by name, and how they are put back."""
 
-import hashlib
-import json
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.core.errors import InputError, require
-from fastweights.core.files import read_json, require_regular, write_atomically
-from fastweights.core.sealed_json import seal, unseal
-from fastweights.training.parts import cut_like
-from fastweights.training.run import CONFIG
+from fastweights.training.distributed.dtensor import cut_like
+from fastweights.training.run_folder.run import CONFIG
 
 T = TypeVar("T")
-
-ENTRY = "fastweights"
-"""Where a safetensors file says what else is in it."""
-
-LONGEST_ENTRY = 1 << 20
-
-
-class Checkpoint(NamedTuple):
-    """Tensors by name, and JSON facts."""
-
-    tensors: dict[str, Tensor]
-    facts: dict[str, Any]
-
-
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes a checkpoint atomically, with a digest of all of it. The same content gives the same bytes."""
-    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
-    # One entry: safetensors writes several in an order that changes from process to process.
-    metadata = {ENTRY: json.dumps(seal({"facts": checkpoint.facts}, _digest(tensors)))}
-    write_atomically(path, save(tensors, metadata))
-
-
-def read_checkpoint(path: Path, kind: str = "checkpoint") -> Checkpoint:
-    """Reads a checkpoint, or another `kind` of file that is like one; `InputError` if it is missing, truncated, changed
-    or not one of ours."""
-    requirement, other = f"a {kind} written by fastweights", f"{path}, which is damaged or another kind of file"
-    require_regular(path, kind)
-    try:
-        with safe_open(path, framework="pt") as file:
-            entry = (file.metadata() or {}).get(ENTRY, "")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except OSError as error:
-        raise InputError(f"{kind} must be a readable file, got {path}: {error.strerror or error}.") from None
-    except UnicodeEncodeError:
-        raise InputError(f"{kind} must be in a folder whose name is UTF-8, got {path}. Rename it.") from None
-    except (SafetensorError, KeyError, ValueError):
-        raise InputError(f"{kind} must be {requirement}, got {other}.") from None
-    require(0 < len(entry) < LONGEST_ENTRY, kind, requirement, f"{path} with {len(entry):,} bytes of facts")
-    content = unseal(read_json(entry, kind, path), _digest(tensors), kind, path)
-    require(isinstance(content.get("facts"), dict), kind, requirement, f"{path} without facts")
-    return Checkpoint(tensors, content["facts"])
 
 
 def pack(model: nn.Module, optimiser: torch.optim.Optimizer, state: Any) -> dict[str, Tensor]:
@@ -157,12 +109,3 @@ def _alike(fact: Any, blank: Any) -> bool:
     if blank is None:
         return fact is None or (isinstance(fact, list) and all(isinstance(x, int | float) for x in fact))
     return type(fact) is type(blank) and (not isinstance(fact, int) or fact >= 0)
-
-
-def _digest(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

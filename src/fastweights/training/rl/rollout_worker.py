@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.state import members
 from fastweights.tasks.kinds.environment import Worlds, require_finite
-from fastweights.training.evaluating import evaluating
+from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 
 

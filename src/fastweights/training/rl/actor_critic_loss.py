@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.state import members
-from fastweights.training.descent import descend, micro_batches
 from fastweights.training.faults import refuse
+from fastweights.training.optimiser_step import descend, micro_batches
+from fastweights.training.rl.rollout_worker import Unroll, unroll_of
+from fastweights.training.rl.vtrace import vtrace
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.stage import Unroll, unroll_of
-from fastweights.training.vtrace import vtrace
 
 if TYPE_CHECKING:
     # It takes seconds to import, and processes that act need none of it.

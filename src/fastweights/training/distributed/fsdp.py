@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from fastweights.training.blocks import blocks_of
+from fastweights.training.distributed.model_blocks import blocks_of
 
 
 class Sharded(DDPStrategy):

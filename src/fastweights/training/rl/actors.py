@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from fastweights.tasks.kinds.environment import Environment
-from fastweights.training.crew import Work
-from fastweights.training.descent import set_learning_rate
-from fastweights.training.learning import objective, require_finite_loss, rms_prop
+from fastweights.training.optimiser_step import set_learning_rate
+from fastweights.training.rl.actor_critic_loss import objective, require_finite_loss, rms_prop
+from fastweights.training.rl.rollout_worker import Returns, Stage, Unroll
+from fastweights.training.rl.worker_pool import Work
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.stage import Returns, Stage, Unroll
 
 
 def seed_of(*numbers: int) -> int:

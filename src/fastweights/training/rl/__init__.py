@@ -1,0 +1,1 @@
+"""Reinforcement learning: actors, rollouts, and the actor-critic loss."""

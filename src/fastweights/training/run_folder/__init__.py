@@ -1,0 +1,1 @@
+"""A run folder: configuration, metrics, checkpoints and result of one training run."""
