@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from fastweights.experiments.carried_out import carry_out
+from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.oz import Oz
 from fastweights.training.hardware import make_fabric

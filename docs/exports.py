@@ -1,7 +1,7 @@
 """Writes what the packages export: every part of a folder, in the folder's `__init__.py`.
 
 Run `python docs/exports.py` after a file was added, renamed or removed, or `make generate`, which writes the pages as
-well. The docstring of a package and what it takes from files that begin with an underscore, or from `kinds`, are kept;
+well. The docstring of a package and its imports from files that begin with an underscore, or from `kinds`, `base` and `wrappers`, stay;
 the rest follows from the files that are there. The tests hold the packages to it.
 """
 
@@ -28,13 +28,11 @@ FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, LAYERS, MO
 def exports(folder: Folder) -> dict[str, list[str]]:
     """The names that a package exports, by the module that they come from."""
     package = f"fastweights.{folder.folder}"
+    shared = tuple(f"{package}.{part}" for part in ("_", "kinds.", "base.", "wrappers."))
     chosen = {
         str(node.module): [alias.name for alias in node.names]
         for node in parse(folder.path / "__init__.py").body
-        if isinstance(node, ast.ImportFrom)
-        and str(node.module).startswith(
-            (f"{package}._", f"{package}.kinds.", f"{package}.base.", f"{package}.wrappers.")
-        )
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(shared)
     }
     return chosen | {f"{package}.{file.stem}": parts(file) for file in sorted(folder.path.glob("[a-z]*.py"))}
 

@@ -13,8 +13,8 @@ import torch
 
 from fastweights import InputError
 from fastweights.core.errors import Died
-from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
+from fastweights.experiments.run_trial import carry_out
 from fastweights.training.rl import actor as acting
 from fastweights.training.rl.worker_pool import Crew
 from fastweights.training.run_folder.run import Run

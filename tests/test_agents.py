@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
+from fastweights.experiments.run_trial import carry_out
 from fastweights.inspect import watch_episode
 from fastweights.models.agent import Agent
 from fastweights.state import to

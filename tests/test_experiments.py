@@ -24,7 +24,7 @@ from fastweights import InputError, cli
 from fastweights.core.metric import LOSS
 from fastweights.core.sealed_json import read_sealed, write_sealed, write_sealed_lines
 from fastweights.core.tensor_file import read_tensor_file
-from fastweights.experiments import carried_out
+from fastweights.experiments import run_trial as carried_out
 from fastweights.experiments.claim import Evidence, Verdict
 from fastweights.experiments.experiment import Published, Trial
 from fastweights.experiments.job import Job

@@ -16,8 +16,8 @@ import my_environments
 from fastweights import InputError, cli
 from fastweights.core.action_spaces import Box, Discrete, MultiDiscrete
 from fastweights.core.sealed_json import read_sealed, write_sealed
-from fastweights.experiments.carried_out import carry_out
 from fastweights.experiments.experiment import Trial
+from fastweights.experiments.run_trial import carry_out
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastweights.experiments.twins import anywhere
+from fastweights.experiments.reuse import anywhere
 from fastweights.models.agent import Agent
 from fastweights.registry import EXPERIMENTS
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment

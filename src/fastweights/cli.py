@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(order: dict[str, Any]) -> None:
-    from fastweights.experiments.carried_out import carry_out_order
+    from fastweights.experiments.run_trial import carry_out_order
 
     carry_out_order(order)
 

@@ -7,8 +7,8 @@ from typing import Any
 from fastweights.core.errors import InputError
 from fastweights.core.files import write_atomically
 from fastweights.experiments.load import load
-from fastweights.experiments.opened import trial_of
-from fastweights.experiments.own_code import Own
+from fastweights.experiments.load_run import trial_of
+from fastweights.experiments.trust import Own
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE

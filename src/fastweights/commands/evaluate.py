@@ -14,8 +14,8 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures and shows them."""
-    from fastweights.experiments.carried_out import measure_run
-    from fastweights.experiments.own_code import Own
+    from fastweights.experiments.run_trial import measure_run
+    from fastweights.experiments.trust import Own
     from fastweights.training.run_folder.run import Run
 
     run = Run.open(options.folder)

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs it; 1 if not all of it is done in the end."""
     require_name("experiment", options.name, EXPERIMENTS.names())
     from fastweights.experiments.plan import make_plan
-    from fastweights.experiments.work import reproduce
+    from fastweights.experiments.scheduler import reproduce
     from fastweights.training.progress import Interrupted, Plain
 
     require(

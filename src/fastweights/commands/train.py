@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     recipe = options.recipe
     _require_recipe(recipe)
     request = parse(recipe, options.flags)
-    from fastweights.experiments.carried_out import carry_out
+    from fastweights.experiments.run_trial import carry_out
     from fastweights.training.progress import Interrupted
     from fastweights.training.run_folder.run import Run
 

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import absolute
 from fastweights.experiments.experiment import FREE
-from fastweights.experiments.own_code import NOTHING, Own, confirm_all
+from fastweights.experiments.trust import NOTHING, Own, confirm_all
 from fastweights.registry import RECIPES, TABLES, marked
 from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import ANY_TIME

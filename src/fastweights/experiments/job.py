@@ -8,7 +8,7 @@ from typing import Any
 from fastweights.core.errors import require
 from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import Experiment, Trial
-from fastweights.experiments.twins import anywhere
+from fastweights.experiments.reuse import anywhere
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings._training import Where

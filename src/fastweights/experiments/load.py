@@ -39,8 +39,8 @@ def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
         InputError: the folder is no run or is damaged, or its layer or environment must be given.
     """
     try:
-        from fastweights.experiments.opened import load_run
-        from fastweights.experiments.own_code import Own
+        from fastweights.experiments.load_run import load_run
+        from fastweights.experiments.trust import Own
         from fastweights.training.run_folder.run import Run
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None

@@ -1,7 +1,7 @@
 """The walk of a matrix S from chunk to chunk of time, and that of its gradient back, each in one launch.
 
-`backends/chunkwise/state_passing.py` says what they do, in a loop over chunks: there every chunk costs launches, here a program takes
-some rows of S, which never meet, through all of them, a few vectors of a chunk at a time.
+`state_passing.py` describes both as loops over chunks, in which every chunk costs several launches. In these kernels a
+program takes some rows of S, which never meet, through all chunks, a few vectors of a chunk at a time.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs

@@ -8,10 +8,10 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.opened import trial_of
-from fastweights.experiments.own_code import Own
+from fastweights.experiments.load_run import trial_of
+from fastweights.experiments.python_trial import write_trial
 from fastweights.experiments.trial import build, loop_of, make_task, name_of, require_same_data, shared_task
-from fastweights.experiments.written import write_trial
+from fastweights.experiments.trust import Own
 from fastweights.tasks import Task
 from fastweights.training.distributed.ranks import join, share
 from fastweights.training.distributed.torchrun import launched, lead

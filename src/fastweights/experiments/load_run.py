@@ -9,9 +9,9 @@ from fastweights.core.errors import require, require_name
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.flags import flags_of
 from fastweights.experiments.job import Job, require_same
-from fastweights.experiments.own_code import Own
+from fastweights.experiments.python_trial import read_trial
 from fastweights.experiments.trial import build, make_task
-from fastweights.experiments.written import read_trial
+from fastweights.experiments.trust import Own
 from fastweights.registry import EXPERIMENTS
 from fastweights.tasks import Task
 from fastweights.training.run_folder.checkpoints import best_model

@@ -11,7 +11,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import address_of
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.own_code import Own, confirm, confirm_env, require_names
+from fastweights.experiments.trust import Own, confirm, confirm_env, require_names
 from fastweights.registry import MODELS, SETTINGS, TASKS
 
 PARTS = {"task": str, "task_options": dict, "model": str, "model_options": dict, "training": dict, "settings": list}

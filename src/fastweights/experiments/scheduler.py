@@ -12,12 +12,12 @@ from rich.console import Console
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import write_atomically
-from fastweights.experiments import carried_out
+from fastweights.experiments import run_trial as carried_out
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import Job, outcome, require_same
 from fastweights.experiments.plan import Plan
+from fastweights.experiments.reuse import twin_of
 from fastweights.experiments.status import shown, status
-from fastweights.experiments.twins import twin_of
 from fastweights.experiments.workers import Worker, start
 from fastweights.training.hardware import make_fabric
 from fastweights.training.progress import Interrupted, stop_on_signal
