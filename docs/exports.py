@@ -28,7 +28,7 @@ FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, LAYERS, MO
 def exports(folder: Folder) -> dict[str, list[str]]:
     """The names that a package exports, by the module that they come from."""
     package = f"fastweights.{folder.folder}"
-    shared = tuple(f"{package}.{part}" for part in ("_", "kinds.", "base.", "wrappers."))
+    shared = tuple(f"{package}.{part}" for part in ("_", "kinds.", "sources.", "base.", "wrappers."))
     chosen = {
         str(node.module): [alias.name for alias in node.names]
         for node in parse(folder.path / "__init__.py").body

@@ -134,7 +134,7 @@ def test_environments_take_what_agents_do():
     """Of every space of Gymnasium, whatever its shape, its start and its type."""
     spaces = pytest.importorskip("gymnasium", reason="needs the extra rl").spaces
     numpy = pytest.importorskip("numpy")
-    from fastweights.tasks._spaces import given
+    from fastweights.tasks.sources.spaces import given
 
     for space in (
         spaces.Discrete(3, start=-1),

@@ -12,8 +12,8 @@ import fastweights as library
 from fastweights import InputError, cli
 from fastweights.experiments.adaptation import adapt
 from fastweights.report.png import png
-from fastweights.tasks._images import read_channels
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
+from fastweights.tasks.sources.images import read_channels
 from fastweights.testing.tolerance import tolerance
 
 RUN = "runs/irie2022/table-1/smoke/{}/{}/seed-1"

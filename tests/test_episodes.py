@@ -13,11 +13,11 @@ from fastweights import InputError
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.registry import TASKS
 from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
-from fastweights.tasks._cifar_100 import ARCHIVE
-from fastweights.tasks._pictures import remembered
 from fastweights.tasks.kinds._classes import turned
 from fastweights.tasks.kinds._draws import different
 from fastweights.tasks.kinds._prototypes import prototype_loss
+from fastweights.tasks.sources.cifar_100 import ARCHIVE
+from fastweights.tasks.sources.pictures import remembered
 from fastweights.testing import checks_in, episodes_checks
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.hardware import make_fabric
@@ -88,7 +88,8 @@ def test_pictures_of_one_s_own_keep_every_guarantee(layout, check, folders):
 @pytest.fixture
 def cifar(monkeypatch, tmp_path):
     """An archive in the layout of CIFAR-100's binary version, with other pictures."""
-    from fastweights.tasks import _cifar_100, cifar_fs, fc100
+    from fastweights.tasks import cifar_fs, fc100
+    from fastweights.tasks.sources import cifar_100 as _cifar_100
 
     things = sorted({*cifar_fs.VALIDATION, *cifar_fs.TEST})
     groups = sorted({*(thing.partition("/")[0] for thing in things), *fc100.VALIDATION, *fc100.TEST, "trees"})

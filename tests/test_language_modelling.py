@@ -16,8 +16,8 @@ from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.plain_reader import PlainReader
 from fastweights.registry import NORMS, POSITIONS
-from fastweights.tasks._corpus import Corpus
-from fastweights.tasks._wikitext import member
+from fastweights.tasks.sources.corpus import Corpus
+from fastweights.tasks.sources.wikitext import member
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.loops.streamed import measure, remembering, sliding

@@ -24,8 +24,8 @@ from fastweights.experiments.trial import _shared_task
 from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.registry import COMMANDS, RECIPES, TABLES, marked
 from fastweights.tasks import ParallelFiles, SequenceFiles, TextFiles
-from fastweights.tasks._arrays import read_array
-from fastweights.tasks._examples import read_examples
+from fastweights.tasks.sources.arrays import read_array
+from fastweights.tasks.sources.examples import read_examples
 from fastweights.testing import checks_in, labelled_checks, pairs_checks, stream_checks
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.progress import Interrupted

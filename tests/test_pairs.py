@@ -11,11 +11,11 @@ import torch
 import fastweights
 from fastweights.cli import main
 from fastweights.core.errors import InputError
-from fastweights.tasks._files import MissingFile
-from fastweights.tasks._parallel import Parallel
 from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Sentences
 from fastweights.tasks.multi30k import Multi30k
+from fastweights.tasks.sources.data_files import MissingFile
+from fastweights.tasks.sources.parallel_text import Parallel
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.loops import translation
 from fastweights.training.settings.translation import Translation

@@ -12,10 +12,11 @@ from hypothesis.extra import numpy as arrays
 
 from fastweights import InputError
 from fastweights.experiments.adaptation import _read
-from fastweights.tasks import _images, _pictures
-from fastweights.tasks._images import read_channels
 from fastweights.tasks.omniglot import Omniglot
 from fastweights.tasks.picture_folder import PictureFolder
+from fastweights.tasks.sources import images as _images
+from fastweights.tasks.sources import pictures as _pictures
+from fastweights.tasks.sources.images import read_channels
 
 Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
 

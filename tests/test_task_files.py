@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from fastweights import InputError
 from fastweights.tasks import MissingFile
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import DataFile, data_cache, gunzip
-from fastweights.tasks._images import read_channels, read_idx, read_image, read_pgm, scale_by_area
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import evaluate, read_examples
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import DataFile, data_cache, gunzip
+from fastweights.tasks.sources.images import read_channels, read_idx, read_image, read_pgm, scale_by_area
 from fastweights.tasks.text import Text
 from fastweights.tasks.wikitext_103 import Wikitext103
 

@@ -13,8 +13,6 @@ import torch
 
 from fastweights import InputError
 from fastweights.tasks import IGNORE
-from fastweights.tasks._glimpses import cut_glimpses
-from fastweights.tasks._ridge import STRENGTHS, oriented_gradients, ridge_accuracy
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import VOCABULARY as LETTERS
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
@@ -24,6 +22,8 @@ from fastweights.tasks.list_ops import VOCABULARY as LIST_WORDS
 from fastweights.tasks.list_ops import ListOps, evaluate, read_examples
 from fastweights.tasks.mnist_glimpses import MnistGlimpses
 from fastweights.tasks.retrieval import Retrieval, separate
+from fastweights.tasks.sources.glimpses import cut_glimpses
+from fastweights.tasks.sources.ridge import STRENGTHS, oriented_gradients, ridge_accuracy
 from fastweights.tasks.state_tracking import StateTracking
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastweights import InputError
-from fastweights.tasks._kneser_ney import KneserNey
 from fastweights.tasks.kinds.stream import Windows
+from fastweights.tasks.sources.kneser_ney import KneserNey
 from fastweights.tasks.text import Text
 
 sequences = st.lists(st.integers(0, 3), min_size=5, max_size=60)

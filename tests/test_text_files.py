@@ -11,11 +11,11 @@ import fastweights
 from fastweights import InputError, cli
 from fastweights.core.files import decoded, read_text
 from fastweights.registry import TOKENIZERS
-from fastweights.tasks._corpus import Corpus
-from fastweights.tasks._parallel import Parallel
-from fastweights.tasks._splits import read_tables
 from fastweights.tasks.letters import Letters
 from fastweights.tasks.list_ops import read_examples
+from fastweights.tasks.sources.corpus import Corpus
+from fastweights.tasks.sources.parallel_text import Parallel
+from fastweights.tasks.sources.splits import read_tables
 from fastweights.tasks.text import Text
 from fastweights.tokenizers import Bpe, Bytes, Words
 
@@ -48,9 +48,9 @@ def test_no_other_part_of_the_library_decodes_text():
         "core/files.py",
         "core/printable.py",
         "tokenizers/bytes.py",
-        "tasks/_archives.py",
-        "tasks/_arrays.py",
-        "tasks/_cifar_100.py",
+        "tasks/sources/archives.py",
+        "tasks/sources/arrays.py",
+        "tasks/sources/cifar_100.py",
         "report/runs.py",
         "report/page.py",
         "experiments/status.py",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastweights.core.errors import InputError
 from fastweights.registry import TOKENIZERS
-from fastweights.tasks._files import find
+from fastweights.tasks.sources.data_files import find
 from fastweights.tokenizers._tokenizer import lines
 from fastweights.tokenizers.words import Words
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastweights.core.errors import require
-from fastweights.tasks._archives import members
-from fastweights.tasks._images import read_channels
-from fastweights.tasks._pictures import SUFFIXES, is_picture, square, tell_left_out, without_pictures
 from fastweights.tasks.kinds.episodes import Episodes
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.images import read_channels
+from fastweights.tasks.sources.pictures import SUFFIXES, is_picture, square, tell_left_out, without_pictures
 
 MOST = 10_000
 """Pictures that are looked at."""

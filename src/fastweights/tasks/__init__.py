@@ -3,7 +3,6 @@
 Files with a leading underscore are no tasks of their own but what tasks share.
 """
 
-from fastweights.tasks._files import MissingFile
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
 from fastweights.tasks.atari import Atari
@@ -28,6 +27,7 @@ from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.sequence_files import SequenceFiles
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
+from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from fastweights.core.action_spaces import Actions
 from fastweights.core.errors import require_name
-from fastweights.tasks._spaces import given
-from fastweights.tasks._vector import VectorWorlds, needed
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+from fastweights.tasks.sources.spaces import given
+from fastweights.tasks.sources.vector_environment import VectorWorlds, needed
 
 Episode = Literal["life", "game"]
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastweights.tasks._cifar_100 import SIDE, cifar_100
 from fastweights.tasks.kinds._classes import Classes
 from fastweights.tasks.kinds.episodes import Episodes
+from fastweights.tasks.sources.cifar_100 import SIDE, cifar_100
 
 VALIDATION = (
     *("aquatic_mammals/beaver", "aquatic_mammals/otter", "fish/flatfish", "fish/shark"),

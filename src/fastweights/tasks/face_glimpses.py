@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import require_found
-from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
-from fastweights.tasks._images import Bytes, read_image, scale_by_area
-from fastweights.tasks._ridge import oriented_gradients, ridge_accuracy
 from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Sets
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import require_found
+from fastweights.tasks.sources.glimpses import GlimpseTask, cut_glimpses
+from fastweights.tasks.sources.images import Bytes, read_image, scale_by_area
+from fastweights.tasks.sources.ridge import oriented_gradients, ridge_accuracy
 
 CMU_FACES = "cmu-faces/faces.tar.gz"
 CMU_PATTERN = (

@@ -12,10 +12,10 @@ import numpy as np
 from fastweights.core.action_spaces import Actions, read_actions
 from fastweights.core.errors import InputError, require
 from fastweights.core.import_path import module_of
-from fastweights.tasks._spaces import given
-from fastweights.tasks._vector import MissingPackage, VectorWorlds, needed
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Worlds
+from fastweights.tasks.sources.spaces import given
+from fastweights.tasks.sources.vector_environment import MissingPackage, VectorWorlds, needed
 
 
 class Spaces(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastweights.core.errors import require
 from fastweights.core.files import read_text
-from fastweights.tasks._texts import babi, noise, shakespeare, wikipedia
+from fastweights.tasks.sources.texts import babi, noise, shakespeare, wikipedia
 from fastweights.tasks.text import Text
 
 GAP = " "

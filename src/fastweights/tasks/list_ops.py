@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import decoded, read_file
-from fastweights.tasks._files import gunzip
 from fastweights.tasks.kinds._random import TRAINING, random_stream
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, FixedTask, Sets, require_sizes, split_sets
+from fastweights.tasks.sources.data_files import gunzip
 from fastweights.tokenizers._tokenizer import lines
 
 Ints = NDArray[np.int64]

@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 
 from fastweights.core.errors import require
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import find, require_found
-from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, read_pictures
-from fastweights.tasks._splits import Split, read_tables
 from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import find, require_found
+from fastweights.tasks.sources.pictures import AsItIs, Pictures, as_it_is, read_pictures
+from fastweights.tasks.sources.splits import Split, read_tables
 
 WHOLE, FIRST = "mini-imagenet/miniImagenet.zip", "mini-imagenet/miniImagenet-first100.zip"
 WHENCE = "Ravi and Larochelle's split of ImageNet: miniImagenet/images/*.jpg and {train,val,test}.csv"

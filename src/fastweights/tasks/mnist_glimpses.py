@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.tasks._files import DataFile
-from fastweights.tasks._glimpses import GlimpseTask, cut_glimpses
-from fastweights.tasks._images import read_idx
 from fastweights.tasks.kinds.labelled import Batch, Sets
+from fastweights.tasks.sources.data_files import DataFile
+from fastweights.tasks.sources.glimpses import GlimpseTask, cut_glimpses
+from fastweights.tasks.sources.images import read_idx
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fastweights.tasks._files import DataFile, gunzip
-from fastweights.tasks._parallel import Parallel
+from fastweights.tasks.sources.data_files import DataFile, gunzip
+from fastweights.tasks.sources.parallel_text import Parallel
 
 MIRROR = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 PARTS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}

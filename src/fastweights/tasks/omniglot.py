@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from fastweights.core.errors import require
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import require_found
-from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, in_order, read_pictures
 from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import require_found
+from fastweights.tasks.sources.pictures import AsItIs, Pictures, as_it_is, in_order, read_pictures
 
 ARCHIVES = ("omniglot/images_background.zip", "omniglot/images_evaluation.zip")
 WHENCE = "github.com/brendenlake/omniglot, python/"

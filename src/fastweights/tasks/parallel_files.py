@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from fastweights.core.errors import require
 from fastweights.core.files import read_file
-from fastweights.tasks._files import MissingFile
-from fastweights.tasks._parallel import Lines, Parallel, lines_of
 from fastweights.tasks.kinds._random import ORDER, random_stream
+from fastweights.tasks.sources.data_files import MissingFile
+from fastweights.tasks.sources.parallel_text import Lines, Parallel, lines_of
 
 PARTS = ("train", "validation", "test")
 SHARE, MOST = 20, 1000

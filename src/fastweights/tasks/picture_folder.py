@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from fastweights.core.errors import require
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import MissingFile
-from fastweights.tasks._pictures import (
+from fastweights.tasks.kinds._classes import Classes
+from fastweights.tasks.kinds._random import ORDER, random_stream
+from fastweights.tasks.kinds.episodes import Episodes
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import MissingFile
+from fastweights.tasks.sources.pictures import (
     Pictures,
     in_order,
     is_hidden,
@@ -19,10 +22,7 @@ from fastweights.tasks._pictures import (
     tell_left_out,
     without_pictures,
 )
-from fastweights.tasks._splits import PARTS, Split, read_folders, read_tables
-from fastweights.tasks.kinds._classes import Classes
-from fastweights.tasks.kinds._random import ORDER, random_stream
-from fastweights.tasks.kinds.episodes import Episodes
+from fastweights.tasks.sources.splits import PARTS, Split, read_folders, read_tables
 
 HELD_OUT = 5
 """One in so many classes is for the test, and one in so many for validation."""

@@ -10,9 +10,9 @@ from torch import Tensor
 from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.errors import require, require_name
 from fastweights.core.metric import RETURN, SCORE, Metric
-from fastweights.tasks._vector import MissingPackage, needed
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Cut, Environment, Observed, Worlds
+from fastweights.tasks.sources.vector_environment import MissingPackage, needed
 
 Distribution = Literal["easy", "hard", "memory"]
 

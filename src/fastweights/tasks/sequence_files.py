@@ -12,11 +12,11 @@ from torch import Tensor
 
 from fastweights.core.errors import require, require_name
 from fastweights.registry import TOKENIZERS
-from fastweights.tasks._examples import Example, Value, read_examples
-from fastweights.tasks._files import MissingFile
-from fastweights.tasks._sequences import Encoding, Sequences, digest, padded, require_classes
 from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, Padded, _require_batches, shuffled
+from fastweights.tasks.sources.data_files import MissingFile
+from fastweights.tasks.sources.examples import Example, Value, read_examples
+from fastweights.tasks.sources.sequences import Encoding, Sequences, digest, padded, require_classes
 
 HELD_OUT = 10
 """One in so many sequences of a class is for validation, and one in so many for the test."""

@@ -13,8 +13,8 @@ from fastweights.core.errors import require, require_name
 from fastweights.core.files import read_text
 from fastweights.core.metric import BITS, Metric
 from fastweights.registry import TOKENIZERS
-from fastweights.tasks._kneser_ney import KneserNey
-from fastweights.tasks._tokenized import Tokenized
+from fastweights.tasks.sources.kneser_ney import KneserNey
+from fastweights.tasks.sources.tokenized import Tokenized
 
 OZ = Path(__file__).parent / "data" / "wizard_of_oz.txt"
 """The Wonderful Wizard of Oz by L. Frank Baum, 1900 (public domain)."""

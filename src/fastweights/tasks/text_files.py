@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fastweights.core.files import read_text
-from fastweights.tasks._files import MissingFile
+from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.text import HELD_OUT, VALIDATION, Text
 
 

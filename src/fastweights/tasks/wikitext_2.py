@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fastweights.tasks._wikitext import WikiText
+from fastweights.tasks.sources.wikitext import WikiText
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from fastweights.core.files import read_file
-from fastweights.tasks._files import MissingFile, find, gunzip
-from fastweights.tasks._parallel import Parallel
+from fastweights.tasks.sources.data_files import MissingFile, find, gunzip
+from fastweights.tasks.sources.parallel_text import Parallel
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
 LANGUAGES = {"source": "en", "target": "de"}

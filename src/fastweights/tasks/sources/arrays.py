@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
-from fastweights.tasks._archives import members
+from fastweights.tasks.sources.archives import members
 
 HEADER = re.compile(
     rb"\x93NUMPY(?:\x01\x00..|\x02\x00....)"

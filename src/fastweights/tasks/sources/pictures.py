@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastweights.core.errors import require
 from fastweights.core.files import cache_folder, make_private, write_atomically
 from fastweights.core.printable import printable
-from fastweights.tasks._images import Bytes, read_channels, scale_by_area
+from fastweights.tasks.sources.images import Bytes, read_channels, scale_by_area
 
 log = logging.getLogger("fastweights")
 

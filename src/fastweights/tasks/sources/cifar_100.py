@@ -5,10 +5,10 @@ from functools import lru_cache
 import numpy as np
 
 from fastweights.core.errors import require
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import require_found
-from fastweights.tasks._images import Bytes
-from fastweights.tasks._pictures import AsItIs, Pictures, as_it_is, digest_of
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import require_found
+from fastweights.tasks.sources.images import Bytes
+from fastweights.tasks.sources.pictures import AsItIs, Pictures, as_it_is, digest_of
 
 ARCHIVE = "cifar-100/cifar-100-binary.tar.gz"
 WHENCE = "www.cs.toronto.edu/~kriz/cifar.html, CIFAR-100 binary version"

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fastweights.core.errors import require
 from fastweights.core.files import decoded, read_file
-from fastweights.tasks._archives import members
-from fastweights.tasks._arrays import read_array, read_arrays
-from fastweights.tasks._tables import Rows, finite, is_header, numbers, read_rows
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.arrays import read_array, read_arrays
+from fastweights.tasks.sources.tables import Rows, finite, is_header, numbers, read_rows
 
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
 SPECIAL = ("label", "sequence", "length", "text")

@@ -13,8 +13,8 @@ from fastweights.core.errors import require, require_name
 from fastweights.core.files import decoded
 from fastweights.core.metric import PERPLEXITY, Metric
 from fastweights.registry import TOKENIZERS
-from fastweights.tasks._kneser_ney import KneserNey
-from fastweights.tasks._tokenized import Tokenized
+from fastweights.tasks.sources.kneser_ney import KneserNey
+from fastweights.tasks.sources.tokenized import Tokenized
 from fastweights.tokenizers._tokenizer import lines
 
 PARTS = ("train", "validation", "test")

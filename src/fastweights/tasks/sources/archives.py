@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import LARGEST, read_file
-from fastweights.tasks._files import gunzip
+from fastweights.tasks.sources.data_files import gunzip
 
 FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 EXTENSIONS = (

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.tasks._files import MissingFile
-from fastweights.tasks._spaces import given
 from fastweights.tasks.kinds._random import random_stream
 from fastweights.tasks.kinds.environment import Cut, Observed, Worlds
+from fastweights.tasks.sources.data_files import MissingFile
+from fastweights.tasks.sources.spaces import given
 
 
 class MissingPackage(MissingFile):

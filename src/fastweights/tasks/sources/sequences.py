@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fastweights.core.errors import require
 from fastweights.registry import TOKENIZERS
-from fastweights.tasks._examples import Example, Value
 from fastweights.tasks.kinds.labelled import Batch, Padded
+from fastweights.tasks.sources.examples import Example, Value
 from fastweights.tokenizers._tokenizer import Tokenizer
 
 MOST = 200

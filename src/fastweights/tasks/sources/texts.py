@@ -6,8 +6,8 @@ import string
 
 from fastweights.core.errors import require
 from fastweights.core.files import decoded
-from fastweights.tasks._archives import members
-from fastweights.tasks._files import DataFile, require_found
+from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.data_files import DataFile, require_found
 from fastweights.tasks.wikitext_2 import Wikitext2
 
 SHAKESPEARE = DataFile(

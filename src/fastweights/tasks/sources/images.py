@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
-from fastweights.tasks._files import gunzip
+from fastweights.tasks.sources.data_files import gunzip
 
 log = logging.getLogger("fastweights")
 

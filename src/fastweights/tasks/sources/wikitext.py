@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import LARGEST, read_file
-from fastweights.tasks._corpus import Corpus
-from fastweights.tasks._files import find, require_found
+from fastweights.tasks.sources.corpus import Corpus
+from fastweights.tasks.sources.data_files import find, require_found
 
 FILES = {"train": "wiki.train.tokens", "validation": "wiki.valid.tokens", "test": "wiki.test.tokens"}
 

@@ -1,0 +1,1 @@
+"""File formats, data sets and baselines that several tasks share."""
