@@ -1,8 +1,8 @@
 """Writes what the packages export: every part of a folder, in the folder's `__init__.py`.
 
 Run `python docs/exports.py` after a file was added, renamed or removed, or `make generate`, which writes the pages as
-well. The docstring of a package and its imports from files that begin with an underscore, or from `kinds`, `base` and `wrappers`, stay;
-the rest follows from the files that are there. The tests hold the packages to it.
+well. The docstring of a package stays, and so do its imports from files that begin with an underscore and from the
+folders `kinds`, `sources`, `base` and `wrappers`. The rest follows from the files. The tests hold the packages to it.
 """
 
 import ast
