@@ -16,7 +16,7 @@ from torch import nn
 
 from fastweights.models import Agent
 from fastweights.registry import TASKS
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.rl.actor_critic_loss import rms_prop, update
 from fastweights.training.rl.rollout_worker import Stage
 from fastweights.training.settings.actor_critic import ActorCritic

@@ -20,7 +20,7 @@ from typing import Any
 from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.oz import Oz
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.streamed import adam_w, update
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run

@@ -20,7 +20,7 @@ import torch
 from fastweights.experiments.trial import build
 from fastweights.registry import EXPERIMENTS, TASKS
 from fastweights.tasks import Batch, Labelled, MissingFile
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.supervised import adam, update
 from fastweights.training.run_folder.run import environment
 from fastweights.training.settings.supervised import Supervised

@@ -19,9 +19,9 @@ from fastweights.state import to
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.ranks import share
 from fastweights.training.faults import first_fault
-from fastweights.training.hardware import make_fabric
 from fastweights.training.loops.actor_critic import measure
 from fastweights.training.progress import Interrupted
 from fastweights.training.rl.actor_critic_loss import objective, rms_prop, update

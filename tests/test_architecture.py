@@ -4,6 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,29 +14,46 @@ from fastweights.compiler.targets.target import TARGETS
 from fastweights.registry import BACKENDS
 
 ROOT = Path(fastweights.__file__).parent
-BASE = {"actions", "arguments", "errors", "signature", "state", "families", "files", "gradients", "lengths", "lines"}
-BASE |= {"metric", "precision", "printable"}
-KNOWS = {
-    "rules": BASE,
-    "feature_maps": BASE,
-    "normalisers": BASE,
-    "rate_activations": BASE,
-    "tokenizers": BASE,
-    "tasks": BASE | {"address", "catalogue", "tokenizers"},
-    "cells": BASE | {"rules", "feature_maps", "normalisers"},
-    "compiler": BASE | {"cell", "promise", "remember"},
-    "backends": BASE | {"problem", "compiler"},
-    "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch"},
-    "models": BASE | {"catalogue", "layers", "cell", "cells", "dispatch"},
-    "training": BASE | {"tasks"},
-    "experiments": BASE | {"address", "catalogue", "training", "tasks"},
-    "report": BASE | {"training", "experiments", "catalogue"},
-    "inspect": BASE | {"dispatch", "problem", "report", "tasks"},
-    "recipes": BASE | {"experiments", "training", "layers"},
-    "adapters": BASE | {"address", "cell", "dispatch", "functional", "layers", "models", "testing"},
-    "testing": BASE | {"catalogue", "cell", "dispatch", "tasks"},
-    "commands": {path.stem for path in ROOT.iterdir()} - {"cli"},
+FOUNDATIONS = {"core", "signature", "state", "registry"}
+MAY_IMPORT = {
+    "core": set(),
+    "signature": {"core"},
+    "state": {"core"},
+    "registry": {"core"},
+    "inner": {"core", "signature"},
+    "rules": {"core", "signature"},
+    "feature_maps": {"core"},
+    "normalisers": {"core"},
+    "rate_activations": {"core"},
+    "tokenizers": {"core"},
+    "cell": FOUNDATIONS | {"inner"},
+    "cells": FOUNDATIONS | {"rules", "feature_maps", "normalisers"},
+    "dispatch": FOUNDATIONS | {"cell"},
+    "compiler": FOUNDATIONS | {"cell", "dispatch"},
+    "backends": FOUNDATIONS | {"cell", "dispatch", "compiler"},
+    "functional": FOUNDATIONS | {"cell", "dispatch", "normalisers"},
+    "parallel": FOUNDATIONS | {"cell", "dispatch", "backends"},
+    "layers": FOUNDATIONS | {"cell", "cells", "dispatch"},
+    "models": FOUNDATIONS | {"cell", "cells", "dispatch", "layers"},
+    "tasks": FOUNDATIONS | {"tokenizers"},
+    "testing": FOUNDATIONS | {"cell", "dispatch", "tasks"},
+    "training": FOUNDATIONS | {"tasks"},
+    "experiments": FOUNDATIONS | {"tasks", "training"},
+    "report": FOUNDATIONS | {"training", "experiments"},
+    "inspect": FOUNDATIONS | {"dispatch", "tasks", "report"},
+    "recipes": FOUNDATIONS | {"experiments", "training", "layers"},
+    "adapters": FOUNDATIONS | {"cell", "compiler", "dispatch", "functional", "layers", "models", "testing"},
 }
+"""What each part may import, from the lowest to the highest. A part is a folder or a module of the package root."""
+ENTRY_POINTS = {"__init__", "__main__", "cli", "commands"}
+
+
+def part(path):
+    """The folder or the module of the package root that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+PARTS = sorted({part(path) for path in ROOT.rglob("*.py")} - ENTRY_POINTS)
 
 
 def imports(path):
@@ -46,11 +64,42 @@ def imports(path):
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("folder", sorted(p.name for p in ROOT.iterdir() if p.is_dir() and p.name != "__pycache__"))
-def test_folder_imports_only_what_it_may_know(folder):
-    for path in (ROOT / folder).rglob("*.py"):
-        known = {module.split(".")[1] for module in imports(path) if module.startswith("fastweights.")}
-        assert known <= KNOWS[folder] | {folder}, path
+def test_no_part_imports_upwards():
+    order = list(MAY_IMPORT)
+    for name, allowed in MAY_IMPORT.items():
+        assert allowed <= set(order[: order.index(name)]), name
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_imports_only_what_it_may(name):
+    for path in ROOT.rglob("*.py"):
+        if part(path) == name:
+            imported = {module.split(".")[1] for module in imports(path) if module.startswith("fastweights.")}
+            assert imported <= MAY_IMPORT[name] | {name}, path
+
+
+def test_no_module_and_no_folder_imports_in_a_circle():
+    files = {module_of(path): path for path in ROOT.rglob("*.py")}
+    for depth in range(2, 6):
+        graph = {}
+        for module, path in files.items():
+            here = ".".join(module.split(".")[:depth])
+            there = {".".join(target.split(".")[:depth]) for target in targets_of(path, files)}
+            graph.setdefault(here, set()).update(there - {here, "fastweights"})
+        TopologicalSorter(graph).prepare()
+
+
+def module_of(path):
+    """The dotted name of a file."""
+    return ".".join(["fastweights", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def targets_of(path, files):
+    """The modules of this library that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for name in (f"{node.module}.{alias.name}" for alias in node.names):
+                yield from [found for found in (name, node.module) if found in files][:1]
 
 
 @pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers", "rate_activations"])
@@ -62,17 +111,15 @@ def test_parts_do_not_know_each_other(folder):
         ), path
 
 
-def test_nothing_above_a_target_knows_one():
-    """And no target knows another: what makes kernels for a device is found by the device alone."""
-    root = ROOT / "compiler"
+def test_nothing_above_a_target_imports_one():
+    """No target imports another, either: the kernels for a device are found by the type of the device."""
+    root = ROOT / "compiler" / "targets"
     targets = {path.parent.name for path in root.glob("*/target.py")}
     assert targets == set(TARGETS.values())
-    for path in root.rglob("*.py"):
-        own = path.relative_to(root).parts[0]
-        known = {m.split(".")[2] for m in imports(path) if m.startswith("fastweights.compiler.")}
-        assert known & targets <= {own}, path
-    for path in set(ROOT.rglob("*.py")) - set(root.rglob("*.py")):
-        assert not any(m.startswith(f"fastweights.compiler.{name}") for m in imports(path) for name in targets), path
+    for path in ROOT.rglob("*.py"):
+        own = path.relative_to(root).parts[0] if root in path.parents else None
+        imported = {m.split(".")[3] for m in imports(path) if m.startswith("fastweights.compiler.targets.")}
+        assert imported & targets <= {own}, path
 
 
 def test_dispatch_knows_no_backend_and_no_device():

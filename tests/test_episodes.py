@@ -20,7 +20,7 @@ from fastweights.tasks.sources.cifar_100 import ARCHIVE
 from fastweights.tasks.sources.pictures import remembered
 from fastweights.testing import checks_in, episodes_checks
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.supervised import train
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session

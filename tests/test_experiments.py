@@ -40,7 +40,7 @@ from fastweights.report.runs import collect
 from fastweights.tasks import Labelled, MissingFile
 from fastweights.tasks.kinds.environment import Environment
 from fastweights.tasks.kinds.stream import Stream
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.supervised import finish, train
 from fastweights.training.run_folder.progress_state import Place
 from fastweights.training.run_folder.run import Run

@@ -11,8 +11,8 @@ from fastweights.tasks import IGNORE, AssociativeRecall, Batch
 from fastweights.tasks.kinds.pairs import PairBatch
 from fastweights.tasks.kinds.stream import Windows
 from fastweights.testing.tolerance import TOLERANCES, error
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.model_blocks import compile_blocks, recompute
-from fastweights.training.hardware import make_fabric
 from fastweights.training.loops import streamed, supervised, translation
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.streamed import Streamed

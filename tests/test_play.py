@@ -7,7 +7,7 @@ import torch
 
 from fastweights import cli
 from fastweights.experiments.job import Job
-from fastweights.experiments.scheduler import carry_out
+from fastweights.experiments.run_jobs import carry_out
 from fastweights.inspect import watch_episode
 from fastweights.inspect.episode import frames_of
 from fastweights.models import Agent

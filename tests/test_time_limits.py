@@ -12,7 +12,7 @@ from fastweights.models.agent import Agent
 from fastweights.registry import EXPERIMENTS
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.rl.actor_critic_loss import rewards_of, rms_prop, update
 from fastweights.training.rl.rollout_worker import Stage
 from fastweights.training.rl.vtrace import vtrace

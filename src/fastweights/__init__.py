@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fastweights.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from fastweights.cell import Cell

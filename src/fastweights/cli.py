@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from fastweights import __version__
 from fastweights.commands._streams import print_nowhere, printable_streams
 from fastweights.core.errors import Died, InputError, require
+from fastweights.core.version import __version__
 from fastweights.registry import COMMANDS
 from fastweights.training.distributed.torchrun import dismiss, follow, follows
 

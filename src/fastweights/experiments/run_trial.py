@@ -13,9 +13,9 @@ from fastweights.experiments.python_trial import write_trial
 from fastweights.experiments.trial import build, loop_of, make_task, name_of, require_same_data, shared_task
 from fastweights.experiments.trust import Own
 from fastweights.tasks import Task
+from fastweights.training.distributed.hardware import build_within_memory, make_fabric
 from fastweights.training.distributed.ranks import join, share
 from fastweights.training.distributed.torchrun import launched, lead
-from fastweights.training.hardware import build_within_memory, make_fabric
 from fastweights.training.malloc import keep_freed_memory
 from fastweights.training.progress import Plain
 from fastweights.training.run_folder.checkpoints import best_model

@@ -67,7 +67,7 @@ class Task:
     plan: "Plan"
 
     def __call__(self) -> None:
-        from fastweights.experiments.scheduler import work
+        from fastweights.experiments.run_jobs import work
 
         work(self.plan, threads=0)
 
@@ -114,7 +114,7 @@ def main() -> None:
     Thread(target=_stop_with_parent, daemon=True).start()
     facts, threads = json.loads(sys.argv[1])
     from fastweights.experiments.plan import Plan
-    from fastweights.experiments.scheduler import work
+    from fastweights.experiments.run_jobs import work
     from fastweights.training.progress import Interrupted
     from fastweights.training.settings._training import Where
 

@@ -5,8 +5,8 @@ from typing import Annotated, NamedTuple
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size, at_least
+from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.layer import Controls, Layer
-from fastweights.layers.base.snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.window_cache import nothing
 from fastweights.layers.softmax_attention import AttentionCache
 from fastweights.state import with_methods

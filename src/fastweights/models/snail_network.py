@@ -6,8 +6,8 @@ from typing import Annotated, Any, NamedTuple
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size, at_least, checked
+from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.layer import Controls, Layer
-from fastweights.layers.base.snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.window_cache import nothing
 from fastweights.models._reader import make_reader
 from fastweights.state import with_methods

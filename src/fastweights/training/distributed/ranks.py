@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 from torch.utils._pytree import tree_map_only
 
+from fastweights.core.dtensor import whole
 from fastweights.core.errors import Died, InputError
-from fastweights.training.distributed.dtensor import whole
-from fastweights.training.hardware import make_fabric
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.progress import Interrupted
 from fastweights.training.settings._training import Training
 

@@ -198,10 +198,10 @@ def environment() -> dict[str, Any]:
     import numpy
     import torch
 
-    import fastweights
+    from fastweights.core.version import __version__
 
     return {
-        "fastweights": fastweights.__version__,
+        "fastweights": __version__,
         "revision": _revision(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,

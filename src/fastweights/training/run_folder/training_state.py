@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from fastweights.core.dtensor import cut_like
 from fastweights.core.errors import InputError, require
-from fastweights.training.distributed.dtensor import cut_like
 from fastweights.training.run_folder.run import CONFIG
 
 T = TypeVar("T")

@@ -1,0 +1,72 @@
+"""The runs of a plan, one after the other, in one process. Several processes may share a plan and its folder.
+
+Each process takes the first run that is unfinished and that no other process has locked. So no run is done twice, and
+another process takes up a run that a killed process left.
+"""
+
+import time
+from pathlib import Path
+
+import torch
+
+from fastweights.core.errors import InputError
+from fastweights.core.files import write_atomically
+from fastweights.experiments import run_trial
+from fastweights.experiments.experiment import Experiment
+from fastweights.experiments.job import Job, outcome, require_same
+from fastweights.experiments.plan import Plan
+from fastweights.experiments.reuse import twin_of
+from fastweights.experiments.status import status
+from fastweights.training.run_folder.run import FAILURE, Busy
+from fastweights.training.settings._training import Where
+
+PATIENCE = 1.0
+"""Seconds between two looks at whether another process has released a run."""
+
+
+def work(plan: Plan, threads: int) -> None:
+    """Carries out whatever is free until nothing is left. A run that fails is tried once, and does not stop others."""
+    if threads:
+        torch.set_num_threads(threads)
+    began, tried = time.time(), set[Job]()
+    while left := [job for job in plan.jobs if job not in tried and not _is_over(job, plan, began)]:
+        attempted = {job for job in left if _attempt(job, plan)}
+        tried |= attempted
+        if not attempted:
+            time.sleep(PATIENCE)
+
+
+def _is_over(job: Job, plan: Plan, began: float) -> bool:
+    return status(job, plan, began).state in ("finished", "failed")
+
+
+def _attempt(job: Job, plan: Plan) -> bool:
+    """False if another process is at it."""
+    try:
+        carry_out(job, plan.experiment, plan.folder, plan.where)
+    except Busy:
+        return False
+    except (InputError, OSError, RuntimeError) as error:
+        failure = " ".join(str(error).split()).encode(errors="backslashreplace")
+        write_atomically(job.run(plan.folder).path / FAILURE, failure)
+    return True
+
+
+def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> None:
+    """Trains and measures, unless that is done, here or in another table; goes on with what is there.
+
+    Raises:
+        Busy: Another process is at it.
+        InputError: The folder holds a run with other settings, or a damaged one.
+    """
+    run, trial = job.run(folder), job.trial(experiment, where)
+    with run.lock():
+        if outcome(run, experiment.metric) is not None:
+            return
+        (run.path / FAILURE).unlink(missing_ok=True)
+        if run.exists():
+            require_same(run, job, trial)
+        elif (twin := twin_of(trial, folder)) is not None:
+            run.take_over(twin, job.experiment, job.facts(trial))
+            return
+        run_trial.carry_out(run, trial, job.experiment, job.facts(trial), resume=run.exists())
