@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.specialise.specialisations import BY_KEY, Forms, forms
-from fastweights.compiler.targets.target import TARGETS, WAYS, Kernel, target_of
+from fastweights.compiler.targets.checkpointing import chunk
+from fastweights.compiler.targets.target import TARGETS, WAYS, Kernel
 from fastweights.core.errors import require
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.memo import remember
@@ -101,8 +102,6 @@ def _scan_shapes(
     states = tensors[count : count + len(found.slots["State"])]
     y = tensors[0].new_empty((B, T, H, *found.output.shape(sizes_of(found, tensors))))
     size = sum(x[0, 0].numel() for x in states)
-    device = tensors[0].device.type
-    chunk = target_of(device if device in TARGETS else "cpu").chunk
     shape = (B * H, -(-T // chunk(size, T)), size) if keep else (0,)
     last = [x.new_empty(x.shape) for x in states]
     return [y, *last, y.new_empty(shape)]

@@ -11,11 +11,19 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.core.files import read_text
-from fastweights.tasks.sources.texts import babi, noise, shakespeare, wikipedia
+from fastweights.core.files import decoded, read_text
+from fastweights.tasks.sources.texts import babi, noise, shakespeare
 from fastweights.tasks.text import Text
+from fastweights.tasks.wikitext_2 import Wikitext2
 
 GAP = " "
+
+
+def wikipedia() -> str:
+    """Good articles of Wikipedia, the test part of WikiText-2."""
+    return decoded(Wikitext2().read("test"), "test text", "one")
+
+
 TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia, "noise": noise}
 """Other texts by name."""
 

@@ -76,9 +76,6 @@ class Target(Protocol):
     def lack(self) -> str:
         """Why this machine can build no kernel, with a remedy; empty if it can: its compiler was tried, once."""
 
-    def chunk(self, size: int, T: int) -> int:
-        """Steps from one kept state to the next, for states of `size` numbers a head."""
-
     def source(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
         """The code of a cell's kernels. Raises `Unsupported` if the cell leaves the subset that compiles."""
 

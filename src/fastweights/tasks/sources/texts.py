@@ -8,7 +8,6 @@ from fastweights.core.errors import require
 from fastweights.core.files import decoded
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.data_files import DataFile, require_found
-from fastweights.tasks.wikitext_2 import Wikitext2
 
 SHAKESPEARE = DataFile(
     "tiny-shakespeare/input.txt",
@@ -40,11 +39,6 @@ def babi() -> str:
     ]
     turns = range(0, min(map(len, stories)), TURN)
     return "".join(story[begin : begin + TURN] for begin in turns for story in stories)
-
-
-def wikipedia() -> str:
-    """Good articles of Wikipedia, the test part of WikiText-2."""
-    return decoded(Wikitext2().read("test"), "test text", "one")
 
 
 def noise() -> str:

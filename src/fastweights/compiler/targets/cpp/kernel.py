@@ -12,15 +12,12 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, in_order
+from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.cpp.threads import share
 from fastweights.core.memo import remember
 
-CHUNK = 1 << 20
-"""Numbers in the states of a chunk, at most: 4 MB in float32. A chunk is read in order: it may lie in L3."""
 THREAD = 1 << 16
 """Numbers of states that a thread writes, at least: it is started for a few microseconds of work or more."""
-STEPS = 64
-"""Steps of a chunk, at most. Half as many keep twice the memory, which is what the way forward waits for."""
 
 
 class _Called:
@@ -161,10 +158,6 @@ class Kernel(_Called):
             function.restype = None
             self._ways[way] = _Way(function, bool(library.has_threads()))
 
-    def chunk(self, T: int) -> int:
-        """Steps from one kept state to the next."""
-        return chunk(self.size, T)
-
     def forward(
         self,
         tensors: Sequence[Tensor],
@@ -178,7 +171,7 @@ class Kernel(_Called):
         (inputs, first, params), strides = self._given(tensors)
         y = inputs[0].new_empty((B, T, H, *self.output))
         last = [torch.empty_like(x) for x in first]
-        C = self.chunk(T)
+        C = chunk(self.size, T)
         # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
         make = y.new_empty if lengths is None else y.new_zeros
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
@@ -209,13 +202,10 @@ class Kernel(_Called):
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
-        self._ways["backward"](in_order(BACKWARD, named), (B, T, H, self.chunk(T)), self._threads(B * H, T), strides)
+        self._ways["backward"](
+            in_order(BACKWARD, named), (B, T, H, chunk(self.size, T)), self._threads(B * H, T), strides
+        )
         return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
-
-
-def chunk(size: int, T: int) -> int:
-    """Steps from one kept state to the next, for states of `size` numbers a head."""
-    return min(T, max(4, min(STEPS, CHUNK // max(size, 1))))
 
 
 def _volume(shape: Sequence[int]) -> int:

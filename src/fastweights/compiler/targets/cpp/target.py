@@ -14,13 +14,13 @@ from fastweights.compiler.targets.cpp import build
 from fastweights.compiler.targets.cpp.c_interface import write
 from fastweights.compiler.targets.cpp.cpu import lanes
 from fastweights.compiler.targets.cpp.emit import Source
-from fastweights.compiler.targets.cpp.kernel import Kernel, OneStep, chunk
+from fastweights.compiler.targets.cpp.kernel import Kernel, OneStep
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
 from fastweights.compiler.targets.cpp.toolchain import lack
 from fastweights.compiler.targets.target import fingerprint, title
 
-__all__ = ["chunk", "kernel", "lack", "one_step", "source", "walks", "write"]
+__all__ = ["kernel", "lack", "one_step", "source", "walks", "write"]
 
 
 def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
+from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.triton.module import loaded
 from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose
 from fastweights.compiler.targets.triton.source import FULL, Source, sourced
-from fastweights.compiler.targets.triton.target import chunk
 
 
 class Kernel:

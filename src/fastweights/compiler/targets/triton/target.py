@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -14,19 +14,13 @@ from fastweights.compiler.frontend.lower import lower
 from fastweights.compiler.frontend.trace import trace
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.target import WAYS, title
+from fastweights.compiler.targets.triton.kernel import Kernel
 from fastweights.compiler.targets.triton.source import sourced
-
-if TYPE_CHECKING:
-    from fastweights.compiler.targets.triton.kernel import Kernel
 
 OLDEST = (3, 6)
 """What the kernels were compiled and interpreted with."""
 CAPABILITY = (8, 0)
 """The oldest chips of NVIDIA that Triton compiles for."""
-STEPS = 64
-"""Steps of a chunk, at most."""
-NUMBERS = 1 << 20
-"""Numbers in the states of a chunk, at most."""
 
 
 def lack() -> str:
@@ -43,25 +37,18 @@ def lack() -> str:
     return ""
 
 
-def chunk(size: int, T: int) -> int:
-    """Steps from one kept state to the next, for states of `size` numbers a head."""
-    return min(T, max(4, min(STEPS, NUMBERS // max(size, 1))))
-
-
 def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
     """The code of a cell's kernels. Raises `Unsupported` if the cell leaves the subset that compiles."""
     return sourced(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype).text
 
 
-def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> "Kernel":
+def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
     """The kernel of a cell; Triton keeps what it compiles.
 
     Raises:
         Unsupported: the cell leaves the subset that compiles.
         Unbuilt: there is no Triton, or one that is too old.
     """
-    from fastweights.compiler.targets.triton.kernel import Kernel
-
     _require_triton()
     return Kernel(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype)
 
