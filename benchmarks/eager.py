@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from fastweights import Cell, scan
-from fastweights.dispatch.call import pose
+from fastweights.call.call import pose
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
 Step = Callable[[Any, Any, Any, Any], tuple[Any, Tensor]]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fastweights import Cell
 from fastweights.backends.chunkwise import chunkwise
-from fastweights.dispatch.call import pose
+from fastweights.call.call import pose
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
 from fuzzing import Verdict, compared, parser, run

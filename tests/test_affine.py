@@ -13,11 +13,11 @@ import fastweights
 from fastweights import Cell, InputError
 from fastweights.backends.chunkwise import chunkwise
 from fastweights.backends.chunkwise import coefficients as _coefficients
+from fastweights.call.call import pose
 from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.frontend.lower import lower_forward
 from fastweights.compiler.frontend.trace import trace_forward
 from fastweights.compiler.op import sizes_of
-from fastweights.dispatch.call import pose
 from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state

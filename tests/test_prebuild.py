@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 
 def forget(monkeypatch):
     monkeypatch.setattr(forms, "_FORMS", {})
-    monkeypatch.setattr("fastweights.dispatch.call._AGREED", {})
+    monkeypatch.setattr("fastweights.call.call._AGREED", {})
 
 
 def use_layer(name):

@@ -37,7 +37,7 @@ def cache(tmp_path, monkeypatch):
 def forget(monkeypatch):
     for module, name in ((forms, "_FORMS"), (forms, "BY_KEY"), (op, "_SEEN"), (toolchain, "_KNOWN")):
         monkeypatch.setattr(module, name, {})
-    monkeypatch.setattr("fastweights.dispatch.call._AGREED", {})
+    monkeypatch.setattr("fastweights.call.call._AGREED", {})
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from fastweights.core.arguments import fit
 from fastweights.core.autocast import PRECISIONS
 from fastweights.core.errors import require
 from fastweights.core.family import family
+from fastweights.core.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.core.padding import remedy_for
 from fastweights.dispatch import scan
-from fastweights.dispatch.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.normalisers.l2 import l2
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 

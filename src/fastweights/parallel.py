@@ -19,10 +19,10 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.backends.chunkwise import Stretch, stretch
+from fastweights.call.call import pose
 from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
 from fastweights.dispatch import scan
-from fastweights.dispatch.call import pose
 
 
 def scan_over_ranks(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from fastweights.call.call import Problem
 from fastweights.compiler.specialise.specialisations import Form, forms
-from fastweights.dispatch.call import Problem
 
 
 def form_of(problem: Problem) -> tuple[Form, Sequence[Tensor]]:

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from fastweights.backends._form import form_of
 from fastweights.backends._transforms import transform
+from fastweights.call.call import Problem
 from fastweights.compiler.op import PLAIN, is_plain, scan, ways
 from fastweights.compiler.specialise.specialisations import why_never
 from fastweights.compiler.targets.target import TARGETS, target_of
 from fastweights.core.grad_mode import wants_gradients
-from fastweights.dispatch.call import Problem
 
 
 def refusal(problem: Problem, build: bool) -> str:

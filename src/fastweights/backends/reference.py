@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from fastweights.call.call import Problem
 from fastweights.compiler.frontend.derivatives import without_derivatives
 from fastweights.core.padding import only
 from fastweights.core.source_location import reason_of
-from fastweights.dispatch.call import Problem
 from fastweights.state import where
 
 log = logging.getLogger("fastweights")

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from fastweights.backends.compiled import build_all
+from fastweights.call.call import Problem
 from fastweights.cell import Cell, examples
 from fastweights.compiler.targets.cache import kept
 from fastweights.core.errors import InputError, require
 from fastweights.dispatch import WATCHERS, scan
-from fastweights.dispatch.call import Problem
 from fastweights.layers import make_layer
 
 

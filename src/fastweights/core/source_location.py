@@ -9,7 +9,7 @@ OURS = (
     "fastweights.compiler.",
     "fastweights.backends.",
     "fastweights.core.source_location.",
-    "fastweights.dispatch.step_check.",
+    "fastweights.call.step_check.",
 )
 """Modules whose lines say nothing to who wrote a cell."""
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.call.call import Problem
 from fastweights.core.errors import require
 from fastweights.dispatch import run_problem
-from fastweights.dispatch.call import Problem
 from fastweights.inspect.watch import Watched
 
 PROBES = 2

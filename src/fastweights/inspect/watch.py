@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from fastweights.call.call import Problem
 from fastweights.dispatch import WATCHERS
-from fastweights.dispatch.call import Problem
 
 
 class Watched(NamedTuple):

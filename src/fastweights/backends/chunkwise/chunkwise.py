@@ -15,9 +15,9 @@ from fastweights.backends.chunkwise.chunks import Reads, scan
 from fastweights.backends.chunkwise.coefficients import begun, matrix, seen, states
 from fastweights.backends.chunkwise.lowering import Plan, Raised, Scanned, call, given_to, plan_of
 from fastweights.backends.chunkwise.running_max import maxima
+from fastweights.call.call import Problem
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.padding import only
-from fastweights.dispatch.call import Problem
 from fastweights.state import where
 
 SHORT = 64

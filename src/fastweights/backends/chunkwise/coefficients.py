@@ -11,10 +11,10 @@ from fastweights.backends.chunkwise.chunks import Across, Chunks, Over, Reads, W
 from fastweights.backends.chunkwise.decay import fading
 from fastweights.backends.chunkwise.lowering import Scanned, call
 from fastweights.backends.chunkwise.running_max import later
+from fastweights.call.call import FILL, Problem
 from fastweights.compiler.affine.form import Part
 from fastweights.compiler.ir.nodes import Shape
 from fastweights.core.padding import only
-from fastweights.dispatch.call import FILL, Problem
 
 
 class Begun(NamedTuple):

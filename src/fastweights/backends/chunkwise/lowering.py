@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._form import form_of
+from fastweights.call.call import Problem
 from fastweights.compiler.affine.batched import Batched, batched
 from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
 from fastweights.compiler.ir.nodes import Definition, Input, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
-from fastweights.dispatch.call import Problem
 
 
 class Function(NamedTuple):

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from fastweights.call.call import Problem
 from fastweights.core.padding import only
-from fastweights.dispatch.call import Problem
 
 
 def maxima(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, problem: Problem) -> tuple[Tensor, Tensor]:

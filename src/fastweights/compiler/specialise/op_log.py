@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fastweights.call.step_check import check_result
 from fastweights.cell import Cell, examples
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.overrides import PLAIN, Replaced
@@ -21,7 +22,6 @@ from fastweights.compiler.specialise.lift import lift
 from fastweights.compiler.specialise.value_numbers import Names, content
 from fastweights.core.errors import InputError
 from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
-from fastweights.dispatch.step_check import check_result
 
 FACTS = {
     *("shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "stride", "storage_offset"),

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.call.call import Problem, agree, pose
+from fastweights.call.state_out import check_apart, check_unwatched, put
 from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
 from fastweights.core.errors import require, require_name
-from fastweights.dispatch.call import Problem, agree, pose
-from fastweights.dispatch.state_out import check_apart, check_unwatched, put
 from fastweights.registry import BACKENDS
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.call.state_out import check_dtype
+from fastweights.call.step_check import check_step
 from fastweights.cell import Cell, initial_state
 from fastweights.core.autocast import PRECISIONS, full_precision
 from fastweights.core.errors import require
 from fastweights.core.grad_mode import unsaved
 from fastweights.core.memo import remember
 from fastweights.core.padding import check_ends, check_lengths, only, within
-from fastweights.dispatch.state_out import check_dtype
-from fastweights.dispatch.step_check import check_step
 from fastweights.signature import Slot, learn_sizes
 
 FILL = 0.5

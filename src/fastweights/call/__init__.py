@@ -1,0 +1,1 @@
+"""A call of `scan`: its tensors, its checks, and the record that every backend takes."""
