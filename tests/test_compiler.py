@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, compiler, dispatch, explain, scan
+from fastweights.call import call as problem
 from fastweights.compiler import op
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.guard import Watch
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
-from fastweights.dispatch import call as problem
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs

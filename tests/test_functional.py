@@ -7,8 +7,9 @@ import torch
 
 from fastweights import functional
 from fastweights.cell import Cell
+from fastweights.core import packing
 from fastweights.core.errors import InputError
-from fastweights.dispatch import packing, scan
+from fastweights.dispatch import scan
 from fastweights.testing.tolerance import error, tolerance
 
 B, T, H, K, V = 2, 19, 3, 6, 5

@@ -59,7 +59,7 @@ def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str
 
 def walks() -> Any:
     """The kernels from chunk to chunk; None without a Triton that builds them."""
-    return None if lack() else import_module("fastweights.backends.chunkwise.triton_state_passing")
+    return None if lack() else import_module("fastweights.backends.chunkwise.triton.state_passing")
 
 
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
