@@ -24,7 +24,7 @@ from fastweights import Cell
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.targets.target import WAYS, title
-from fastweights.compiler.targets.triton import chips
+from fastweights.compiler.targets.triton import occupancy as chips
 from fastweights.compiler.targets.triton.source import sourced
 from fastweights.compiler.targets.triton.target import step
 from fastweights.core.files import write_atomically

@@ -18,7 +18,7 @@ from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.call_log import calls_of
 from fastweights.compiler.specialise.op_log import write_down
-from fastweights.compiler.targets.cpp import place
+from fastweights.compiler.targets.cpp import cache_folder as place
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs

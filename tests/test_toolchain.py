@@ -16,7 +16,8 @@ from fastweights import Cell, InputError, explain, scan
 from fastweights.compiler import op
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.specialise import specialisations as forms
-from fastweights.compiler.targets.cpp import compiler, flags, kernel, sharing, toolchain
+from fastweights.compiler.targets.cpp import compiler, flags, kernel, toolchain
+from fastweights.compiler.targets.cpp import threads as sharing
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 

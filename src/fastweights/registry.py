@@ -54,15 +54,19 @@ class Folder:
     def docstring(self, name: str) -> str:
         """What a part says of itself, or its file if that only holds functions."""
         stem = _underscores(name)
-        tree = ast.parse((self.path / f"{stem}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(self._file(stem).read_text(encoding="utf-8"))
         parts = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
         part = next((node for node in parts if matches(node.name, stem)), tree)
         return ast.get_docstring(part) or ""
 
     def docstrings(self, name: str) -> list[str]:
         """What a class says of itself, and then what those of this library say that it inherits from."""
-        path = self.path / f"{_underscores(name)}.py"
+        path = self._file(_underscores(name))
         return list(_lineage(path, _class_of(path)))
+
+    def _file(self, stem: str) -> Path:
+        file = self.path / f"{stem}.py"
+        return file if file.exists() else self.path / stem / f"{stem}.py"
 
 
 @dataclass(frozen=True)
