@@ -46,9 +46,6 @@ NOTES = (
     "The life reads the first 85 % of the book. Weights are those that remember best in the twentieth after it; the "
     "last tenth is read once, from a fresh start, and no rule changes there. Early and final are losses of the life "
     "itself, as in the paper: the mean of the first 200,000 symbols, and of those since the last evaluation but one.",
-    "A synapse that is an LSTM passes on its cells, too. They have no bound, grow by about one per symbol and saturate "
-    "the network: the ten pairs that do not learn at delay 10 in preset cpu all have such synapses. With private "
-    "cells, an option of the network, their gradients do not vanish; these runs do not have it yet.",
     "An LSTM has its hidden state set to 0 in front of a snippet and keeps its cells, which are its memory.",
 )
 

@@ -5,7 +5,7 @@ from typing import Any
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Course, Experiment, Preset, Published, Trial
 from fastweights.metric import ACCURACY
-from fastweights.recipes.irie2022._networks import FEW_PHOTOGRAPHS, SMALLER_BLOCKS, VISION_LOSS, network
+from fastweights.recipes.irie2022._networks import FEW_PHOTOGRAPHS, SMALLER_BLOCKS, VISION, network
 from fastweights.recipes.irie2022._networks import MODELS as ALL
 from fastweights.training.settings.supervised import Supervised
 
@@ -56,7 +56,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 def trial(model: str, column: str, preset: str) -> Trial:
     """Conv-4 with 32 channels under two or three blocks."""
     width = 8 if preset == "smoke" else 32
-    options = network(model, 0, BLOCKS[preset], {}, width, VISION_LOSS[preset])
+    options = network(model, 0, BLOCKS[preset], {}, width, VISION[preset])
     told = {} if preset == "paper" else {"unlabelled": "corrected", **FEW_PHOTOGRAPHS}
     training = Supervised(betas=(0.9, 0.995), epsilon=1e-9, **TRAINING[preset])
     return Trial("sequential-adaptation", {**SIZES[preset], **told}, "few-shot-network", options, training)
@@ -116,11 +116,12 @@ EXPERIMENT = Experiment(
         "Mini-ImageNet lies here with the first 100 pictures of a class of 600. In preset cpu, training classes turned "
         "by quarters are classes of their own, as the paper has it for Omniglot, and training pictures are moved by up "
         "to 3 pixels.",
-        "Preset cpu has squares of 16 pixels, 10 pictures of a class in each part, a code of its own for no label, and "
-        "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their mean. "
-        "There each half has an order of data sets and cuts of its own, here both have the same.",
-        "In preset cpu the vision net also learns from a loss of its own, that of a prototypical network (Snell et al. "
-        "2017) on the same pictures. The paper has none, and up to a million updates of 32 sequences.",
+        "Preset cpu has images of 16 x 16 pixels, 10 images of a class in each part, a code of its own for no label, "
+        "and smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their "
+        "mean. There each half has an order of data sets and cuts of its own, here both have the same.",
+        "In preset cpu the vision encoder also learns from a loss of its own, that of a prototypical network (Snell et "
+        "al. 2017), and its features are normalised per channel before the memory reads them. The paper has neither, "
+        "and up to a million training steps of 32 sequences.",
     ),
     details=DETAILS,
     published_details=_published(),
