@@ -32,7 +32,7 @@ EXPERIMENT = Experiment(
     published={},
     presets={
         "smoke": Preset(("10",), ("lstm+gated", "lstm-16")),
-        "cpu": Preset(("10", "80"), (*GRID, *LARGE, *MORE, *LSTMS)),
+        "cpu": Preset(DELAYS, (*GRID, *LARGE, *MORE, *LSTMS), seeds=3),
         "paper": Preset(DELAYS, (*GRID, *LARGE, *MORE, *LSTMS), seeds=3),
     },
     trial=trial,

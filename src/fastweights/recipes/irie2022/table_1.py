@@ -28,14 +28,15 @@ class Column(NamedTuple):
     width: int = 16  # channels of Conv-4
 
 
+HALF: dict[str, Any] = {"precision": "bf16-mixed"}
 CHARACTERS: dict[str, Any] = {
-    **{"steps": 4000, "decay": 2000, "evaluate_every": 250, "batch_size": 128, "learning_rate": 3e-3},
+    **{"steps": 4000, "decay": 2000, "evaluate_every": 250, "batch_size": 128, "learning_rate": 3e-3, **HALF},
 }
 DELAYED: dict[str, Any] = {
-    **{"steps": 8000, "decay": 4000, "evaluate_every": 500, "batch_size": 64, "learning_rate": 3e-3},
+    **{"steps": 8000, "decay": 4000, "evaluate_every": 500, "batch_size": 64, "learning_rate": 3e-3, **HALF},
 }
 PHOTOGRAPHS: dict[str, Any] = {
-    **{"steps": 5000, "decay": 2500, "evaluate_every": 250, "batch_size": 64, "learning_rate": 3e-3},
+    **{"steps": 5000, "decay": 2500, "evaluate_every": 250, "batch_size": 64, "learning_rate": 3e-3, **HALF},
 }
 COLUMNS = {
     "omniglot-1": Column("Omniglot, 1-shot", "omniglot", {"shots": 1}, CHARACTERS, REDUCED_BLOCKS, width=32),

@@ -45,7 +45,10 @@ BLOCKS: dict[str, dict[str, Any]] = {
 }
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3},
-    "cpu": {"steps": 24_000, "batch_size": 16, "decay": 8000, "evaluate_every": 500, "learning_rate": 3e-3},
+    "cpu": {
+        **{"steps": 24_000, "batch_size": 16, "decay": 8000, "evaluate_every": 500, "learning_rate": 3e-3},
+        "precision": "bf16-mixed",
+    },
     "paper": {
         **{"steps": 1_000_000, "batch_size": 32, "accumulate": 2, "evaluate_every": 4000},
         **{"learning_rate": 3e-4},
