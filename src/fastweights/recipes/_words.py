@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastweights.experiments.experiment import Preset, Trial
+from fastweights.experiments.experiment import Preset, Sanity, Trial
 from fastweights.metric import PERPLEXITY
 from fastweights.training.settings.streamed import Streamed
 
@@ -127,6 +127,17 @@ def presets(models: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, 
         "cpu": Preset((first,), every, seeds=3),
         "paper": Preset(tuple(columns), every),
     }
+
+
+def sanity(*columns: str, sizes: Mapping[str, int] | None = None) -> Sanity:
+    """A third of the text and 300 training steps: every model must be far below the perplexity of word frequencies."""
+    return Sanity(
+        columns=columns,
+        bound=500.0,
+        task={"lines": 2000, "held_out": 200},
+        training={"steps": 300, "warmup": 50, "evaluate_every": 100},
+        sizes=sizes or {},
+    )
 
 
 def head(preset: str, size: str) -> int:

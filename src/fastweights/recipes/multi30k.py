@@ -72,4 +72,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(MEASURED,),
+    sanity="None: a comparison of ours, without numbers of a paper.",
 )

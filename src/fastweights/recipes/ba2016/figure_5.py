@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastweights.experiments.claim import Above, Claim, Gap, Until, above, below
-from fastweights.experiments.experiment import Experiment, Preset, Trial
+from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial
 from fastweights.metric import RETURN
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -77,4 +77,5 @@ EXPERIMENT = Experiment(
         "seen once the screen is blank: agents are told their last one.",
         "A return is 1 for a ball that is caught and -1 for one that is not; actions are drawn from the policy.",
     ),
+    sanity=Sanity(columns=("16-3",), bound=0.85),
 )

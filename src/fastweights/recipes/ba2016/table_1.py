@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastweights.experiments.claim import Claim, Until, above, below, places
-from fastweights.experiments.experiment import Experiment, Preset, Trial, table
+from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.metric import ACCURACY
 from fastweights.training.settings.supervised import Supervised
 
@@ -19,6 +19,11 @@ TRAINING: dict[str, dict[str, Any]] = {
     "paper": {"steps": 750_000, "evaluate_every": 5_000},
 }
 SIZES: dict[str, dict[str, Any]] = {"smoke": {"sizes": (2_000, 200, 200)}}
+EASY: dict[str, Any] = {
+    "task": {"pairs": 2, "sizes": (40_000, 2_000, 2_000)},
+    "training": {"steps": 5_000, "patience": 0},
+}
+"""The changes of the sanity check: two pairs in place of four."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -80,4 +85,5 @@ EXPERIMENT = Experiment(
         "100,000.",
         "One inner step (S = 1), as in all re-implementations; the paper does not state S.",
     ),
+    sanity=Sanity(columns=("20",), bound=5.0, **EASY),
 )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastweights.experiments.claim import Claim, below, places
-from fastweights.experiments.experiment import Experiment, Preset, Trial, table
+from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.metric import ACCURACY
 from fastweights.recipes.ba2016._glimpses import MODELS as NETWORKS
 from fastweights.recipes.ba2016._glimpses import NOTES, SCHEDULES
@@ -96,5 +96,12 @@ EXPERIMENT = Experiment(
         "The paper states no training settings. Batches of 128, a clip of 5 and the number of updates are ours; the "
         "learning rates are the best on validation data of 3e-4, 1e-3, 3e-3 and 1e-2, by ba2016/glimpse-rates.",
         "The last 10,000 training images are for validation.",
+    ),
+    sanity=Sanity(
+        columns=("50",),
+        bound=12.0,
+        # Its state is wiped four times, so that it sees the last quadrant only.
+        own={"no-fast-weights": 45.0},
+        training={"steps": 1_600, "patience": 0},
     ),
 )

@@ -3,7 +3,7 @@
 import math
 
 from fastweights.experiments.claim import Above, Claim, Each, below
-from fastweights.experiments.experiment import Experiment, Pairs, Preset
+from fastweights.experiments.experiment import Experiment, Pairs, Preset, Sanity
 from fastweights.metric import BITS
 from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
@@ -80,6 +80,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=NOTES,
+    best=True,
     axis="delay",
     details={
         f"{when}_{delay}": f"the life, {words}, delay {delay}"
@@ -91,5 +92,13 @@ EXPERIMENT = Experiment(
         ("synapses", OPERATORS),
         lambda body, synapse: f"{body}+{synapse}",
         lines=("lstm+gated", "gated+gated"),
+    ),
+    sanity=Sanity(
+        columns=("10",),
+        models=(*GRID, *LSTMS),
+        bound=HALF,
+        own={"lstm-16": 3.6, "lstm-128": 3.2},
+        task={"characters": 60_000},
+        training={"steps": 3_000, "evaluate_every": 1_000},
     ),
 )

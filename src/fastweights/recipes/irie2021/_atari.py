@@ -122,6 +122,7 @@ def atari(
             "paper": Preset(tuple(games), tuple(models)),
         },
         trial=trial_of,
+        sanity="None: an agent that sees images needs hours before its score differs from that of random actions.",
         claims=claims,
         notes=NOTES,
     )

@@ -116,4 +116,5 @@ EXPERIMENT = Experiment(
         "The Delta MLP has half as many blocks of twice the depth, which is how its 44.3 M parameters come about; the "
         "paper does not say.",
     ),
+    sanity=words.sanity("truncated", "full"),
 )

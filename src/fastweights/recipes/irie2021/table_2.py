@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastweights.experiments.claim import Claim, above, below, places
-from fastweights.experiments.experiment import Experiment, Preset, Trial, table
+from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.metric import ACCURACY
 from fastweights.training.settings.supervised import Supervised
 
@@ -184,5 +184,11 @@ EXPERIMENT = Experiment(
         "Programs are those of the published generator, in which most assignments under a condition do nothing.",
         "The paper states no learning rate for its LSTM: it is the one of the other models here in preset paper.",
         "Preset paper has three seeds throughout, where the paper has six for 5 variables.",
+    ),
+    sanity=Sanity(
+        columns=("list-ops-10",),
+        bound=85.0,
+        task={"depth": 3, "sizes": (20_000, 500, 1_000)},
+        training={"steps": 1_500, "patience": 0},
     ),
 )

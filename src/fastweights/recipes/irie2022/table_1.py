@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from fastweights.experiments.claim import Claim, above, below, places
-from fastweights.experiments.experiment import Experiment, Preset, Trial, table
+from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.metric import ACCURACY
 from fastweights.recipes.irie2022._networks import (
     FEW_PHOTOGRAPHS,
@@ -201,5 +201,14 @@ EXPERIMENT = Experiment(
         "loss of its own, that of a prototypical network (Snell et al. 2017). Its features are normalised per channel, "
         "without gain and bias, before the memory reads them: raw features hold the SRWM, and less so DeltaNet, at "
         "chance for thousands of training steps. The paper's networks train on 25 to 80 times as many episodes.",
+    ),
+    sanity=Sanity(
+        columns=("omniglot-1",),
+        # A fake SRWM sees no other image of its episode, so that it can only guess.
+        models=("lstm", "snail", "delta-net", "srwm"),
+        bound=45.0,
+        task={"validation_size": 200, "test_size": 1_000},
+        training={"steps": 300, "decay": 100, "evaluate_every": 100, "batch_size": 32},
+        sizes={"head": 16},
     ),
 )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastweights.experiments.claim import Claim, above, places
-from fastweights.experiments.experiment import Course, Experiment, Preset, Published, Trial
+from fastweights.experiments.experiment import Course, Experiment, Preset, Published, Sanity, Trial
 from fastweights.metric import ACCURACY
 from fastweights.recipes.irie2022._networks import FEW_PHOTOGRAPHS, SMALLER_BLOCKS, VISION, network
 from fastweights.recipes.irie2022._networks import MODELS as ALL
@@ -129,4 +129,11 @@ EXPERIMENT = Experiment(
     details=DETAILS,
     published_details=_published(),
     courses=COURSES,
+    sanity=Sanity(
+        columns=("both",),
+        bound=30.0,
+        task={"shots": 3, "trim": 3, "validation_size": 50, "test_size": 200},
+        training={"steps": 400, "decay": 100, "evaluate_every": 100},
+        sizes={"head": 16},
+    ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastweights.experiments.experiment import Published, Trial
+from fastweights.experiments.experiment import Published, Sanity, Trial
 from fastweights.metric import LOSS
 from fastweights.training.settings.supervised import Supervised
 
@@ -30,6 +30,19 @@ def trial(setting: str, memory: dict[str, Any], column: str, preset: str, **exce
     values = {"batch_size": 32, "learning_rate": 1e-3, "patience": 11, "goal": 1e-3, **training, **exceptions}
     task = {"symbols": int(column), "setting": setting}
     return Trial("retrieval", task, "retrieval-model", memory, Supervised(**values))
+
+
+def few_keys(column: str) -> Sanity:
+    """Five keys, which every memory can hold; the random directions of FAVOR+, and the rules without a replacement,
+    leave a rest."""
+    rest = dict.fromkeys(("favor-64", "favor-128", "favor-512", "delta-favor", "sum-dpfp-1", "fwm-dpfp-1"), 0.1)
+    return Sanity(
+        columns=(column,),
+        bound=0.02,
+        own={**rest, "fwm-tanh": 0.3},
+        task={"symbols": 5},
+        training={"steps": 2_000, "patience": 0},
+    )
 
 
 def columns(last: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.claim import Above, Claim, above, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, published
+from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, few_keys, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -111,4 +111,5 @@ EXPERIMENT = Experiment(
     ),
     notes=(*NOTES, "Preset cpu leaves out what has failed with fewer keys already."),
     axis="S, number of keys",
+    sanity=few_keys("20"),
 )

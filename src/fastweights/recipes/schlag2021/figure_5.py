@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, published
+from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, few_keys, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -105,4 +105,5 @@ EXPERIMENT = Experiment(
     notes=(*NOTES_OF_UPDATES, "Preset cpu has the rule of Schlag (2021) with 20 keys only, where it fails already."),
     axis="S, number of keys",
     logarithmic=True,
+    sanity=few_keys("20"),
 )

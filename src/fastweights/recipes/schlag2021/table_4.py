@@ -64,4 +64,5 @@ EXPERIMENT = Experiment(
     published_details=table(
         tuple(f"perplexity_{n}" for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
     ),
+    sanity=words.sanity("medium"),
 )

@@ -57,4 +57,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=words.NOTES,
+    sanity=words.sanity("small", sizes={"features": 32}),
 )
