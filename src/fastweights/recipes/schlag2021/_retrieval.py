@@ -32,17 +32,10 @@ def trial(setting: str, memory: dict[str, Any], column: str, preset: str, **exce
     return Trial("retrieval", task, "retrieval-model", memory, Supervised(**values))
 
 
-def few_keys(column: str) -> Sanity:
-    """Five keys, which every memory can hold; the random directions of FAVOR+, and the rules without a replacement,
-    leave a rest."""
-    rest = dict.fromkeys(("favor-64", "favor-128", "favor-512", "delta-favor", "sum-dpfp-1", "fwm-dpfp-1"), 0.1)
-    return Sanity(
-        columns=(column,),
-        bound=0.02,
-        own={**rest, "fwm-tanh": 0.3},
-        task={"symbols": 5},
-        training={"steps": 2_000, "patience": 0},
-    )
+def few_keys(column: str, own: Mapping[str, float]) -> Sanity:
+    """Five keys, which every memory can hold; `own` are bounds of those that leave a rest."""
+    task = {"symbols": 5}
+    return Sanity(columns=(column,), bound=0.02, own=own, task=task, training={"steps": 2_000, "patience": 0})
 
 
 def columns(last: int) -> dict[str, str]:

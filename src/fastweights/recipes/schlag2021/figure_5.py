@@ -49,6 +49,9 @@ LEARNT: dict[str, tuple[int, ...]] = {
 }
 """Where the authors' logs show no more than that 1e-3 was reached."""
 
+REST = {"delta-favor": 0.1, "sum-dpfp-1": 0.1, "fwm-dpfp-1": 0.1, "fwm-tanh": 0.4}
+"""Bounds of the sanity check for random directions and for rules that do not replace a value."""
+
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """Any of the rules; tanh takes a smaller learning rate and larger batches, as in the authors' scripts."""
@@ -105,5 +108,5 @@ EXPERIMENT = Experiment(
     notes=(*NOTES_OF_UPDATES, "Preset cpu has the rule of Schlag (2021) with 20 keys only, where it fails already."),
     axis="S, number of keys",
     logarithmic=True,
-    sanity=few_keys("20"),
+    sanity=few_keys("20", REST),
 )
