@@ -14,13 +14,16 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PARTS = ("experiment", "preset", "model", "column", "seed")
 
 REPLACED = {
+    "ba2016/table-1": "an IRNN with 100 units that is not cut off",
     "ba2016/figure-5": "rates searched for each network, and an epsilon that holds back none",
     "gregor2020/figure-1": "synapses that pass on the hidden half of an LSTM only",
     "gregor2020/rates": "synapses that pass on the hidden half of an LSTM only",
+    "irie2021/table-1": "training streams that are longer than the evaluated text",
     "irie2022/figure-4": "heads of 16 and normalised features",
     "irie2022/rates": "heads of 16 and normalised features",
     "irie2022/table-1": "heads of 16 and normalised features",
     "irie2022/table-2": "heads of 16 and normalised features",
+    "schlag2021/table-4": "training streams that are longer than the evaluated text",
     "schlag2021/table-5": "32 features per head",
 }
 """Experiments with committed runs of other settings, which new runs are about to replace: what the new ones have."""

@@ -109,7 +109,9 @@ class Sanity:
 
     def preset(self, cpu: Preset) -> Preset:
         """The models and columns that run."""
-        return Preset(self.columns, self.models or cpu.models, skip=cpu.skip)
+        models = self.models or cpu.models
+        skip = cpu.skip & set(product(models, self.columns))
+        return Preset(self.columns, models, skip=skip)
 
     def trial(self, cpu: Trial) -> Trial:
         """A trial of preset cpu with the changes."""
@@ -140,12 +142,15 @@ Results = Mapping[tuple[str, str], Summary]
 
 
 class Course(NamedTuple):
-    """A metric over the steps of a sequence, as a picture: `title`, what lies `across`, and after which part of the
-    steps something changes."""
+    """A number over the steps of a sequence, as a picture.
+
+    `switch` is the part of the steps after which something changes, `up` the label of a number other than the metric.
+    """
 
     title: str
     across: str
-    switch: float
+    switch: float | None = None
+    up: str = ""
 
 
 class Pairs(NamedTuple):

@@ -1,10 +1,10 @@
 """What the papers' tables of word models have in common: sizes, training, and how every model is wired."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fastweights.experiments.experiment import Preset, Sanity, Trial
+from fastweights.experiments.experiment import Course, Preset, Sanity, Trial
 from fastweights.metric import PERPLEXITY
 from fastweights.training.settings.streamed import Streamed
 
@@ -33,6 +33,14 @@ REDUCED: dict[str, Any] = {
 }
 RATES = {"delta-mlp": 4e-3, "delta-delta-net": 4e-3, "delta-rnn": 4e-3}
 """Of those layers that irie2021/word-rates found another rate for than the common one of `REDUCED`."""
+CARRIED: dict[str, float] = {}
+"""The same for carried states, by schlag2021/carried-rates and irie2021/carried-rates."""
+
+EVALUATED: dict[str, dict[str, int]] = {"cpu": {"held_out": 300}}
+"""Where a state is carried, evaluated texts are shorter than the streams of training, as in the papers."""
+
+STATE_EVERY = 1000
+GROWTH = {"state_": Course("The norm of the carried state", "thousands of words so far", up="norm of the state")}
 WIKITEXT_103: dict[str, Any] = {
     "task": "wikitext-103",
     "task_options": {},
@@ -85,6 +93,11 @@ NOTES = (
     "now in float32. On the same weights this rounding changed the test perplexity by 0.03 % (384.31 and 384.43), a "
     "small part of the differences between seeds.",
 )
+NOTES_OF_STREAMS = (
+    "With a carried state, a state grows over the text that it reads. The papers train on streams of 1.8 million words "
+    "and evaluate on texts of 0.2 million. Preset cpu trains on 16 streams of 20,297 words. It evaluates on the first "
+    "300 lines of the other texts, 17,494 and 18,027 words, so that no state is larger than in training.",
+)
 
 
 def trial(
@@ -117,6 +130,17 @@ def trial(
     rate = {"learning_rate": RATES[layer]} if preset == "cpu" and layer in RATES else {}
     training = Streamed(**{**chosen.training, "carry": carry, **rate})
     return Trial(chosen.task, dict(chosen.task_options), "language-model", model, training)
+
+
+def without_positions(preset: str, layer: str, options: Mapping[str, Any], size: str, carry: bool) -> Trial:
+    """A model without positions and with LayerNorm behind its layers: the state is carried, or windows begin anew."""
+    one = trial(preset, layer, options, size, carry=carry, positions=False)
+    training: Any = one.training
+    rate = {"learning_rate": CARRIED[layer]} if carry and preset == "cpu" and layer in CARRIED else {}
+    every = {"state_every": STATE_EVERY} if carry and preset == "cpu" else {}
+    return one._replace(
+        task_options={**one.task_options, **EVALUATED.get(preset, {})}, training=replace(training, **rate, **every)
+    )
 
 
 def presets(models: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, Preset]:
