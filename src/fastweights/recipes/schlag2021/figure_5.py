@@ -64,7 +64,8 @@ NOTES_OF_UPDATES = (
     "Sequences have 2 S pairs in training and S in evaluation, as in the authors' code, which the paper's numbers "
     "come from; its text reads as if both had 2 S.",
     "The output of the rule of Schlag (2021) is layer-normalised and so cannot be a one-hot vector: its loss says "
-    "more about that than about its memory, and can exceed the 0.5 of answering 0.",
+    "more about that than about its memory, and can exceed the 0.5 of answering 0. Ours bounds the norm of its matrix "
+    "at the first step, too, which the authors' code does not.",
 )
 
 FAILED = frozenset((model, column) for model in ("fwm-dpfp-1", "fwm-tanh") for column in ("60", "100"))
