@@ -88,8 +88,8 @@ NOTES = (
     "Preset cpu has one size of models, in columns of small and of medium ones.",
     "Appendix F of Schlag et al. speaks of about 70 epochs of the medium models; the 400,000 training steps of the "
     "authors' code are 83.",
-    "A head of preset cpu writes at most 64 times to 16 dimensions, 4 to 1; in the paper it is 16 and 12 to 1, which is "
-    "harder for the sum rule. Windows of 64 words and 9 epochs are hard for the Transformer, which overfits here: "
+    "A head of preset cpu writes at most 64 times to 16 dimensions, 4 to 1; in the paper it is 16 and 12 to 1, which "
+    "is harder for the sum rule. Windows of 64 words and 9 epochs are hard for the Transformer, which overfits here: "
     "trained three times as long, it is at 307.",
     "The baseline of n-grams is fitted on the same words.",
     "The cosine of the learning rate begins behind the warm-up; in the authors' code it is counted from the first "

@@ -85,7 +85,8 @@ EXPERIMENT = Experiment(
     notes=(
         "The paper states neither the number of pairs nor the learning rate nor the number of updates: 4 pairs as in "
         "its examples and a clip of 5 are ours; the learning rates are the best on validation data with 20 units, by "
-        "ba2016/rates, and with 50 and 100 units by ba2016/large-rates where that found another. The axis of its figure ends near 750,000 updates, which the preset paper takes.",
+        "ba2016/rates, and with 50 and 100 units by ba2016/large-rates where that found another. The axis of its "
+        "figure ends near 750,000 updates, which the preset paper takes.",
         "A network that sees which digits occur but not which belongs to which letter, and answers the most frequent "
         "one, errs in 61.65 %. That is where the paper's other networks with 20 units ended, and where all networks "
         "stay for a while.",

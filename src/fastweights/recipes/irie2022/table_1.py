@@ -193,10 +193,12 @@ EXPERIMENT = Experiment(
         "of episodes by 5, without the root. Neither says anything of other seeds, as the deviations in the table do.",
         "The paper states three blocks for 5-shot Mini-ImageNet and FC100; 1-shot Mini-ImageNet with Conv-4 has three "
         "here, too.",
-        "SNAIL's numbers are those of Mishra et al. 2018, with their training settings; ours has those of the SRWM; TADAM, which the table of the paper has, is no model here.",
+        "SNAIL's numbers are those of Mishra et al. 2018, with their training settings; ours has those of the SRWM; "
+        "TADAM, which the table of the paper has, is no model here.",
         "The column with delayed labels is ours: five pictures of each class, all to be named, each told a step later.",
-        "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. In preset cpu, its training classes "
-        "turned by quarters are classes of their own, and its training pictures are moved by up to 3 pixels.",
+        "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. In preset cpu, its "
+        "training classes turned by quarters are classes of their own, and its training pictures are moved by up to 3 "
+        "pixels.",
         "Preset cpu has images of 16 x 16 pixels, a code of its own for no label, Conv-4 with 32 channels (Omniglot, "
         "1-shot) or 16, and smaller memories with heads of 16, the paper's size.",
         "In preset cpu, all models have two helps that the paper's do not have. The vision encoder also learns from a "

@@ -116,9 +116,9 @@ EXPERIMENT = Experiment(
     notes=(
         "The table has the mean over both parts in both orders; the paper's numbers, with Omniglot first, stand in "
         "detail below it.",
-        "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. In preset cpu, training classes turned "
-        "by quarters are classes of their own, as the paper has it for Omniglot, and training pictures are moved by up "
-        "to 3 pixels.",
+        "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. In preset cpu, "
+        "training classes turned by quarters are classes of their own, as the paper has it for Omniglot, and training "
+        "pictures are moved by up to 3 pixels.",
         "Preset cpu has images of 16 x 16 pixels, 10 images of a class in each part, a code of its own for no label, "
         "and smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their "
         "mean. There each half has an order of data sets and cuts of its own, here both have the same.",

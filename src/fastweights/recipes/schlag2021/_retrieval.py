@@ -21,8 +21,8 @@ NOTES = (
     "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a run "
     "stops once it is at 1e-3; ≤ 0.001 means that it got there. Ours stop there, too, and are measured on test data of "
     "the same form, with the weights that were best on validation data. A loss of 0.5 is that of answering 0.",
-    "FAVOR+ keeps its last random directions in evaluation; the authors' code draws new ones in each forward pass. That "
-    "may be why ours is below the authors' loss by a factor of 2 to 8 with 20 keys.",
+    "FAVOR+ keeps its last random directions in evaluation; the authors' code draws new ones in each forward pass. "
+    "That may be why ours is below the authors' loss by a factor of 2 to 8 with 20 keys.",
 )
 
 

@@ -100,9 +100,9 @@ EXPERIMENT = Experiment(
         "Softmax and ELU + 1 have keys of 64, whatever else.",
         MEASURED,
         "FAVOR+ stands here for the kernel of softmax attention, scores divided by the root of 64: without the root, "
-        "features of heads of 64 nearly vanish, and nothing is read of the source. The paper's appendix F says that its "
-        "word models have the same random features as its translators, and those have no root in the authors' code. "
-        "So the paper's random features are most probably others than ours.",
+        "features of heads of 64 nearly vanish, and nothing is read of the source. The paper's appendix F says that "
+        "its word models have the same random features as its translators, and those have no root in the authors' "
+        "code. So the paper's random features are most probably others than ours.",
         "Captions of a dozen words stay below the capacity of every feature map, which is what the paper's table "
         "compares.",
     ),
