@@ -24,7 +24,6 @@ REPLACED = {
     "irie2022/table-1": "heads of 16 and normalised features",
     "irie2022/table-2": "heads of 16 and normalised features",
     "schlag2021/table-4": "training streams that are longer than the evaluated text",
-    "schlag2021/table-5": "32 features per head",
 }
 """Experiments with committed runs of other settings, which new runs are about to replace: what the new ones have."""
 

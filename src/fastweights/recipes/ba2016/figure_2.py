@@ -33,5 +33,5 @@ EXPERIMENT = replace(
         Claim("The IRNN stays on a plateau above one nat.", "Figure 2", above(("irnn", UNITS), 1.0)),
     ),
     notes=("The paper has curves and no numbers; which of them gets down sooner is to be seen below.", *TABLE_1.notes),
-    sanity=Sanity(columns=(UNITS,), bound=0.2, **EASY),
+    sanity=Sanity(columns=(UNITS,), bound=0.8, **EASY),
 )
