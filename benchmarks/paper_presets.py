@@ -48,8 +48,8 @@ class Estimate(NamedTuple):
 ESTIMATES = {
     "ba2016/figure-2": Estimate("21 h", "no gain"),
     "ba2016/figure-5": Estimate("30 h", "no gain"),
-    "ba2016/table-1": Estimate("2 days", "2 days"),
-    "ba2016/table-2": Estimate("10 h", "7 h"),
+    "ba2016/table-1": Estimate("2 days", "no gain"),
+    "ba2016/table-2": Estimate("10 h", "no gain"),
     "ba2016/table-3": Estimate("1 day", "no gain"),
     "gregor2020/figure-1": Estimate("3.5 days", "no gain"),
     "irie2021/figure-1": Estimate("8 months", "4 days"),
@@ -126,7 +126,8 @@ def measure(name: str, steps: int, runs: int) -> dict[str, Any]:
     """The mean time of a training step over some runs of a table."""
     experiment: Experiment = EXPERIMENTS.load(name)
     places = experiment.presets[PAPER].places
-    chosen = places[:: max(1, -(-len(places) // runs))]
+    last = len(places) - 1
+    chosen = dict.fromkeys(places[round(n * last / max(runs - 1, 1))] for n in range(runs))
     times = {f"{m}, {c}": seconds_per_step(experiment.trial(m, c, PAPER), steps) for m, c in chosen}
     machine = {part: environment()[part] for part in ("processor", "cores", "gpu", "revision")}
     device = "one_h100" if torch.cuda.is_available() else "two_cores"
@@ -143,7 +144,7 @@ def duration(hours: float) -> str:
     days = hours / HOURS_A_DAY
     if days >= DAYS_A_YEAR:
         return f"{days / DAYS_A_YEAR:.1f} years"
-    return f"{days:.0f} days" if days >= 3 else f"{hours:.0f} h" if hours >= 3 else f"{hours * 60:.0f} min"
+    return f"{days:.0f} days" if days >= 3 else f"{hours:.0f} h" if hours >= 2 else f"{hours * 60:.0f} min"
 
 
 def row(name: str, measured: dict[str, Any]) -> list[str]:
@@ -188,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*paper_items(), []], metavar="NAME")
     parser.add_argument("--steps", type=int, default=30, help="training steps per run, default: %(default)s")
-    parser.add_argument("--runs", type=int, default=4, help="runs per table, default: %(default)s")
+    parser.add_argument("--runs", type=int, default=6, help="runs per table, default: %(default)s")
     options = parser.parse_args()
     torch.set_num_threads(1)
     measured = json.loads(STORED.read_text()) if STORED.is_file() else {}
