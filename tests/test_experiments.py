@@ -171,7 +171,7 @@ def test_every_seed_holds_out_the_next_part_of_the_data():
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_data_of_an_experiment_fit_together(name):
     experiment = EXPERIMENTS.load(name)
-    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper"}
+    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper", "sanity"}
     for key, preset in experiment.presets.items():
         assert preset.skip <= {(m, c) for m in preset.models for c in preset.columns}
         for model, column in preset.places:

@@ -125,7 +125,7 @@ def make_network(
     width: int,
     body: str,
     synapse: str,
-    cells: str = "shown",
+    cells: str = "private",
 ) -> tuple[Any, dict[str, int]]:
     """The step for `depth` hidden layers of as many neurons, and its sizes."""
     require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
@@ -139,7 +139,7 @@ def make_network(
 @family
 @checked
 def make_neurons_and_synapses(
-    hidden: tuple[Size, ...] = (2,), body: str = "lstm", synapse: str = "gated", cells: str = "shown"
+    hidden: tuple[Size, ...] = (2,), body: str = "lstm", synapse: str = "gated", cells: str = "private"
 ) -> Any:
     """The step for hidden layers of these sizes and the operators of bodies and synapses.
 
@@ -167,10 +167,10 @@ def make_neurons_and_synapses(
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. With private cells, u_ij
-        of an LSTM has its hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x: its
-        first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the output,
-        is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
+        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. For a synapse that is
+        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x:
+        its first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the
+        output, is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
 
         The printed equations add a component where the text replaces one, as here. The state of a synapse is its shift
         from a random start that is not learned; without it the neurons of a layer would stay alike.

@@ -46,7 +46,7 @@ class NeuronsAndSynapses(FastWeight):
         width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
-        cells: str = "shown",
+        cells: str = "private",
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:

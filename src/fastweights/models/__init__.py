@@ -19,6 +19,7 @@ from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import Stack
 from fastweights.models.translator import Translator
+from fastweights.models.word_dropout import WordDropout
 
 __all__ = [
     "AdaptiveSoftmax",
@@ -38,6 +39,7 @@ __all__ = [
     "SequenceClassifier",
     "Stack",
     "Translator",
+    "WordDropout",
     "beam_search",
     "start_small",
 ]

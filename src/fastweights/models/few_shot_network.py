@@ -52,6 +52,10 @@ class FewShotNetwork(nn.Module):
             as they are. "snail": SNAIL, over `length` pictures.
         norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
         feed_forward_norm: The same around the feed-forward networks.
+        normalise_features: Whether features go to the memory with mean 0 and variance 1 per channel: over all images of
+            the batch in training, with running values in evaluation, and without gain or bias. Features behind a ReLU
+            share one large constant part; a memory that reads them raw, as the SRWM does, sees nearly the same keys for
+            all images, and learns nothing for thousands of training steps.
         vision_loss: Weight of a loss of the vision net alone, in training, which brings pictures of a class together; 0
             for none. Without it each waits for the other on a long plateau: the vision net for a memory to learn from,
             the memory for features that are worth to be remembered.
@@ -76,6 +80,7 @@ class FewShotNetwork(nn.Module):
         memory: Memory = "blocks",
         norm: str = "pre",
         feed_forward_norm: str = "pre",
+        normalise_features: bool = False,
         vision_loss: float = 0.0,
         length: Size = 6,
         vision_options: dict[str, Any] | None = None,
@@ -89,7 +94,9 @@ class FewShotNetwork(nn.Module):
         self.vision: Any = _make_vision(vision, channels, side, vision_options or {})
         sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
         norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
-        width = self.vision.features + codes
+        features = self.vision.features
+        self.feature_norm = nn.BatchNorm1d(features, affine=False) if normalise_features else nn.Identity()
+        width = features + codes
         self.reader, self.memory, out = kinds[memory](width, length, **sizes, **norms)  # type: ignore[operator]
         self.head = nn.Linear(out, ways)
         # [data sets, 2, 1 or channels, 1, 1]
@@ -135,6 +142,7 @@ class FewShotNetwork(nn.Module):
     def read(self, features: Tensor, labels: Tensor) -> Tensor:
         """What the memory is given, `[B, T, D]`: features beside what is told with them."""
         told = one_hot(labels, self.codes).to(features.dtype)
+        features = self.feature_norm(features.flatten(0, 1)).view_as(features)
         seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
         return seen
 

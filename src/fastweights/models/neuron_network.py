@@ -48,7 +48,7 @@ class NeuronNetwork(nn.Module):
         width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
-        cells: str = "shown",
+        cells: str = "private",
         backend: str = "auto",
     ) -> None:
         super().__init__()

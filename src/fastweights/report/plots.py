@@ -72,13 +72,13 @@ def courses(group: Group) -> list[Figure]:
     """A picture a course: the metric over the steps of sequences on test data, a line a model."""
     experiment = group.experiment
     figures = []
-    for prefix, (title, across, switch) in experiment.courses.items():
+    for prefix, (title, across, switch, up) in experiment.courses.items():
         points = {model: _course(group, model, prefix) for model in group.models}
         lines = [Line(experiment.models[model], steps) for model, steps in points.items() if steps]
         if lines:
-            at = switch * len(lines[0].points)
-            chart = _chart(group, title, across, experiment.metric.label, lines)._replace(switch=at)
-            caption = f"{title}: means over seeds, with a line where the pictures change."
+            at = None if switch is None else switch * len(lines[0].points)
+            chart = _chart(group, title, across, up or experiment.metric.label, lines)._replace(switch=at)
+            caption = f"{title}: means over seeds{'' if at is None else ', with a line where the pictures change'}."
             figures.append(_figure(chart, f"{_slug(group)}-{prefix.strip('_').replace('_', '-')}", caption))
     return figures
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from fastweights.experiments.claim import Verdict
-from fastweights.experiments.experiment import Experiment
+from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.claims import evidence
 from fastweights.report.document import Grid
@@ -15,6 +15,10 @@ from fastweights.report.runs import Group
 
 PAPER = "paper"
 """The preset with a paper's own settings: an experiment that has one is a table or a figure of a paper."""
+
+
+NO_EVIDENCE = ("smoke", SANITY)
+"""Presets that show that everything works, and nothing about the paper."""
 
 
 class Outcome(Enum):
@@ -70,8 +74,7 @@ def paper_items() -> Iterator[str]:
 
 def _row(name: str, groups: Sequence[Group]) -> list[str]:
     experiment: Experiment = EXPERIMENTS.load(name)
-    # The smoke preset shows that everything works, and nothing else.
-    judged = [judge(group) for group in groups if group.name == name and group.preset != "smoke"]
+    judged = [judge(group) for group in groups if group.name == name and group.preset not in NO_EVIDENCE]
     item = f"{_citation(experiment.source)} (`{name}`)"
     if not judged:
         return [item, Outcome.NOT_RUN.value, "", ""]

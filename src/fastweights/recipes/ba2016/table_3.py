@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.core.metric import ACCURACY
 from fastweights.experiments.claim import Claim, above, places
-from fastweights.experiments.experiment import Experiment, Preset, Trial, table
+from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
 from fastweights.recipes.ba2016._glimpses import trial as glimpses
 
@@ -95,4 +95,5 @@ EXPERIMENT = Experiment(
         "validates in one part is tested in another, so that the choice of rates has seen some of the test pictures.",
         "The paper's ConvNet has two layers here.",
     ),
+    sanity=Sanity(columns=("pose",), bound=50.0, training={"steps": 1_000, "patience": 0}),
 )

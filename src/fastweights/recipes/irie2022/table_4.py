@@ -3,7 +3,7 @@
 from fastweights.core.metric import RETURN
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.recipes.irie2022._procgen import LABELS, NOTES
+from fastweights.recipes.irie2022._procgen import LABELS, NO_SANITY, NOTES
 from fastweights.recipes.irie2022._procgen import trial as procgen
 
 MODELS = {name: LABELS[name] for name in ("fake-srwm", "srwm")}
@@ -45,4 +45,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(*NOTES, "Agents for six games are those of Tables 3 and 6."),
+    sanity=NO_SANITY,
 )

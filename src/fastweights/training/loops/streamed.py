@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.core.errors import require
 from fastweights.state import detach, members
@@ -67,6 +67,8 @@ def finish(session: Session) -> Result:
         with remembering(model, steps):
             found = measure(model, task.test, settings, settings.stride)
         test[f"{task.main_metric.name}_{steps}"] = found[task.main_metric.name]
+    if settings.state_every:
+        test |= state_norms(model, task.test, settings.state_every)
     return session.result(validation, test, task.baselines())
 
 
@@ -118,6 +120,20 @@ def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -
         total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
     loss = total / (len(tokens) - 1)
     return {"bits": loss * BITS, "loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+
+
+@torch.no_grad()
+def state_norms(model: nn.Module, tokens: Tensor, every: int) -> dict[str, float]:
+    """The norm of the state of all layers after each `every` tokens of one stream: "state_1", "state_2", ..."""
+    norms: dict[str, float] = {}
+    state = None
+    whole = tokens[: len(tokens) // every * every].to(next(model.parameters()).device)
+    with evaluating(model):
+        for n, chunk in enumerate(whole.unsqueeze(0).split(every, 1), 1):
+            _, state = model(chunk, state, targets=chunk)
+            numbers = [leaf.double() for leaf in tree_leaves(state) if leaf.is_floating_point()]
+            norms[f"state_{n}"] = sum(float(leaf.square().sum()) for leaf in numbers) ** 0.5
+    return norms
 
 
 def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
