@@ -1,5 +1,7 @@
 """Feature maps and normalisers, each by what it claims; common claims over all of them."""
 
+import math
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from fastweights.compiler import lowered
 from fastweights.compiler.watch import Watch
 from fastweights.layers._prepared import prepared_by
 from fastweights.layers._slow_net import Keys, feature_map, normaliser
-from fastweights.testing.tolerance import error
+from fastweights.testing.tolerance import error, tolerance
 
 SIZE = 6
 RANDOM = [name for name in FEATURE_MAPS.names() if name.endswith("favor")]
@@ -50,6 +52,13 @@ def test_dpfp_is_the_formula():
     u = [max(a, 0) for a in x.tolist()] + [max(-a, 0) for a in x.tolist()]
     want = [u[i] * u[(i - j) % (2 * SIZE)] for j in range(1, nu + 1) for i in range(2 * SIZE)]
     assert feature_map("dpfp-3", SIZE)(x).tolist() == pytest.approx(want)
+
+
+def test_elu_is_the_formula():
+    """Schlag et al. 2021, Eq. 30: x + 1 above 0, exp(x) below."""
+    x = torch.linspace(-30, 30, 121, dtype=torch.float64)
+    want = torch.tensor([a + 1 if a > 0 else math.exp(a) for a in x.tolist()], dtype=torch.float64)
+    assert error(feature_map("elu", 121)(x), want) < tolerance(torch.float64).forward
 
 
 @pytest.mark.parametrize("name", ["dpfp-0", "dpfp-12", "elu-2", "favor-0", "elo"])

@@ -1,17 +1,61 @@
 """Each family of memories against mathematics that shares no line with it."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from fastweights import Cell, scan
+from fastweights.catalogue import CELLS as CELL_FILES
+from fastweights.catalogue import RULES
 from fastweights.cells.neurons_and_synapses import CELLS, OPERATORS, make_neurons_and_synapses
-from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from fastweights.testing.tolerance import error, tolerance
+from formulas import FORMULAS, loop
 
 SHAPE = Shape(2, 70, 3, 5, 4)
 SMALL = Shape(1, 5, 1, 4, 4)
 EXACT = tolerance(torch.float64).forward
+
+
+PAPERS = r"Ba et al\. 2016|Gregor 2020|Schlag et al\. 2021|Irie et al\. 202[12]"
+
+
+def named_in_a_paper():
+    """Cells and rules whose docstring names one of the five papers as the source."""
+    parts = [(folder, name) for folder in (CELL_FILES, RULES) for name in folder.names()]
+    return {name for folder, name in parts if re.search(PAPERS, folder.describe(name).source)}
+
+
+def test_every_cell_of_the_papers_has_a_formula():
+    # Gregor's neurons have loops over pairs of neurons below.
+    assert named_in_a_paper() - {*FORMULAS} == {"neurons-and-synapses"}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("start", ["zero", "any"])
+def test_cell_equals_its_formula(name, start):
+    """Outputs and last states of every head; marks are 0 or 1 from a state of zeros, and else any number between."""
+    shape = Shape(2, 9, 2, 5, 4)
+    cell = Cell.named(name)
+    x, params, state = sample_inputs(cell, shape), sample_params(cell, shape), sample_state(cell, shape)
+    if start == "zero":
+        marks = {
+            field: getattr(x, field).round() for field, slot in cell.slots["Inputs"].items() if slot.kind == "control"
+        }
+        x, state = x._replace(**marks), cell.State(*map(torch.zeros_like, state))
+    y, last = scan(cell, x, state, params, backend="reference")
+    for b, h in np.ndindex(2, 2):
+        outputs, after = loop(name, one_head(state, (b, h)), one_head(x, (b, slice(None), h)), one_head(params, h))
+        assert error(y[b, :, h], torch.tensor(outputs)) < EXACT
+        for field, want in after.items():
+            assert error(getattr(last, field)[b, h], torch.tensor(want)) < EXACT, field
+
+
+def one_head(record, place):
+    """The fields of one head as arrays; none of no record."""
+    return {} if record is None else {name: leaf[place].numpy() for name, leaf in record._asdict().items()}
 
 
 def heads_first(x):

@@ -12,6 +12,7 @@ from fastweights.catalogue import NORMS
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
+from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.positions.ascending import Ascending
@@ -69,6 +70,24 @@ def test_schedule_by_quadrants_is_what_the_layer_does_by_itself():
     layer, x = make_layer("multi-level-fast-weight-rnn", 12, heads=1).double(), torch.randn(2, 24, 12).double()
     marks = {name: torch.tensor(steps).expand(2, 24) for name, steps in SCHEDULES["quadrant"].items()}
     assert torch.equal(layer(x)[0], layer(x, controls=marks)[0])
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_convnet_on_glimpses_is_its_formula(layers):
+    """Loops over quadrants and glimpses: one map for all glimpses, one for all quadrants, one for the image."""
+    network, x = GlimpseNetwork("features", 4, 10, features=3, layers=layers).double(), torch.randn(2, 24, 4).double()
+    maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    for image, outputs in zip(x, network(x, 1), strict=True):
+        units = [affine(maps[0], glimpse).relu() for glimpse in image]
+        if layers == 3:
+            units = [affine(maps[1], torch.cat(units[6 * n : 6 * n + 6])).relu() for n in range(4)]
+        whole = affine(maps[-2], torch.cat(units)).relu()
+        assert error(outputs[0], affine(maps[-1], whole)) < tolerance(torch.float64).forward
+    assert len(maps) == layers + 1
+
+
+def affine(linear, x):
+    return linear.weight @ x + linear.bias
 
 
 class Doubled(nn.Module):
