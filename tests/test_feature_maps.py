@@ -71,7 +71,7 @@ def test_elu_does_not_vanish_in_half_precision():
     assert (feature_map("elu", SIZE)(torch.full((SIZE,), -8.0, dtype=torch.bfloat16)) > 0).all()
 
 
-@pytest.mark.parametrize(("name", "scale"), [("favor", 1), ("scaled-favor", SIZE**-0.5)])
+@pytest.mark.parametrize(("name", "scale"), [("favor", 1), ("gaussian-favor", 1), ("scaled-favor", SIZE**-0.5)])
 def test_favor_approximates_the_softmax_kernel(name, scale):
     q, k = 0.3 * torch.randn(2, 50, SIZE, dtype=torch.float64) / scale**0.5
     errors = []
@@ -79,6 +79,31 @@ def test_favor_approximates_the_softmax_kernel(name, scale):
         phi = feature_map(f"{name}-{directions}", SIZE).double().eval()
         errors.append(error((phi(q) * phi(k)).sum(-1), (scale * q * k).sum(-1).exp()))
     assert errors[1] < 0.02 < errors[0]
+
+
+def test_gaussian_favor_is_the_printed_formula():
+    """Schlag et al. 2021, Eqs. 31-32, feature by feature, with rows of R from N(0, I)."""
+    phi, x = feature_map("gaussian-favor-7", SIZE).double().eval(), torch.randn(SIZE, dtype=torch.float64)
+    R = phi.directions.T
+    h = math.exp(-sum(a * a for a in x.tolist()) / 2) / 2**0.5
+    want = [h / 7**0.5 * math.exp(sign * float(r @ x)) for sign in (1, -1) for r in R]
+    assert phi(x).tolist() == pytest.approx(want, rel=1e-12)
+    drawn = feature_map("gaussian-favor-20000", SIZE).directions
+    assert error(drawn @ drawn.T / 20_000, torch.eye(SIZE)) < 0.03
+    product = drawn.T[:SIZE] @ drawn[:, :SIZE]
+    assert (product - product.diag().diag()).abs().max() > 0.1
+
+
+def test_relu_favor_is_its_formula_and_its_kernel():
+    """Performer-ReLU: relu(+-R x) / sqrt(2 m); on average the arc-cosine kernel of first order, halved."""
+    phi, x = feature_map("relu-favor-7", SIZE).double().eval(), torch.randn(SIZE, dtype=torch.float64)
+    want = [max(sign * float(r @ x), 0) / 14**0.5 for sign in (1, -1) for r in phi.directions.T]
+    assert phi(x).tolist() == pytest.approx(want, rel=1e-12)
+    many, (q, k) = feature_map("relu-favor-60000", SIZE).double().eval(), torch.randn(2, 50, SIZE, dtype=torch.float64)
+    lengths = q.norm(dim=-1) * k.norm(dim=-1)
+    angle = ((q * k).sum(-1) / lengths).acos()
+    kernel = lengths * (angle.sin() + (math.pi - angle) * angle.cos()) / (2 * math.pi)
+    assert error((many(q) * many(k)).sum(-1), kernel) < 0.02
 
 
 def test_favor_directions_are_orthogonal_in_groups():

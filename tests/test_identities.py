@@ -253,6 +253,12 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
         ("recurrent-delta-net", {"feature_map": "elu"}, "feature_map must be left out"),
         ("delta-net", {"squashing": "tanh"}, "squashing must be one of sigmoid, twice-sigmoid"),
         ("srwm", {"heads": 5}, "heads must be a divisor"),
+        ("srwm", {"output_size": 5}, "output_size must be a multiple of the 2 heads"),
+        ("outer-product", {"activation": "step"}, "activation must be one of"),
+        ("delta-rnn-v1", {"activation": "step"}, "activation must be one of"),
+        ("delta", {"query": "x"}, "query must be one of projection, input"),
+        ("delta", {"query": "input", "key_size": 5}, "key_size must be 12 / 2 with query='input'"),
+        ("delta-lstm", {"query": "input"}, "query must be 'projection' for delta-lstm"),
     ],
 )
 def test_options_out_of_range_are_refused(name, options, message):

@@ -47,6 +47,12 @@ MAKERS |= {
     "positions": lambda: Ascending(D),
     "stack with positions": lambda: make_stack("sum", D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending"),
     "one key for all heads": lambda: make_layer(my_memories.sharing, D, heads=2),
+    "query is the input": lambda: make_layer("delta", D, heads=2, query="input"),
+    "query is the input, dpfp": lambda: make_layer("delta", D, heads=2, query="input", feature_map="dpfp-2"),
+    "outer product of sigmoids": lambda: make_layer("outer-product", D, heads=2, activation="sigmoid", query="input"),
+    "delta RNN with tanh": lambda: make_layer("delta-rnn-v1", D, heads=2, activation="tanh"),
+    "fake srwm of softmax": lambda: make_layer("fake-srwm", D, heads=2, feature_map="softmax"),
+    "srwm without a map behind it": lambda: make_layer("srwm", D, heads=2, output_size=D),
     "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
 }
 

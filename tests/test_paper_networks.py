@@ -2,13 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import conv1d, layer_norm, pad
 
-from fastweights import InputError
+import formulas
+from fastweights import Cell, InputError, scan
 from fastweights.catalogue import NORMS
+from fastweights.cells.delta_rnn_v1 import make_delta_rnn_v1
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
@@ -23,6 +26,8 @@ from fastweights.recipes.ba2016 import table_1
 from fastweights.recipes.ba2016._glimpses import SCHEDULES
 from fastweights.recipes.irie2021 import table_1 as irie2021
 from fastweights.recipes.schlag2021 import table_2 as schlag2021
+from fastweights.rules._activations import ACTIVATIONS
+from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 
 SYMBOLS, DIGITS = 37, 10
@@ -88,6 +93,77 @@ def test_convnet_on_glimpses_is_its_formula(layers):
 
 def affine(linear, x):
     return linear.weight @ x + linear.bias
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_programmer_of_1991_is_its_formula(activation):
+    """Schlag et al. 2021, Eqs. 1-3: (a, b) = maps of x, W <- sigma(W + a b^T), y = W x, for each head's part of x."""
+    layer = make_layer("outer-product", 6, heads=2, activation=activation, query="input").double()
+    x = torch.randn(5, 6, dtype=torch.float64)
+    k, v = (layer.slow_net.projection.weight @ x.T).T.unflatten(-1, (2, 2, 3)).unbind(2)
+    read = []
+    for h in range(2):
+        W = torch.zeros(3, 3, dtype=torch.float64)
+        for t in range(5):
+            W = SIGMA[activation](W + v[t, h].unsqueeze(1) * k[t, h])
+            read.append(W @ x[t, 3 * h : 3 * h + 3])
+    want = layer.output(torch.stack(read).unflatten(0, (2, 5)).transpose(0, 1).flatten(1))
+    assert error(layer(x[None])[0][0], want) < tolerance(torch.float64).forward
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_recurrent_network_with_fast_weights_is_its_formula(activation):
+    """Irie et al. 2021, Eq. 11: y <- sigma(W q + R y), where the delta rule writes W and R."""
+    cell, shape = Cell.of(make_delta_rnn_v1(activation)), Shape(1, 6, 1, 5, 4)
+    inputs = sample_inputs(cell, shape)
+    x = {name: leaf[0, :, 0].numpy() for name, leaf in inputs._asdict().items()}
+    W, R, y, outputs = np.zeros((4, 5)), np.zeros((4, 4)), np.zeros(4), []
+    for t in range(6):
+        W = formulas.written(W, formulas.softmax(x["k"][t]), x["v"][t], x["beta"][t])
+        keys = formulas.softmax(x["recurrent_k"][t])
+        R = formulas.written(R, keys, x["recurrent_v"][t], x["recurrent_beta"][t])
+        y = SIGMA[activation](torch.tensor(W @ formulas.softmax(x["q"][t]) + R @ y)).numpy()
+        outputs.append(y)
+    got, _ = scan(cell, inputs, backend="reference")
+    assert error(got[0, :, 0], torch.tensor(np.array(outputs))) < tolerance(torch.float64).forward
+
+
+SIGMA = {
+    "identity": lambda x: x,
+    "relu": lambda x: (x + x.abs()) / 2,
+    "sigmoid": lambda x: 1 / (1 + (-x).exp()),
+    "softmax": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "tanh": lambda x: (x.exp() - (-x).exp()) / (x.exp() + (-x).exp()),
+}
+
+
+@pytest.mark.parametrize("feature_map", ["identity", "softmax"])
+@pytest.mark.parametrize("output_size", [4, 10])
+def test_self_referential_matrix_of_any_output_size_is_its_formula(output_size, feature_map):
+    """Irie et al. 2022, Eqs. 5-8: a matrix of d_out + 2 d_in + 4 rows, whose y nothing maps."""
+    layer = make_layer("srwm", 6, heads=2, output_size=output_size, feature_map=feature_map).double()
+    x = torch.randn(2, 7, 6, dtype=torch.float64)
+    y, _ = layer(x)
+    assert y.shape == (2, 7, output_size)
+    for b, h in np.ndindex(2, 2):
+        seen = x[b, :, 3 * h : 3 * h + 3]
+        seen = SIGMA[feature_map](seen).numpy()
+        params = {name: weight[h].detach().numpy() for name, weight in layer.slow_weights()._asdict().items()}
+        state = {name: np.zeros_like(weight) for name, weight in params.items()}
+        outputs, _ = formulas.loop("srwm", state, {"x": seen}, params)
+        got = y[b, :].unflatten(-1, (2, -1))[:, h]
+        assert error(got, torch.tensor(outputs)) < tolerance(torch.float64).forward
+    parts = [p.shape[1] for p in layer.parameters()]
+    assert parts == [output_size // 2, 3, 3, 4]
+
+
+@pytest.mark.parametrize("feature_map", ["identity", "softmax"])
+def test_fake_self_referential_matrix_is_its_formula(feature_map):
+    """Irie et al. 2022, Sec. 4.3: the y part of Eq. 5, with softmax(x) in reinforcement learning."""
+    layer, x = make_layer("fake-srwm", 6, heads=2, feature_map=feature_map).double(), torch.randn(2, 7, 6).double()
+    parts = SIGMA[feature_map](x.unflatten(-1, (2, 3)))
+    want = layer.output(torch.cat([parts[:, :, h] @ layer.weight[h].T for h in range(2)], -1))
+    assert error(layer(x)[0], want) < tolerance(torch.float64).forward
 
 
 class Doubled(nn.Module):
