@@ -33,6 +33,9 @@ MAKERS |= {
     "srwm of softmax": lambda: make_layer("srwm", D, heads=2, feature_map="softmax"),
     "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, heads=2, steps=5),
     "fast-weight RNN, three inner steps": lambda: make_layer("fast-weight-rnn", D, heads=2, inner_steps=5),
+    "fast-weight RNN without layer norm": lambda: make_layer(
+        "fast-weight-rnn", D, heads=2, layer_norm=False, decay=0.5, rate=0.01
+    ),
     "neurons without a hidden layer": lambda: make_layer("neurons-and-synapses", D, depth=0, heads=2),
     "programmed by an LSTM": lambda: FastWeightProgrammer(
         make_layer("lstm", D, heads=2), make_layer("delta-rnn", D, heads=2), D

@@ -58,6 +58,30 @@ def test_ba_network_is_the_paper_s_loop():
     assert error(network(tokens, 1), network.head(h).unsqueeze(1)) < tolerance(torch.float64).forward
 
 
+@pytest.mark.parametrize("form", ["matrix", "attention"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_fast_weights_without_layer_norm_are_equation_2(form, steps):
+    """Ba et al. 2016, Eqs. 1-2: h <- relu(W h + C x + A h') for S steps, without gain, bias or normalisation."""
+    options = {"inner_steps": steps, "layer_norm": False, "form": form, "input_size": 4}
+    layer, x = make_layer("fast-weight-rnn", 6, heads=1, **options).double(), torch.randn(7, 4, dtype=torch.float64)
+    layer.slow_weights.W.data.normal_(std=0.3)
+    C, W = (p.detach().numpy() for p in (layer.slow_net.projection.weight, layer.slow_weights.W[0]))
+    decay, eta = (float(constant) for constant in (layer.slow_weights.decay, layer.slow_weights.eta))
+    assert (decay, eta) == pytest.approx((0.95, 0.5))
+    A, h, outputs = np.zeros((6, 6)), np.zeros(6), []
+    for t in range(7):
+        A = decay * A + eta * np.outer(h, h)
+        boundary = W @ h + C @ x[t].numpy()
+        h = np.maximum(boundary, 0)
+        for _ in range(steps):
+            h = np.maximum(boundary + A @ h, 0)
+        outputs.append(h)
+    y, state = layer(x[None])
+    assert error(y[0], torch.tensor(np.array(outputs))) < tolerance(torch.float64).forward
+    assert error(state.A[0, 0], torch.tensor(A)) < tolerance(torch.float64).forward
+    assert [name for name, _ in layer.named_parameters()] == ["slow_net.projection.weight", "slow_weights.W"]
+
+
 @pytest.mark.parametrize("units", [20, 50, 100])
 def test_ba_networks_have_the_parameters_of_the_paper_s_description(units):
     """Fast weights cost two vectors a unit, for LayerNorm, and spare two biases; an LSTM costs four recurrent nets."""
