@@ -46,6 +46,9 @@ MAKERS |= {
     "programmed by an MLP": lambda: FastWeightProgrammer(
         nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, heads=2), D
     ),
+    "neurons of an odd size that put out their effect": lambda: make_layer(
+        "neurons-and-synapses", D, heads=2, components=5, body="mlp", synapse="gated", effect="operator", gates=0
+    ),
     "stack of two blocks": lambda: make_stack("delta-net", D, depth=2, heads=2, d_ff=2 * D, convolution=3),
     "positions": lambda: Ascending(D),
     "stack with positions": lambda: make_stack("sum", D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending"),

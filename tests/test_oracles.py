@@ -137,12 +137,34 @@ def test_gated_fades_the_others():
 @pytest.mark.parametrize("synapse", OPERATORS)
 def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron(body, synapse, cells):
     """Every pair of operators, in loops over pairs of neurons (Gregor 2020, Eqs. 5-18)."""
-    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells))
+    check_neurons(body, synapse, cells)
+
+
+NO_LSTM = [name for name in OPERATORS if not name.startswith("lstm")]
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("body", NO_LSTM)
+@pytest.mark.parametrize("synapse", NO_LSTM)
+def test_neurons_with_other_components_and_effects_are_the_equations(body, synapse, odd):
+    """Any component can transmit and gate, states can have an odd size, and the operator can put out u (Sec. 7)."""
+    check_neurons(body, synapse, "private", "product", 2, 0, odd)
+    check_neurons(body, synapse, "private", "operator", 0, 3, odd)
+
+
+@pytest.mark.parametrize("cells", CELLS)
+def test_lstm_synapses_can_put_out_their_effect(cells):
+    check_neurons("lstm", "lstm", cells, "operator", 0, 2)
+
+
+def check_neurons(body, synapse, cells, effect="product", transmits=0, gates=1, odd=False):
+    """Outputs and the last state against loops over pairs of neurons."""
+    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells, effect, transmits, gates, odd))
     x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
     y, state = scan(cell, x, params=params, backend="reference")
     observed = x.x[0, :, 0].numpy()
     numbers = {name: value[0].numpy() for name, value in params._asdict().items()}
-    (h, w, p), predictions = gregor(numbers, observed, 2, body, synapse, cells == "private")
+    (h, w, p), predictions = gregor(numbers, observed, 2, body, synapse, cells == "private", effect, transmits, gates)
     assert error(y[0, :, 0], torch.tensor(predictions)) < EXACT
     for got, want in zip(state, (h.T, w.transpose(2, 0, 1) - params.start[0].numpy(), p), strict=True):
         assert error(got[0, 0], torch.tensor(want)) < EXACT
@@ -167,7 +189,7 @@ def operator(name, state, z, product, plain, bound):
     return np.concatenate([sigmoid(gate_out) * squashed, cell])
 
 
-def gregor(params, observed, hidden, body, synapse, private):
+def gregor(params, observed, hidden, body, synapse, private, effect, transmits, gates):
     """Bodies `[N, C]`, synapses `[N, N, C]` and predictions after all steps, and the predictions of each."""
     inputs = observed.shape[1]
     N, e, bound = inputs + hidden, params["embedding"], 3 if private else np.inf
@@ -189,13 +211,15 @@ def gregor(params, observed, hidden, body, synapse, private):
         for turn in (1, 0):
             before, new = h.copy(), w.copy()
             for i in (i for i in range(N) if layer[i] == turn):
-                passed = w[i, :, : C // 2] if private and synapse.startswith("lstm") else w[i]
-                u = passed * before[:, :1]
+                half = C // 2 if private and synapse.startswith("lstm") else C
+                u = w[i, :, :half] * before[:, transmits : transmits + 1]
                 for j in range(N):
-                    product = before[i] * before[j, 1]
-                    seen = (before[i], before[j], u[j], product, e[turn], e[layer[j]])
+                    product = before[i] * before[j, gates]
+                    seen = (before[i], before[j], *[u[j]] * (effect == "product"), product, e[turn], e[layer[j]])
                     z = network("synapse", synapse, w[i, j], *seen)
                     new[i, j] = operator(synapse, w[i, j], z, product, lambda z: z, bound)
+                if effect == "operator":
+                    u = new[i, :, :half]
                 if turn:
                     z = network("body", body, before[i], u.sum(0), e[turn])
                     h[i] = operator(body, before[i], z, np.zeros(C), sigmoid, bound)
