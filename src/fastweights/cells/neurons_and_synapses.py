@@ -155,6 +155,15 @@ def _has_halves(body: str, synapse: str) -> bool:
     return body.startswith("lstm") or synapse.startswith("lstm")
 
 
+def _check(body: str, synapse: str, cells: str, effect: str, odd: bool) -> None:
+    """`InputError` unless all choices are known ones and go together."""
+    require_name("body", body, OPERATORS)
+    require_name("synapse", synapse, OPERATORS)
+    require_name("cells", cells, CELLS)
+    require_name("effect", effect, EFFECTS)
+    require(not odd or not _has_halves(body, synapse), "odd", "False for LSTM operators", odd)
+
+
 @family
 @checked
 def make_neurons_and_synapses(
@@ -187,10 +196,7 @@ def make_neurons_and_synapses(
     Raises:
         InputError: an operator, a reading or an effect is unknown, or a layer is empty.
     """
-    names = {"body": OPERATORS, "synapse": OPERATORS, "cells": CELLS, "effect": EFFECTS}
-    for (option, known), name in zip(names.items(), (body, synapse, cells, effect), strict=True):
-        require_name(option, name, known)
-    require(not odd or not _has_halves(body, synapse), "odd", "False for LSTM operators", odd)
+    _check(body, synapse, cells, effect, odd)
     is_half, is_product = synapse.startswith("lstm") and cells == "private", effect == "product"
     components = "2*Z+1" if odd else "2*Z"
     passes = "Z" if is_half else components
