@@ -19,11 +19,20 @@ def formula(step):
 
 def loop(name, state, x, params):
     """Outputs `[T, ...]` and the last state of one head, from inputs `[T, ...]`."""
-    s, p, outputs = SimpleNamespace(**state), SimpleNamespace(**params), []
+    outputs, states, _ = trace(name, state, x, params)
+    return outputs, states[-1]
+
+
+def trace(name, state, x, params):
+    """Outputs, states and the rates that the step computes itself, at every time step."""
+    s, p, outputs, states, rates = SimpleNamespace(**state), SimpleNamespace(**params), [], [], []
     for t in range(len(next(iter(x.values())))):
-        s, y = FORMULAS[name](s, SimpleNamespace(**{field: values[t] for field, values in x.items()}), p)
+        inputs = SimpleNamespace(**{field: values[t] for field, values in x.items()}, rates={})
+        s, y = FORMULAS[name](s, inputs, p)
         outputs.append(y)
-    return np.array(outputs), vars(s)
+        states.append(vars(s))
+        rates.append(inputs.rates)
+    return np.array(outputs), states, rates
 
 
 def sigmoid(x):
@@ -219,6 +228,7 @@ def delta_delta_net(s, x, p):
     P = np.concatenate([s.W_q, s.W_k, s.W_v, s.W_beta])
     P = written(P, x.k, np.concatenate([x.value_q, x.value_k, x.value_v, [x.value_beta]]), x.beta)
     q, k, v, beta = np.split(P @ x.q, [K, 2 * K, 2 * K + V])
+    x.rates = {"beta of W": sigmoid(beta[0])}
     W = written(s.W, positive(k), v, sigmoid(beta[0]))
     W_q, W_k, W_v, W_beta = np.split(P, [K, 2 * K, 2 * K + V])
     return state(W_q=W_q, W_k=W_k, W_v=W_v, W_beta=W_beta, W=W), W @ positive(q)
@@ -229,7 +239,8 @@ def recurrent_delta_net(s, x, p):
     """Irie et al. 2021, Eqs. 15-18, within a head."""
     r = np.tanh(s.y)
     q, k = softmax(x.q + p.R_q @ r), softmax(x.k + p.R_k @ r)
-    W = written(s.W, k, x.v + p.R_v @ r, sigmoid(x.beta + p.r_beta @ r))
+    x.rates = {"beta": sigmoid(x.beta + p.r_beta @ r)}
+    W = written(s.W, k, x.v + p.R_v @ r, x.rates["beta"])
     return state(W=W, y=W @ q), W @ q
 
 
@@ -244,6 +255,7 @@ def full_recurrent_delta_net(s, x, p):
         keys, values = slice(m * K, m * K + K), slice(m * V, m * V + V)
         q, k = softmax(x.q[m] + p.R_q[keys] @ r), softmax(x.k[m] + p.R_k[keys] @ r)
         beta = sigmoid(x.beta[m] + p.R_beta[m] @ r)
+        x.rates["beta"] = x.rates.get("beta", 0) + beta / M
         W.append(written(s.W[m], k, x.v[m] + p.R_v[values] @ r, beta))
         y.append(W[m] @ q)
     return state(W=np.array(W), y=np.array(y)), np.array(y)
@@ -268,6 +280,7 @@ def srwm(s, x, p):
     """Irie et al. 2022, Eqs. 5-8, a rate for each of y, q, k and beta."""
     A = started(s, p, ["W_y", "W_q", "W_k", "W_beta"])
     y, q, k, rates = A["W_y"] @ x.x, softmax(A["W_q"] @ x.x), softmax(A["W_k"] @ x.x), sigmoid(A["W_beta"] @ x.x)
+    x.rates = {name.replace("W", "beta"): rate for name, rate in zip(A, rates, strict=True)}
     after = {name: modified(A[name], q, k, rate) for name, rate in zip(A, rates, strict=True)}
     return state(**shifts(p, after)), y
 
@@ -277,6 +290,7 @@ def one_rate_srwm(s, x, p):
     """Irie et al. 2022, Eqs. 5-8."""
     A = started(s, p, ["W_y", "W_q", "W_k", "W_beta"])
     y, q, k, rate = A["W_y"] @ x.x, softmax(A["W_q"] @ x.x), softmax(A["W_k"] @ x.x), sigmoid(A["W_beta"] @ x.x)
+    x.rates = {"beta": rate[0]}
     return state(**shifts(p, {name: modified(A[name], q, k, rate) for name in A})), y
 
 
@@ -289,7 +303,9 @@ def sr_delta_net(s, x, p):
     rate_y, *others = sigmoid(A["W_beta"] @ x.x)
     rates = dict(zip(["W_q", "W_k", "W_beta"], others, strict=True)) | dict.fromkeys(parts, rate_y)
     fast_q, fast_k, fast_v = softmax(A["P_q"] @ x.x), softmax(A["P_k"] @ x.x), A["P_v"] @ x.x
-    W = written(s.W, fast_k, fast_v, sigmoid(A["P_beta"] @ x.x)[0])
+    x.rates = dict(zip(["beta_y", "beta_q", "beta_k", "beta_beta"], [rate_y, *others], strict=True))
+    x.rates["beta"] = sigmoid(A["P_beta"] @ x.x)[0]
+    W = written(s.W, fast_k, fast_v, x.rates["beta"])
     after = {name: modified(A[name], q, k, rates[name]) for name in A}
     return state(**shifts(p, after), W=W), W @ fast_q
 

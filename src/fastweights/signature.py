@@ -39,6 +39,21 @@ def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
     return declare
 
 
+def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step]:
+    """Names the learning rates that a step computes itself, so that `fastweights inspect` can show them.
+
+    Args:
+        rates: `(state, x, params) -> {name: rate}`, called like the step of one head with the state before the write;
+            without `params` for a cell that has none. A rate is a scalar or a vector.
+    """
+
+    def declare(step: Step) -> Step:
+        step.rates = rates  # type: ignore[attr-defined]
+        return step
+
+    return declare
+
+
 class Slot(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
 
