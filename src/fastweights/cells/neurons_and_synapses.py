@@ -85,39 +85,42 @@ def _linear(params: Any, name: str, x: list[Tensor]) -> Tensor:
     return said if bias is None else said + bias.view(-1, *[1] * (said.ndim - 1))
 
 
-def _fields(part: str, operator: str, components: str, inputs: str) -> list[tuple[str, Any]]:
+def _axis(times: int, odd: bool) -> str:
+    """So many times the components of a state, which are 2 Z or 2 Z + 1."""
+    return f"{2 * times}*Z+{times}" if odd else f"{2 * times}*Z"
+
+
+def _fields(part: str, operator: str, odd: bool, inputs: str) -> list[tuple[str, Any]]:
     """The parameters of a part's network, which sees [state, x]; of an LSTM's state only the hidden half."""
     if operator.startswith("lstm"):
         shapes = {part: f"4*Z Z+{inputs}"}
     else:
-        said = components if operator.startswith("mlp") else f"{components}+{components}"
-        shapes = {f"{part}_hidden": f"P {components}+{inputs}", part: f"{said} P"}
+        said = _axis(1 if operator.startswith("mlp") else 2, odd)
+        shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{said} P"}
     fields = [
         [(name, Slot(axes, "weight")), (f"{name}_bias", Slot(axes.split()[0], "bias"))] for name, axes in shapes.items()
     ]
     return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
 
 
-def _records(
-    hidden: tuple[int, ...], body: str, synapse: str, components: str, passed: str, seen: str
-) -> tuple[Any, Any]:
-    """The types of the state and of the parameters, for N neurons of L types with `components` each.
+def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed: str, seen: str) -> tuple[Any, Any]:
+    """The types of the state and of the parameters, for N neurons of L types with 2 Z or 2 Z + 1 components each.
 
     `passed` is the number of components of a synapse that reach the neuron behind it, `seen` the number of inputs of
     the network of a synapse.
 
     Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
     """
-    N, L = "+".join(["I", *map(str, hidden)]), 1 + len(hidden)
+    N, L, components = "+".join(["I", *map(str, hidden)]), 1 + len(hidden), _axis(1, odd)
     shapes = {"h": f"{components} {N}", "w": f"{components} {N} {N}", "p": "I"}
     state = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in shapes.items()]
     fields = [
         ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
         ("start", Annotated[Tensor, Slot(f"{components} {N} {N}", "fixed weight")]),
-        *(_fields("body", body, components, f"{passed}+E") if hidden else []),
-        *_fields("synapse", synapse, components, seen),
+        *(_fields("body", body, odd, f"{passed}+E") if hidden else []),
+        *_fields("synapse", synapse, odd, seen),
         # Without the last bias: a softmax across neurons ignores a number that all of them get.
-        *_fields("input", "mlp", components, f"{passed}+E")[:-1],
+        *_fields("input", "mlp", odd, f"{passed}+E")[:-1],
     ]
     return NamedTuple("State", state), NamedTuple("Params", fields)
 
@@ -198,10 +201,9 @@ def make_neurons_and_synapses(
     """
     _check(body, synapse, cells, effect, odd)
     is_half, is_product = synapse.startswith("lstm") and cells == "private", effect == "product"
-    components = "2*Z+1" if odd else "2*Z"
-    passes = "Z" if is_half else components
-    sees = "+".join([*[components] * 3, *([passes] if is_product else []), "2*E"])
-    state_type, params_type = _records(hidden, body, synapse, components, passes, sees)
+    passes = "Z" if is_half else _axis(1, odd)
+    sees = "+".join([_axis(3, odd), *([passes] if is_product else []), "2*E"])
+    state_type, params_type = _records(hidden, body, synapse, odd, passes, sees)
     bound = BOUND if cells == "private" else None
     update_body = _update(body, torch.sigmoid, bound)
     update_synapse = _update(synapse, lambda said: said, bound)
