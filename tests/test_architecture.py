@@ -25,7 +25,7 @@ KNOWS = {
     "cells": BASE | {"rules", "feature_maps", "normalisers"},
     "compiler": BASE | {"cell", "promise", "remember"},
     "backends": BASE | {"problem", "compiler"},
-    "layers": BASE | {"address", "catalogue", "cell", "cells", "dispatch"},
+    "layers": BASE | {"address", "catalogue", "rules", "cell", "cells", "dispatch"},
     "models": BASE | {"catalogue", "layers", "cell", "cells", "dispatch"},
     "training": BASE | {"tasks"},
     "experiments": BASE | {"address", "catalogue", "training", "tasks"},

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from fastweights.cell import Cell
-from fastweights.compiler.derivatives import Sizes, without_derivatives
+from fastweights.compiler.derivatives import without_derivatives
 from fastweights.lengths import only
 from fastweights.lines import reason_of
 from fastweights.problem import Problem
@@ -33,6 +32,7 @@ OF_VMAP = (
 )
 """Texts of the errors that `torch.vmap` raises for steps that run for one head alone."""
 
+GRAPH = "graph of the step"
 OF_HOOKS = "saved tensor hooks"
 """Text of the error that `torch.func.grad` raises inside gradient checkpointing, which is a pair of such hooks."""
 
@@ -85,7 +85,7 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
                 if torch.compiler.is_compiling():
                     raise
                 if OF_HOOKS in str(error) and step is problem.cell.step:
-                    step = _as_graph(problem.cell.key, _sizes(problem), problem.inputs[0].dtype)
+                    step = _as_graph(problem)
                     both = _batched(step, len(params))
                     return run(state, x)
                 if not _is_of_vmap(error):
@@ -114,17 +114,20 @@ def _is_of_vmap(error: RuntimeError) -> bool:
 def _step(problem: Problem) -> Callable[..., Any]:
     if not torch.compiler.is_exporting():
         return problem.cell.step
-    return without_derivatives(problem.cell, _sizes(problem), problem.inputs[0].dtype)
+    return _without_derivatives(problem)
 
 
-def _sizes(problem: Problem) -> Sizes:
-    return tuple((axis, int(size)) for axis, size in problem.sizes.items())
+def _without_derivatives(problem: Problem) -> Callable[..., Any]:
+    sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
+    return without_derivatives(problem.cell, sizes, problem.inputs[0].dtype)
 
 
-@cache
-def _as_graph(key: str, sizes: Sizes, dtype: torch.dtype) -> Callable[..., Any]:
-    """`without_derivatives`, traced once per cell: with gradient checkpointing every scan calls it."""
-    return without_derivatives(Cell.of_key(key), sizes, dtype)
+def _as_graph(problem: Problem) -> Callable[..., Any]:
+    """The step without derivatives, traced once for all calls alike: with gradient checkpointing each of them asks."""
+    if GRAPH not in problem.known:
+        problem.known[GRAPH] = _without_derivatives(problem)
+    graph: Callable[..., Any] = problem.known[GRAPH]
+    return graph
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:
