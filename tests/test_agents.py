@@ -14,7 +14,10 @@ from fastweights import InputError
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.run_trial import carry_out
 from fastweights.inspect import watch_episode
+from fastweights.layers import make_layer
 from fastweights.models.agent import Agent
+from fastweights.recipes.irie2021 import _atari as atari
+from fastweights.recipes.irie2022 import _procgen as procgen
 from fastweights.state import to
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
@@ -284,6 +287,42 @@ def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameter
 def test_agents_of_atari_have_the_paper_s_parameters(layer, options, millions):
     """Irie et al. 2021, Sec. 4.3, with 18 actions."""
     assert round(count(ATARI, 18, layer, **options) / 1e6, 2) == millions
+
+
+ATARI_MILLIONS = {
+    **{"feed-forward": 1.09, "lstm": 1.62, "linear": 1.52, "delta-net": 1.52, "delta-rnn": 1.59},
+    **{"recurrent-delta-net": 1.55, "recurrent-delta-net-large": 3.37},
+}
+
+
+@pytest.mark.parametrize("name", atari.NETWORKS)
+def test_recipes_of_atari_have_the_paper_s_networks(name):
+    """Sizes of Irie et al. 2021, Sec. 4.4; gradients through fast weights end after one step, as in the public code."""
+    options = dict(atari.NETWORKS[name])
+    assert round(count(ATARI, 18, options.pop("layer"), **options) / 1e6, 2) == ATARI_MILLIONS[name]
+    trial = atari.trial(name, "gopher", "paper")
+    assert trial.training.truncate == (0 if name in ("lstm", "feed-forward") else 1)
+    assert trial.model_options == atari.NETWORKS[name]
+
+
+KEYS_IN_RL = {"sum": ("elu", "sum-5"), "delta-net": ("elu", "sum-5"), "delta-rnn": ("softmax", "none")}
+"""What keys go through in reinforcement learning, by layer."""
+
+
+@pytest.mark.parametrize("networks", [atari.NETWORKS, procgen.NETWORKS], ids=["atari", "procgen"])
+def test_keys_in_reinforcement_learning_are_the_paper_s(networks):
+    """Layers that map keys themselves, and softmax(x) for all that is self-referential (Irie et al. 2022, B.2)."""
+    for options in networks.values():
+        if options["layer"] is None or "lstm" in options["layer"]:
+            continue
+        layer = make_layer(options["layer"], 16, 2, **options.get("options", {}))
+        if "sr" in options["layer"]:
+            inner = getattr(layer, "layer", layer)
+            keys = getattr(inner, "keys", None) or inner.slow_net.keys
+            assert (keys.features, keys.normalised) == ("softmax", "none")
+        elif options["layer"] in KEYS_IN_RL:
+            keys = layer.slow_net.keys
+            assert (keys.features, keys.normalised) == KEYS_IN_RL[options["layer"]]
 
 
 def test_pictures_are_read_by_the_network_of_impala():

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "dispatch": FOUNDATIONS | {"cell", "call"},
     "functional": FOUNDATIONS | {"cell", "dispatch", "normalisers"},
     "parallel": FOUNDATIONS | {"cell", "call", "backends", "dispatch"},
-    "layers": FOUNDATIONS | {"cell", "cells", "dispatch"},
+    "layers": FOUNDATIONS | {"rules", "cell", "cells", "dispatch"},
     "models": FOUNDATIONS | {"cell", "cells", "dispatch", "layers"},
     "tasks": FOUNDATIONS | {"tokenizers"},
     "testing": FOUNDATIONS | {"cell", "dispatch", "tasks"},

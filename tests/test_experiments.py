@@ -3,6 +3,7 @@
 import contextlib
 import html
 import json
+import math
 import os
 import pickle
 import re
@@ -696,6 +697,24 @@ def test_training_stops_when_patience_is_at_its_end(tmp_path):
     lines = Run(tmp_path).metrics()
     assert len(lines) < 1000
     assert min(line["validation_loss"] for line in lines[-3:]) >= min(line["validation_loss"] for line in lines[:-3])
+
+
+def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
+    """The same weights and the same evaluations, and beside these all metrics on test data."""
+    task, lines, weights = TASKS.load("state-tracking")(group="s3", evaluation_size=8), {}, {}
+    for curve in (False, True):
+        settings = Supervised(steps=6, batch_size=4, learning_rate=0.01, evaluate_every=2, test_curve=curve)
+        run = Run(tmp_path / str(curve))
+        torch.manual_seed(0)
+        model = MODELS.load("block-model")("tokens", 6, 6, "delta-net", 8, 1, 2, 8, dropout=0.5)
+        train(Session(make_fabric(settings), model, task, settings, run))
+        lines[curve] = [{name: v for name, v in line.items() if name != "seconds"} for line in run.metrics()]
+        weights[curve] = read_checkpoint(run.path / "best.safetensors").tensors
+    for plain, line in zip(lines[False], lines[True], strict=True):
+        assert plain == {name: value for name, value in line.items() if not name.startswith("test_")}
+        measured = [name.removeprefix("validation_") for name in plain if name.startswith("validation_")]
+        assert all(0 <= line[f"test_{name}"] < math.inf for name in measured)
+    assert all(map(torch.equal, weights[False].values(), weights[True].values()))
 
 
 def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next():

@@ -33,6 +33,9 @@ MAKERS |= {
     "srwm of softmax": lambda: make_layer("srwm", D, heads=2, feature_map="softmax"),
     "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, heads=2, steps=5),
     "fast-weight RNN, three inner steps": lambda: make_layer("fast-weight-rnn", D, heads=2, inner_steps=5),
+    "fast-weight RNN without layer norm": lambda: make_layer(
+        "fast-weight-rnn", D, heads=2, layer_norm=False, decay=0.5, rate=0.01
+    ),
     "neurons without a hidden layer": lambda: make_layer("neurons-and-synapses", D, depth=0, heads=2),
     "programmed by an LSTM": lambda: FastWeightProgrammer(
         make_layer("lstm", D, heads=2), make_layer("delta-rnn", D, heads=2), D
@@ -43,10 +46,19 @@ MAKERS |= {
     "programmed by an MLP": lambda: FastWeightProgrammer(
         nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, heads=2), D
     ),
+    "neurons of an odd size that put out their effect": lambda: make_layer(
+        "neurons-and-synapses", D, heads=2, components=5, body="mlp", synapse="gated", effect="operator", gates=0
+    ),
     "stack of two blocks": lambda: make_stack("delta-net", D, depth=2, heads=2, d_ff=2 * D, convolution=3),
     "positions": lambda: Ascending(D),
     "stack with positions": lambda: make_stack("sum", D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending"),
     "one key for all heads": lambda: make_layer(my_memories.sharing, D, heads=2),
+    "query is the input": lambda: make_layer("delta", D, heads=2, query="input"),
+    "query is the input, dpfp": lambda: make_layer("delta", D, heads=2, query="input", feature_map="dpfp-2"),
+    "outer product of sigmoids": lambda: make_layer("outer-product", D, heads=2, activation="sigmoid", query="input"),
+    "delta RNN with tanh": lambda: make_layer("delta-rnn-v1", D, heads=2, activation="tanh"),
+    "fake srwm of softmax": lambda: make_layer("fake-srwm", D, heads=2, feature_map="softmax"),
+    "srwm without a map behind it": lambda: make_layer("srwm", D, heads=2, output_size=D),
     "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
 }
 

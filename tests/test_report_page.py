@@ -11,10 +11,11 @@ import pytest
 
 from fastweights.experiments.experiment import Summary
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
+from fastweights.report.bars import draw_bars
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.page import _numbers, _ours, write_report
 from fastweights.report.palette import DARK, LIGHT
-from fastweights.report.plots import learning_curves, over_axis
+from fastweights.report.plots import curves_on_test_data, improvements, learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
 from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.run_folder.result import Result
@@ -288,6 +289,42 @@ def test_a_detail_is_that_of_the_column_where_it_was_measured():
     ]
     details = found._replace(records=records).details
     assert {name: summary.mean for (_, name), summary in details.items()} == dict(numbers.values())
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS.names() if EXPERIMENTS.load(name).improvement])
+def test_improvements_are_relative_to_the_size_of_the_other_score(name, monkeypatch):
+    """Bars from the worst to the best game: 100 (a - b) / |b|, also for negative scores."""
+    charts = []
+    monkeypatch.setattr("fastweights.report.plots.draw_bars", lambda chart: charts.append(chart) or b"")
+    found = group(name, "paper")
+    better, base = found.experiment.improvement
+    scores = {"gopher": (30.0, 20.0), "qbert": (-10.0, -20.0), "zaxxon": (5.0, 20.0), "berzerk": (5.0, 0.0)}
+    records = []
+    for run in found.records:
+        game, model = run.config["column"], run.config["model"]
+        if game in scores:
+            records.append(run._replace(value=scores[game][model == base]))
+        elif model == better:
+            records.append(run)
+    improvements(found._replace(records=records))
+    labels = found.experiment.columns
+    assert charts[0].ordered == [(labels["zaxxon"], -75.0), *[(labels[g], 50.0) for g in ("gopher", "qbert")]]
+    assert draw_bars(charts[0]).startswith(b"<?xml")
+    assert improvements(found._replace(records=[])) == []
+
+
+def test_curves_on_test_data_are_drawn_where_they_were_measured(monkeypatch):
+    charts = []
+    monkeypatch.setattr("fastweights.report.plots.draw", lambda chart: charts.append(chart) or b"")
+    found = group("irie2022/figure-7", "cpu")
+    lines = [{"step": n, "seconds": 1.0, "validation_accuracy": 0.5, "test_accuracy": n / 10} for n in (1, 2)]
+    measured = [run._replace(metrics=lines) for run in found.records]
+    assert [figure.name for figure in curves_on_test_data(found._replace(records=measured))] == [
+        "irie2022-figure-7-cpu-mini-imagenet-5-test"
+    ]
+    assert {tuple(line.points) for line in charts[0].lines} == {((1, 10.0), (2, 20.0))}
+    without = [{name: value for name, value in line.items() if not name.startswith("test")} for line in lines]
+    assert curves_on_test_data(found._replace(records=[run._replace(metrics=without) for run in measured])) == []
 
 
 def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):

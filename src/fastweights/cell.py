@@ -56,6 +56,8 @@ class Cell:
     inside: Inside | None
     key: str
     """The address of the function, with a number for those that share it: what a traced program calls the cell."""
+    rates: Callable[..., Mapping[str, Tensor]] | None = None
+    """The learning rates that the step computes itself, by name, from what the step is given: see `invents`."""
 
     def __call__(self, *args: Any) -> tuple[Any, Tensor]:
         return self.step(*args)
@@ -227,8 +229,8 @@ def _cell(
     all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
-    inside = getattr(function, "inside", None)
-    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key)
+    inside, rates = getattr(function, "inside", None), getattr(function, "rates", None)
+    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key, rates)
     with_methods(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":

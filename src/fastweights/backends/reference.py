@@ -32,6 +32,10 @@ OF_VMAP = (
 )
 """Texts of the errors that `torch.vmap` raises for steps that run for one head alone."""
 
+GRAPH = "graph of the step"
+OF_HOOKS = "saved tensor hooks"
+"""Text of the error that `torch.func.grad` raises inside gradient checkpointing, which is a pair of such hooks."""
+
 
 def refusal(problem: Problem, build: bool) -> str:
     """Nothing: any cell, device and dtype, any order of differentiation."""
@@ -69,17 +73,22 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
     Random numbers differ from head to head, as they do where the step is called for each.
     """
     step, params = _step(problem), () if problem.params is None else (problem.params,)
-    heads = torch.vmap(step, randomness="different")
-    both = torch.vmap(heads, in_dims=(0, 0, *(None for _ in params)), randomness="different")
+    both = _batched(step, len(params))
     loops, reason = False, ""
 
     def run(state: Any, x: Any) -> Any:
-        nonlocal loops, reason
+        nonlocal step, both, loops, reason
         if not loops:
             try:
                 return both(state, x, *params)
             except RuntimeError as error:
-                if torch.compiler.is_compiling() or not _is_of_vmap(error):
+                if torch.compiler.is_compiling():
+                    raise
+                if OF_HOOKS in str(error) and step is problem.cell.step:
+                    step = _as_graph(problem)
+                    both = _batched(step, len(params))
+                    return run(state, x)
+                if not _is_of_vmap(error):
                     raise
                 reason = reason_of(error)
         result = _one_after_the_other(step, state, x, params)
@@ -91,6 +100,12 @@ def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
     return run
 
 
+def _batched(step: Callable[..., Any], params: int) -> Callable[..., Any]:
+    """The step over a batch and its heads; parameters differ by head alone."""
+    heads = torch.vmap(step, randomness="different")
+    return torch.vmap(heads, in_dims=(0, 0, *[None] * params), randomness="different")
+
+
 def _is_of_vmap(error: RuntimeError) -> bool:
     """Whether the step may run for one head after the other."""
     return type(error) is not torch.OutOfMemoryError and any(text in str(error) for text in OF_VMAP)
@@ -99,8 +114,20 @@ def _is_of_vmap(error: RuntimeError) -> bool:
 def _step(problem: Problem) -> Callable[..., Any]:
     if not torch.compiler.is_exporting():
         return problem.cell.step
+    return _without_derivatives(problem)
+
+
+def _without_derivatives(problem: Problem) -> Callable[..., Any]:
     sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
     return without_derivatives(problem.cell, sizes, problem.inputs[0].dtype)
+
+
+def _as_graph(problem: Problem) -> Callable[..., Any]:
+    """The step without derivatives, traced once for all calls alike: with gradient checkpointing each of them asks."""
+    if GRAPH not in problem.known:
+        problem.known[GRAPH] = _without_derivatives(problem)
+    graph: Callable[..., Any] = problem.known[GRAPH]
+    return graph
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:

@@ -44,9 +44,9 @@ class Metric(NamedTuple):
         """The cost of an evaluation, a line of `metrics.jsonl`."""
         return self.cost(line[f"validation_{self.name}"])
 
-    def at(self, line: Mapping[str, Any]) -> float:
-        """The number of an evaluation, a line of `metrics.jsonl`."""
-        return self.value(line[f"validation_{self.name}"])
+    def at(self, line: Mapping[str, Any], data: str = "validation") -> float:
+        """The number of an evaluation on some data, a line of `metrics.jsonl`."""
+        return self.value(line[f"{data}_{self.name}"])
 
 
 ACCURACY = Metric("accuracy", low_is_good=False)

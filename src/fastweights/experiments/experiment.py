@@ -190,6 +190,7 @@ class Experiment:
         published_details: The paper's numbers, by model and name.
         pairs: How models stand in a map, of every column and of every detail.
         courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
+        improvement: Two models: bars show how much higher the first scores than the second, column by column.
         fold: The option of the task that says which part of the data is held out, if every seed holds out the next.
         best: Whether the table names the best seed beside the mean, as the figures of some papers do.
         sanity: The check that preset cpu holds back no model, or the reason why there is none.
@@ -211,6 +212,7 @@ class Experiment:
     published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
     pairs: Pairs | None = None
+    improvement: tuple[str, str] | None = None
     fold: str = ""
     best: bool = False
     sanity: Sanity | str = ""

@@ -1,14 +1,14 @@
 """What a memory wrote, forgot and read at every step of one sequence."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.call.call import Problem
-from fastweights.core.errors import require
 from fastweights.dispatch import run_problem
+from fastweights.inspect.rates import Range, range_of, rates_of
+from fastweights.inspect.steps import alone, part_of, steps_of
 from fastweights.inspect.watch import Watched
 
 PROBES = 2
@@ -23,7 +23,7 @@ class Contents(NamedTuple):
     `courses` are numbers `[T, H]` by name, `limits` how large some of them can be: the length of what a step changed
     in the state ("written"), the share of the state before it that is gone after ("forgotten": below 0 if there is more
     of it, above 1 if it is turned round), the length of the state ("held") and of what was read ("read"), the effective
-    rank of every matrix in the state, and the cell's own rates.
+    rank of every matrix in the state, and the `rates`: those of the inputs, and those that the cell computes itself.
     `attention` `[H, T, T]` says how much of read t stems from step i: if `signed`, the factor with which value i is
     part of it, averaged over its places, else the length of the derivative by all inputs of step i.
     """
@@ -34,6 +34,12 @@ class Contents(NamedTuple):
     limits: dict[str, float]
     attention: Tensor
     signed: bool
+    rates: tuple[str, ...]
+
+    @property
+    def rate_ranges(self) -> dict[str, Range]:
+        """The smallest and the largest value of every rate over steps and heads."""
+        return {name: range_of(self.courses[name]) for name in self.rates}
 
 
 def look_into(watched: Watched, member: int = 0) -> Contents:
@@ -41,8 +47,8 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
-    problem = _alone(watched.problem, member)
-    steps = [(before, state, y) for before, state, y in _steps(problem)]
+    problem = alone(watched.problem, member)
+    steps = list(steps_of(problem))
     courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
@@ -52,44 +58,10 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
         courses["held"].append(_dot(state, state).sqrt())
         courses["read"].append(y.flatten(1).norm(dim=1))
     ranks, limits = _ranks(problem, [state for _, state, _ in steps])
-    found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **_rates(problem)}
+    rates = rates_of(problem, [before for before, _, _ in steps])
+    found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **rates}
     attention, signed = _attention(problem)
-    return Contents(watched.name, problem.cell.name, found, limits, attention, signed)
-
-
-def _alone(problem: Problem, member: int) -> Problem:
-    """The steps of one member, with mapped inputs."""
-    B, T, _ = problem.leading
-    require(0 <= member < B, "member", f"one of the {B} of the batch", member)
-    problem = problem.mapped
-    end = T if problem.lengths is None else int(problem.lengths[member])
-    require(end > 0, "member", "one with steps", "an empty one")
-    return _part(problem, slice(member, member + 1), slice(0, end))
-
-
-def _part(problem: Problem, members: slice, steps: slice) -> Problem:
-    def cut(record: Any) -> Any:
-        return None if record is None else type(record)(*(leaf[members] for leaf in record))
-
-    return problem._replace(
-        inputs=type(problem.inputs)(*(x[members, steps] for x in problem.inputs)),
-        state=cut(problem.state),
-        initial=cut(problem.initial),
-        reset=None if problem.reset is None else problem.reset[members, steps],
-        lengths=None,
-        known={},
-        found={},
-    )
-
-
-@torch.no_grad()
-def _steps(problem: Problem) -> Iterator[tuple[Any, Any, Tensor]]:
-    """The state before and after every step, `[H, ...]` each, and what was read."""
-    state = problem.state
-    for t in range(problem.leading[1]):
-        y, after = run_problem(_part(problem, slice(None), slice(t, t + 1))._replace(state=state), "reference")
-        yield [leaf[0] for leaf in state], [leaf[0] for leaf in after], y[0, 0]
-        state = after
+    return Contents(watched.name, problem.cell.name, found, limits, attention, signed, tuple(rates))
 
 
 def _dot(a: Any, b: Any) -> Tensor:
@@ -118,12 +90,6 @@ def effective_rank(matrices: Tensor) -> Tensor:
     p = values / total.where(total > 0, 1)
     rank = torch.special.entr(p).sum(-1).exp()
     return rank.where(total[..., 0] > 0, 0)
-
-
-def _rates(problem: Problem) -> dict[str, Tensor]:
-    slots = problem.cell.slots["Inputs"]
-    chosen = {name: getattr(problem.inputs, name)[0] for name, s in slots.items() if s.kind in ("rate", "decay")}
-    return {name: x.detach().flatten(2).mean(2) if x.ndim > 2 else x.detach() for name, x in chosen.items()}
 
 
 def _attention(problem: Problem) -> tuple[Tensor, bool]:
@@ -158,7 +124,7 @@ def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator
     def copied(record: Any) -> Any:
         return None if record is None else type(record)(*(x.expand(copies, *x.shape[1:]) for x in record))
 
-    part = _part(problem, slice(None), slice(0, end))
+    part = part_of(problem, slice(None), slice(0, end))
     inputs = {name: x.detach().expand(copies, *x.shape[1:]) for name, x in part.inputs._asdict().items()}
     origins = {name: inputs[name].clone().requires_grad_() for name in names}
     reset = None if part.reset is None else part.reset.expand(copies, -1)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from math import floor, isfinite, log10
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
-from fastweights.report.plots import courses, learning_curves, maps, over_axis
+from fastweights.report.plots import courses, curves_on_test_data, improvements, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.sanity import sanity
 from fastweights.report.settings import are_the_papers, settings
 from fastweights.report.verdicts import NO_EVIDENCE, PAPER, judge
 
 FIGURES = "figures"
+PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
+"""What draws pictures of a group, in the order of the page."""
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
     "long": "These are not the paper's settings: training went on until validation no longer improved, "
@@ -77,7 +80,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Heading(2, f"{group.name}: {experiment.title}")
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
     yield from _caution(group)
-    if PAPER in experiment.presets and group.preset not in NO_EVIDENCE:
+    if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
         yield Paragraph(f"Verdict: {judge(group)}")
     beside = ": ours beside the paper's" if experiment.published else ""
     yield Heading(3, f"{experiment.metric.label}{beside}")
@@ -94,7 +97,7 @@ def _experiment(group: Group) -> Iterator[Block]:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
-    yield from [*maps(group), *over_axis(group), *courses(group), *learning_curves(group)]
+    yield from chain.from_iterable(draw(group) for draw in PICTURES)
     yield from episodes(group)
     yield Heading(3, "Settings")
     yield from settings(group)

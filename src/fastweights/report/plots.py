@@ -1,10 +1,11 @@
-"""Learning curves, and plots over the paper's axis."""
+"""Learning curves, plots over the paper's axis, and bars of relative improvement."""
 
 import re
 from collections.abc import Callable
 from typing import Any
 
 from fastweights.experiments.experiment import Pairs
+from fastweights.report.bars import Bars, draw_bars
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
 from fastweights.report.heat_map import HeatMap, draw_map
@@ -23,6 +24,45 @@ LONGEST_COURSE = 1000
 def learning_curves(group: Group) -> list[Figure]:
     """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
     return [_learning_curve(group, column, axis) for column in group.columns for axis in AXES]
+
+
+def curves_on_test_data(group: Group) -> list[Figure]:
+    """A picture per column: the metric on test data over updates, a line per seed, where it was measured."""
+    measured = f"test_{group.experiment.metric.name}"
+    records = [record for record in group.records if measured in record.metrics[0]]
+    found = {column: [record for record in records if record.key[3] == column] for column in group.columns}
+    return [_test_curve(group, column, runs) for column, runs in found.items() if runs]
+
+
+def _test_curve(group: Group, column: str, records: list[Record]) -> Figure:
+    experiment = group.experiment
+    metric, title = experiment.metric, experiment.columns[column]
+    lines = [
+        Line(experiment.models[record.key[2]], [(line["step"], metric.at(line, "test")) for line in record.metrics])
+        for record in records
+    ]
+    chart = _chart(group, title, "updates", metric.label, lines)
+    return _figure(chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over updates: a line a seed.")
+
+
+def improvements(group: Group) -> list[Figure]:
+    """Bars of how much higher a model scores than another, column by column, where an experiment asks for them."""
+    experiment = group.experiment
+    if not experiment.improvement:
+        return []
+    better, base = experiment.improvement
+    found = {
+        label: (group.results[better, column].mean, group.results[base, column].mean)
+        for column, label in group.columns.items()
+        if {(better, column), (base, column)} <= group.results.keys()
+    }
+    values = {label: 100 * (a - b) / abs(b) for label, (a, b) in found.items() if b}
+    if not values:
+        return []
+    names = experiment.models[better], experiment.models[base]
+    chart = Bars(f"{names[0]} over {names[1]}", "relative improvement, %", values)
+    caption = f"Relative improvement of {names[0]} over {names[1]}: 100 (a - b) / |b| of the mean scores a and b."
+    return [Figure(f"{_slug(group)}-improvement", caption, draw_bars(chart))]
 
 
 def over_axis(group: Group) -> list[Figure]:

@@ -14,7 +14,7 @@ from fastweights.report.document import Grid
 from fastweights.report.runs import Group
 
 PAPER = "paper"
-"""The preset with a paper's own settings: an experiment that has one is a table or a figure of a paper."""
+"""The preset with a paper's own settings."""
 
 
 NO_EVIDENCE = ("smoke", SANITY)
@@ -69,7 +69,8 @@ def verdicts(groups: Sequence[Group]) -> Grid:
 
 def paper_items() -> Iterator[str]:
     """The names of all experiments that are a table or a figure of a paper."""
-    return (name for name in EXPERIMENTS.names() if PAPER in EXPERIMENTS.load(name).presets)
+    loaded = ((name, EXPERIMENTS.load(name)) for name in EXPERIMENTS.names())
+    return (name for name, one in loaded if PAPER in one.presets and re.search(r"(Table|Figure) \d+$", one.source))
 
 
 def _row(name: str, groups: Sequence[Group]) -> list[str]:

@@ -10,15 +10,22 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
+    "feed-forward": {"layer": None},
     "linear": {"layer": "sum", "options": {"feature_map": "elu", "normaliser": "sum-5"}},
+    "delta-net": {"layer": "delta-net", "options": {"normaliser": "sum-5"}},
+    "delta-rnn": {"layer": "delta-rnn", "options": {"feature_map": "softmax", "normaliser": "none"}},
     "recurrent-delta-net": {"layer": "recurrent-delta-net"},
     "recurrent-delta-net-large": {"layer": "recurrent-delta-net", "depth": 4, "d_model": 256, "heads": 8},
 }
-"""Two blocks of D = 128 with 4 heads and 512 units unless it says otherwise; the large one keeps the 512."""
+"""Two blocks of D = 128 with 4 heads and 512 units unless it says otherwise; the large one keeps the 512. Keys of the
+Delta RNN go through a softmax, as in the authors' code for reinforcement learning."""
 
 MODELS = {
     "lstm": "LSTM",
+    "feed-forward": "Feed-forward",
     "linear": "Linear Transformer",
+    "delta-net": "DeltaNet",
+    "delta-rnn": "Delta RNN",
     "recurrent-delta-net": "RDN",
     "recurrent-delta-net-large": "RDN, larger",
 }
@@ -85,7 +92,7 @@ def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
     settings = {"learning_rate": 6e-4, **TRAINING[preset]}
     if preset == "paper":
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
-    truncate = 0 if model == "lstm" else 1
+    truncate = 0 if model in ("lstm", "feed-forward") else 1
     eye = {"vision": "a3c"} if preset == "cpu" else {}
     training = ActorCritic(bootstrap_time_limits=False, truncate=truncate, **settings)
     return Trial("atari", {"game": column}, "agent", {**NETWORKS[model], **eye}, training)
@@ -101,12 +108,13 @@ def comparison(number: int, other: str, millions: int, claims: tuple[Claim, ...]
         GAMES,
         millions,
         claims,
+        improvement=(RDN, other),
     )
 
 
 def atari(
     title: str, source: str, models: Mapping[str, str], games: Mapping[str, str], millions: int,
-    claims: tuple[Claim, ...], published: Mapping[Any, Any] | None = None,
+    claims: tuple[Claim, ...], published: Mapping[Any, Any] | None = None, improvement: tuple[str, str] | None = None,
 ) -> Experiment:  # fmt: skip
     """An experiment with agents of Atari."""
 
@@ -128,6 +136,7 @@ def atari(
         trial=trial_of,
         sanity="None: an agent that sees images needs hours before its score differs from that of random actions.",
         claims=claims,
+        improvement=improvement,
         notes=NOTES,
     )
 

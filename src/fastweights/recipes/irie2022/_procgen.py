@@ -21,13 +21,14 @@ SOFTMAX = {"feature_map": "softmax"}
 NETWORKS: dict[str, dict[str, Any]] = {
     "feed-forward": {"layer": None},
     "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
-    "fake-srwm": {"layer": "fake-srwm", "heads": 8, "norm": "plain"},
+    "fake-srwm": {"layer": "fake-srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
     "delta-net": {"layer": "delta-net", "options": {"normaliser": "sum-5"}},
     "srwm": {"layer": "srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
     "reset-srwm": {"layer": "no-carry-srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
-    "sr-delta-net": {"layer": "sr-delta-net", "heads": 8, "norm": "plain"},
+    "sr-delta-net": {"layer": "sr-delta-net", "heads": 8, "norm": "plain", "options": SOFTMAX},
 }
-"""Two blocks of D = 128 with 512 units: no LayerNorm in front of what is self-referential, as in the authors' code."""
+"""Two blocks of D = 128 with 512 units: no LayerNorm in front of what is self-referential, as in the authors' code.
+Each self-referential matrix reads softmax(x), as the text says of reinforcement learning (appendix B.2 and Eq. 5)."""
 
 EASY = {game: game.capitalize() for game in ("bigfish", "fruitbot", "leaper", "maze", "plunder", "starpilot")}
 MEMORY = {game: game.capitalize() for game in ("dodgeball", "heist", "maze", "miner")}
@@ -64,6 +65,8 @@ NOTES = (
     "validated best of up to 100 evaluations; the paper tests the last ones.",
     "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
     "numbers of parameters count it, ours do not.",
+    "Fake SR reads softmax(x), like the y part of the SRWM that it stands for; the public code gives it x itself. The "
+    "public code of SR-DeltaNet does not run, so that the text decides there.",
     "The SRWM that is reset begins anew every 50 steps, as the paper has it; the code behind its number does so at "
     "every step.",
 )

@@ -1,5 +1,5 @@
-"""Supervised learning of labelled sequences: validation data choose the weights, test data are looked at once, at the
-end."""
+"""Supervised learning of labelled sequences: validation data choose the weights. Test data are measured at the end, and
+for a curve at every evaluation."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -106,10 +106,18 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     place, task, settings = session.place, session.task, session.settings
     train_loss = place.mean_loss
     measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
-    session.judge(measured, goal=measured["loss"] <= settings.goal)
+    session.judge(measured, goal=measured["loss"] <= settings.goal, **_test(session, model))
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
     rate = f"{session.clock.rate(place.step):,.1f} updates/s"
     return f"step {place.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
+
+
+def _test(session: Session, model: nn.Module) -> dict[str, float]:
+    """What a curve on test data needs; nothing where none is wanted."""
+    if not session.settings.test_curve:
+        return {}
+    batches = session.task.test(session.settings.batch_size)
+    return {f"test_{name}": value for name, value in measure(session.fabric, model, session.task, batches).items()}
 
 
 def _weights(fabric: Fabric, parts: list[Tensor]) -> list[float]:
