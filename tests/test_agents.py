@@ -22,7 +22,7 @@ from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.faults import first_fault
 from fastweights.training.hardware import make_fabric
 from fastweights.training.learning import objective, rms_prop, update
-from fastweights.training.loops.actor_critic import measure
+from fastweights.training.loops.actor_critic import VALIDATED, measure
 from fastweights.training.processes import share
 from fastweights.training.progress import Interrupted
 from fastweights.training.run import Run
@@ -94,7 +94,7 @@ def test_acting_and_measuring_change_no_agent():
 
     task = InPictures(size=6, seen=2)
     Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
-    found = [measure(model, task, SETTINGS, 1) for _ in range(2)]
+    found = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
     assert found[0] == found[1]
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -124,7 +124,7 @@ def learnt(task, model, settings, updates):
     found = Stage(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
         update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
-    return measure(bare, task, settings, 1)["return"]
+    return measure(bare, task, settings, VALIDATED)["return"]
 
 
 def test_a_memory_learns_the_t_maze_and_no_memory_does_not():
@@ -192,7 +192,7 @@ def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measur
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Take a smaller"):
         stage(model).act(model, T)
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Take a smaller"):
-        measure(model, Catch(size=6, seen=2), SETTINGS, 1)
+        measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
         watch_episode(model, Catch(size=6, seen=2))
 

@@ -19,7 +19,7 @@ class Result:
     """What a run came to.
 
     Args:
-        step: The update after which the weights validated best: all that is measured is measured with them.
+        step: The update whose weights were kept. All metrics are of these weights.
         steps: Updates until training ended.
         stopped: What ended it: "steps", "patience", "goal" or "diverged"; empty if nothing has yet.
         seconds: Of training, those before an interruption and those of evaluations included.
