@@ -19,9 +19,11 @@ from fastweights.state import to
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.checkpoint import read_checkpoint
 from fastweights.training.faults import first_fault
 from fastweights.training.hardware import make_fabric
 from fastweights.training.learning import objective, rms_prop, update
+from fastweights.training.loops import actor_critic
 from fastweights.training.loops.actor_critic import VALIDATED, measure
 from fastweights.training.processes import share
 from fastweights.training.progress import Interrupted
@@ -159,6 +161,41 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, sto
     monkeypatch.undo()
     carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
     assert run_of(tmp_path / "stopped") == run_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_weights_that_are_kept_are_those_of_the_setting(keep, tmp_path, monkeypatch):
+    """Validation returns of 0, 2 and 1: the best weights are those of the second evaluation."""
+    scores = iter([0.0, 2.0, 1.0])
+    real = actor_critic.measure
+
+    def scored(model, task, settings, splits):
+        return {**real(model, task, settings, splits), "return": next(scores, 5.0)}
+
+    monkeypatch.setattr(actor_critic, "measure", scored)
+    trial = TRIAL._replace(training=replace(SETTINGS, steps=6, evaluate_every=2, keep=keep))
+    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    kept, last = (read_checkpoint(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
+    assert Run(tmp_path).result().step == {"best": 4, "last": 6}[keep]
+    assert all(torch.equal(tensor, last[name]) for name, tensor in kept.items()) == (keep == "last")
+
+
+def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch):
+    """Every set of the test has as many episodes; their metrics are beside that of all together."""
+    played, real = [], actor_critic.play
+
+    def count(model, actions, worlds, number, settings):
+        returns = real(model, actions, worlds, number, settings)
+        played.append(returns.numel())
+        return returns
+
+    monkeypatch.setattr(actor_critic, "play", count)
+    monkeypatch.setattr(Catch, "tests", {"left": 5, "right": 6})
+    trial = TRIAL._replace(training=replace(SETTINGS, steps=1, evaluate_every=1, episodes=2, test_episodes=4))
+    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    assert played == [2, 4, 4, 4, 4, 4]
+    test = Run(tmp_path).result().test
+    assert test["return"] == pytest.approx((test["return_left"] + test["return_right"]) / 2)
 
 
 def test_only_the_state_of_the_beginning_is_kept():
