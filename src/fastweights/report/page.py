@@ -82,9 +82,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield _numbers(group)
     yield from _cut_off(group)
     data = experiment.metric.data
-    yield Paragraph(
-        f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
-    )
+    yield Paragraph(f"Mean ± standard deviation (number of seeds), on {data} data, of {group.weights}.")
     yield from _beside(group)
     if experiment.metric.data == "validation":
         yield Heading(3, "What is best")

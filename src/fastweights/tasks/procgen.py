@@ -42,9 +42,9 @@ QT = ", and on Debian apt install libqt5core5a libqt5gui5"
 class Procgen(Environment):
     """a picture of 64 x 64 -> the change of the score, in levels of several games that are played side by side.
 
-    Environment i plays game i mod N. An agent learns from the first levels, and validates on them; in the test it sees
-    levels that it has never seen: 1000 to 1199, 1200 to 1399 and 1400 to 1599. The score is the mean over games of (R - R_min) / (R_max - R_min); of one game it is
-    the return as it is.
+    Environment i plays game i mod N. An agent learns from the first levels, and validates on them. The test has levels
+    that it has never seen, in three sets: 1000 to 1199, 1200 to 1399 and 1400 to 1599. The score is the mean over games
+    of (R - R_min) / (R_max - R_min). With one game the main metric is the return.
 
     Args:
         games: N of them.

@@ -44,6 +44,11 @@ class Result:
         """The number that stands in a table; `KeyError` if it was not measured."""
         return metric.value({"validation": self.validation, "test": self.test}[metric.data][metric.name])
 
+    @property
+    def measured(self) -> dict[str, float]:
+        """Metrics on test data by name, and on validation data by `validation_` and the name."""
+        return {**{f"validation_{name}": value for name, value in self.validation.items()}, **self.test}
+
     def __post_init__(self) -> None:
         for name in ("step", "steps", "parameters", "state"):
             value = getattr(self, name)

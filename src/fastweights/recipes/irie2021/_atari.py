@@ -35,6 +35,9 @@ GAMES = {
 }
 """Those of the 20 games that the text names."""
 
+FRAMES = {"space_invaders": 300_000}
+"""Frames of a game in Gym's registry, where they are not 400,000."""
+
 RDN = "recurrent-delta-net"
 LEARNER = 32 * 50
 """Steps of an update."""
@@ -51,13 +54,25 @@ TRAINING: dict[str, dict[str, Any]] = {
         "epsilon": 1e-5,
         "squares": 1.0,
     },
-    "paper": {"evaluate_every": 1_250, "batch_size": 32, "unroll": 50, "episodes": 150},
+    "paper": {
+        "evaluate_every": 1_250,
+        "batch_size": 32,
+        "environments": 48,
+        "acting": "impala",
+        "actors": 4,
+        "unroll": 50,
+        "episodes": 30,
+        "test_episodes": 150,
+        "longest": 100_000,
+    },
 }
 NOTES = (
     "The text names 9 of the 20 games, and gives scores of 4; all scores are in an appendix that we do not have. The "
     "games here are the named ones, and cpu plays Pong, seen through the smaller network of A3C.",
     "As in the public code, gradients through fast weights end after one step, those of the LSTM after an unroll, and "
-    "a score is that of a life. Its actors run beside the learner, ours take turns with it: none has old weights.",
+    "a score is that of a life. It is of the last weights. A game is cut off after 400,000 frames, Space Invaders after "
+    "300,000, as by the environments of that code. In preset paper 48 environments act beside a learner that takes the "
+    "oldest 32 of their unrolls, in 4 processes instead of 48. In preset cpu acting and learning take turns.",
     "Gradients are sums over an update, and one of cpu has a tenth of the steps: its RMSProp has an epsilon of 1e-5 in "
     "place of 0.01, beside which the gradients of a memory would be nothing, and half the paper's rate, which was not "
     "searched.",
@@ -83,8 +98,9 @@ def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
     truncate = 0 if model == "lstm" else 1
     eye = {"vision": "a3c"} if preset == "cpu" else {}
-    training = ActorCritic(bootstrap_time_limits=False, truncate=truncate, **settings)
-    return Trial("atari", {"game": column}, "agent", {**NETWORKS[model], **eye}, training)
+    training = ActorCritic(bootstrap_time_limits=False, keep="last", truncate=truncate, **settings)
+    task = {"game": column, "frames": FRAMES.get(column, 400_000)}
+    return Trial("atari", task, "agent", {**NETWORKS[model], **eye}, training)
 
 
 def comparison(number: int, other: str, millions: int, claims: tuple[Claim, ...]) -> Experiment:

@@ -9,6 +9,7 @@ from fastweights.recipes.irie2022._procgen import trial as procgen
 MODELS = {name: LABELS[name] for name in ("fake-srwm", "srwm")}
 RANDOM = "random actions"
 GAMES = {"bigfish": "Bigfish", "starpilot": "Starpilot"}
+DETAILS = {f"validation_{game}": f"{label}, training levels" for game, label in GAMES.items()}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -29,6 +30,8 @@ EXPERIMENT = Experiment(
         "paper": Preset(tuple(GAMES), tuple(MODELS), seeds=3),
     },
     trial=trial,
+    details=DETAILS,
+    published_details=table(tuple(DETAILS), {"fake-srwm": ((28.9, 0.9), (59.8, 0.7)), "srwm": (None, (64.0, 1.9))}),
     claims=(
         Claim(
             "On Starpilot, the self-modification mechanism yields improvements even in the single task case.",

@@ -27,8 +27,9 @@ class ActorCritic(Training):
         environments: Environments side by side, each of which makes unrolls; 0 for `batch_size`. Only "impala" can
             have more of them, as in the papers: an update takes the oldest unrolls.
         acting: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with
-            weights that are an update old or more; "hogwild", processes that each learn, too, and change shared weights whenever
-            they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new episodes.
+            weights that are an update old or more; "hogwild", processes that each learn, too, and change shared weights
+            whenever they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new
+            episodes.
         actors: Processes that act, among which the environments are shared out; none if synchronous.
         truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
             the papers does for fast weights, and not what their text says.
