@@ -70,9 +70,9 @@ NOTES = (
     "The text names 9 of the 20 games, and gives scores of 4; all scores are in an appendix that we do not have. The "
     "games here are the named ones, and cpu plays Pong, seen through the smaller network of A3C.",
     "As in the public code, gradients through fast weights end after one step, those of the LSTM after an unroll, and "
-    "a score is that of a life. It is of the last weights. A game is cut off after 400,000 frames, Space Invaders after "
-    "300,000, as by the environments of that code. In preset paper 48 environments act beside a learner that takes the "
-    "oldest 32 of their unrolls, in 4 processes instead of 48. In preset cpu acting and learning take turns.",
+    "a score is that of a life. It is of the last weights. A game is cut off after 400,000 frames, Space Invaders "
+    "after 300,000, as by the environments of that code. In preset paper 48 environments act beside a learner that "
+    "takes the oldest 32 of their unrolls, in 4 processes instead of 48. In preset cpu acting and learning take turns.",
     "Gradients are sums over an update, and one of cpu has a tenth of the steps: its RMSProp has an epsilon of 1e-5 in "
     "place of 0.01, beside which the gradients of a memory would be nothing, and half the paper's rate, which was not "
     "searched.",
