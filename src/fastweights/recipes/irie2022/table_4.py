@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     published=table(tuple(GAMES), {"fake-srwm": ((15.8, 1.7), (52.9, 1.2)), "srwm": (None, (57.3, 1.6))}),
     presets={
         "smoke": Preset(("bigfish",), ("srwm",)),
-        "cpu": Preset(("bigfish",), tuple(MODELS)),
+        "cpu": Preset(("starpilot",), tuple(MODELS)),
         "paper": Preset(tuple(GAMES), tuple(MODELS), seeds=3),
     },
     trial=trial,
