@@ -16,7 +16,7 @@ from fastweights.experiments.experiment import Trial
 from fastweights.inspect import watch_episode
 from fastweights.models.agent import Agent
 from fastweights.state import to
-from fastweights.tasks.catch import Catch
+from fastweights.tasks.catch import Catch, CatchWorlds
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.checkpoint import read_checkpoint
@@ -193,9 +193,25 @@ def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch
     monkeypatch.setattr(Catch, "tests", {"left": 5, "right": 6})
     trial = TRIAL._replace(training=replace(SETTINGS, steps=1, evaluate_every=1, episodes=2, test_episodes=4))
     carry_out(Run(tmp_path), trial, "test", {}, resume=False)
-    assert played == [2, 4, 4, 4, 4, 4]
+    # Validation and the test of the agent, validation of three constant actions, the test of two baselines.
+    assert played == [2, 4, 4, 4, 2, 2, 2, 4, 4, 4, 4]
     test = Run(tmp_path).result().test
     assert test["return"] == pytest.approx((test["return_left"] + test["return_right"]) / 2)
+
+
+def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypatch):
+    """Where the third action alone is paid, a constant action has the largest return, and random actions a third."""
+
+    def step(self, actions):
+        return real(self, actions)._replace(reward=(actions == 2).float())
+
+    real = CatchWorlds.step
+    monkeypatch.setattr(CatchWorlds, "step", step)
+    training = replace(SETTINGS, steps=1, evaluate_every=1, episodes=64)
+    carry_out(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
+    baselines = Run(tmp_path).result().baselines
+    assert baselines["a constant action"] == 5.0
+    assert 1.0 < baselines["random actions"] < 2.4
 
 
 def test_only_the_state_of_the_beginning_is_kept():

@@ -201,7 +201,7 @@ def test_data_of_an_experiment_fit_together(name):
     assert experiment.published or experiment.claims or experiment.metric.data == "validation", "nothing to say"
 
 
-BASELINES = ("random actions",)
+BASELINES = ("random actions", "a constant action")
 """Names in claims besides models."""
 
 PUBLISHED_SIZES = {

@@ -66,14 +66,14 @@ NOTES = (
     "In preset paper 48 environments act beside a learner that takes the oldest 32 of their unrolls, as in the paper, "
     "but in 4 processes instead of 48. In preset cpu acting and learning take turns. As in the public code, gradients "
     "through fast weights end after one step, those of the LSTM after an unroll.",
-    "Preset cpu has the smaller vision net of A3C and 2.4 M steps. Gradients are sums over an update, and one of cpu has "
-    "480 steps instead of 1,600: its RMSProp has an epsilon of 1e-5 instead of 0.01. Its mean of squares begins at "
-    "0.01, about the square of a gradient. From 1 a quarter of a training of 2,000 updates would be lost.",
+    "Preset cpu has the smaller vision net of A3C and 2.4 M steps. Gradients are sums over an update, and one of cpu "
+    "has 480 steps instead of 1,600: its RMSProp has an epsilon of 1e-5 instead of 0.01. Its mean of squares begins at "
+    "0.01, about the square of a gradient: from 1, the first 500 updates would change almost nothing.",
     "In preset cpu episodes are played with random actions of the policy: so early in training the likeliest action is "
-    "almost always the same. In Bigfish one that is always the same leads into a corner, where an agent survives.",
-    "All scores are of the last weights, and in preset paper by the likeliest action. A test score is the mean over the paper's three sets "
-    "of 200 levels. Preset paper plays 200 episodes of every game on each set, and on the training levels. The "
-    "deviation is over seeds; the paper's is over the nine pairs of a seed and a set.",
+    "almost always the same. In Bigfish a constant action leads into a corner, where an agent survives.",
+    "All scores are of the last weights, and in preset paper by the likeliest action. A test score is the mean over "
+    "the paper's three sets of 200 levels. Preset paper plays 200 episodes of every game on each set, and on the "
+    "training levels. The deviation is over seeds; the paper's is over the nine pairs of a seed and a set.",
     "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
     "numbers of parameters count it, ours do not.",
     "The SRWM that is reset begins anew every 50 steps, as the paper has it; the code behind its number does so at "

@@ -9,10 +9,11 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from fastweights.actions import Actions
+from fastweights.actions import Actions, Discrete
 from fastweights.tasks.kinds._random import VALIDATION
 from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
 from fastweights.training.acting import WAYS, Acting
+from fastweights.training.constant import Constant
 from fastweights.training.evaluating import evaluating
 from fastweights.training.faults import refuse
 from fastweights.training.learning import rms_prop
@@ -53,12 +54,23 @@ def train(session: Session) -> None:
 
 
 def finish(session: Session) -> Result:
-    """Plays episodes of validation and of the test with the weights of the run, and the test with random actions."""
+    """Plays episodes of validation and of the test with the weights of the run, and the test with the baselines."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     longer = replace(settings, episodes=settings.test_episodes or settings.episodes)
     validation = measure(model, task, longer, VALIDATED)
-    test, chance = (measure(agent, task, longer, task.tests) for agent in (model, None))
-    return session.result(validation, test, {"random actions": chance[task.main_metric.name]})
+    test = measure(model, task, longer, task.tests)
+    beside = {name: measure(agent, task, longer, task.tests) for name, agent in _baselines(task, settings).items()}
+    return session.result(validation, test, {name: played[task.main_metric.name] for name, played in beside.items()})
+
+
+def _baselines(task: Environment, settings: ActorCritic) -> dict[str, nn.Module | None]:
+    """Random actions and, of a number of actions, the one that is best on validation data if it is always taken."""
+    if not isinstance(task.actions, Discrete):
+        return {"random actions": None}
+    number, name = task.actions.n, task.main_metric.name
+    agents = [Constant(action, number) for action in range(number)]
+    best = max(agents, key=lambda agent: measure(agent, task, settings, VALIDATED)[name])
+    return {"random actions": None, "a constant action": best}
 
 
 def show(session: Session, result: Result, console: Console) -> None:
