@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fastweights import InputError
+from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.run_trial import carry_out
 from fastweights.inspect import watch_episode
@@ -19,13 +20,14 @@ from fastweights.models.agent import Agent
 from fastweights.recipes.irie2021 import _atari as atari
 from fastweights.recipes.irie2022 import _procgen as procgen
 from fastweights.state import to
-from fastweights.tasks.catch import Catch
+from fastweights.tasks.catch import Catch, CatchWorlds
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.ranks import share
 from fastweights.training.faults import first_fault
-from fastweights.training.loops.actor_critic import measure
+from fastweights.training.loops import actor_critic
+from fastweights.training.loops.actor_critic import VALIDATED, measure
 from fastweights.training.progress import Interrupted
 from fastweights.training.rl.actor_critic_loss import objective, rms_prop, update
 from fastweights.training.rl.rollout_worker import Stage
@@ -97,7 +99,7 @@ def test_acting_and_measuring_change_no_agent():
 
     task = InPictures(size=6, seen=2)
     Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
-    found = [measure(model, task, SETTINGS, 1) for _ in range(2)]
+    found = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
     assert found[0] == found[1]
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -127,7 +129,7 @@ def learnt(task, model, settings, updates):
     found = Stage(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
         update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
-    return measure(bare, task, settings, 1)["return"]
+    return measure(bare, task, settings, VALIDATED)["return"]
 
 
 def test_a_memory_learns_the_t_maze_and_no_memory_does_not():
@@ -164,6 +166,57 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, sto
     assert run_of(tmp_path / "stopped") == run_of(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_weights_that_are_kept_are_those_of_the_setting(keep, tmp_path, monkeypatch):
+    """Validation returns of 0, 2 and 1: the best weights are those of the second evaluation."""
+    scores = iter([0.0, 2.0, 1.0])
+    real = actor_critic.measure
+
+    def scored(model, task, settings, splits):
+        return {**real(model, task, settings, splits), "return": next(scores, 5.0)}
+
+    monkeypatch.setattr(actor_critic, "measure", scored)
+    trial = TRIAL._replace(training=replace(SETTINGS, steps=6, evaluate_every=2, keep=keep))
+    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    kept, last = (read_tensor_file(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
+    assert Run(tmp_path).result().step == {"best": 4, "last": 6}[keep]
+    assert all(torch.equal(tensor, last[name]) for name, tensor in kept.items()) == (keep == "last")
+
+
+def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch):
+    """Every set of the test has as many episodes; their metrics are beside that of all together."""
+    played, real = [], actor_critic.play
+
+    def count(model, actions, worlds, number, settings):
+        returns = real(model, actions, worlds, number, settings)
+        played.append(returns.numel())
+        return returns
+
+    monkeypatch.setattr(actor_critic, "play", count)
+    monkeypatch.setattr(Catch, "tests", {"left": 5, "right": 6})
+    trial = TRIAL._replace(training=replace(SETTINGS, steps=1, evaluate_every=1, episodes=2, test_episodes=4))
+    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    # Validation and the test of the agent, validation of three constant actions, the test of two baselines.
+    assert played == [2, 4, 4, 4, 2, 2, 2, 4, 4, 4, 4]
+    test = Run(tmp_path).result().test
+    assert test["return"] == pytest.approx((test["return_left"] + test["return_right"]) / 2)
+
+
+def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypatch):
+    """Where the third action alone is paid, a constant action has the largest return, and random actions a third."""
+
+    def step(self, actions):
+        return real(self, actions)._replace(reward=(actions == 2).float())
+
+    real = CatchWorlds.step
+    monkeypatch.setattr(CatchWorlds, "step", step)
+    training = replace(SETTINGS, steps=1, evaluate_every=1, episodes=64)
+    carry_out(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
+    baselines = Run(tmp_path).result().baselines
+    assert baselines["a constant action"] == 5.0
+    assert 1.0 < baselines["random actions"] < 2.4
+
+
 def test_only_the_state_of_the_beginning_is_kept():
     """A state of the memory for an unroll, whatever its length."""
     model = agent("delta-net")
@@ -195,7 +248,7 @@ def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measur
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Take a smaller"):
         stage(model).act(model, T)
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Take a smaller"):
-        measure(model, Catch(size=6, seen=2), SETTINGS, 1)
+        measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
         watch_episode(model, Catch(size=6, seen=2))
 

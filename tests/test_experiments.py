@@ -202,7 +202,7 @@ def test_data_of_an_experiment_fit_together(name):
     assert experiment.published or experiment.claims or experiment.metric.data == "validation", "nothing to say"
 
 
-BASELINES = ("random actions",)
+BASELINES = ("random actions", "a constant action")
 """Names in claims besides models."""
 
 PUBLISHED_SIZES = {
@@ -709,7 +709,7 @@ def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
         model = MODELS.load("block-model")("tokens", 6, 6, "delta-net", 8, 1, 2, 8, dropout=0.5)
         train(Session(make_fabric(settings), model, task, settings, run))
         lines[curve] = [{name: v for name, v in line.items() if name != "seconds"} for line in run.metrics()]
-        weights[curve] = read_checkpoint(run.path / "best.safetensors").tensors
+        weights[curve] = read_tensor_file(run.path / "best.safetensors").tensors
     for plain, line in zip(lines[False], lines[True], strict=True):
         assert plain == {name: value for name, value in line.items() if not name.startswith("test_")}
         measured = [name.removeprefix("validation_") for name in plain if name.startswith("validation_")]

@@ -186,7 +186,9 @@ class Experiment:
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
-        details: Labels by name of what else was measured on test data, in a table of their own, as the metric is told.
+        details: Labels by name of what else was measured, in a table of their own: on test data, or on validation data
+            for names that begin with `validation_`. Numbers have the form of the metric.
+        plain: Names of details whose numbers are as measured, whatever the form of the metric.
         published_details: The paper's numbers, by model and name.
         pairs: How models stand in a map, of every column and of every detail.
         courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
@@ -209,6 +211,7 @@ class Experiment:
     axis: str = ""
     logarithmic: bool = False
     details: Mapping[str, str] = field(default_factory=dict)
+    plain: Collection[str] = ()
     published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
     pairs: Pairs | None = None
@@ -222,6 +225,10 @@ class Experiment:
             eased = _eased(self.trial, self.sanity)
             object.__setattr__(self, "presets", {**self.presets, SANITY: self.sanity.preset(self.presets["cpu"])})
             object.__setattr__(self, "trial", eased)
+
+    def detail(self, name: str, measured: float) -> float:
+        """A detail in the units of its table."""
+        return measured if name in self.plain else self.metric.value(measured)
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""

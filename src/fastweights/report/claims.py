@@ -26,8 +26,8 @@ def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
     _, _, model, column, _ = record.key
     metric = group.experiment.metric
     yield (model, column), record.value
-    for name in group.experiment.details.keys() & record.result.test.keys():
-        yield (model, name), metric.value(record.result.test[name])
+    for name in group.experiment.details.keys() & record.result.measured.keys():
+        yield (model, name), group.experiment.detail(name, record.result.measured[name])
     for name, measured in record.result.baselines.items():
         yield (name, column), metric.value(measured)
 

@@ -87,9 +87,7 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield _numbers(group)
     yield from _cut_off(group)
     data = experiment.metric.data
-    yield Paragraph(
-        f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
-    )
+    yield Paragraph(f"Mean ± standard deviation (number of seeds), on {data} data, of {group.weights}.")
     yield from _beside(group)
     yield from _findings(group)
     yield from sanity(group)

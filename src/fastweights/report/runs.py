@@ -76,6 +76,13 @@ class Group(NamedTuple):
         return {model: label for model, label in self.experiment.models.items() if model in ran}
 
     @property
+    def weights(self) -> str:
+        """Which weights of the runs were measured."""
+        kept = {record.config["trial"]["training"].get("keep", "best") for record in self.records}
+        names = {"best": "the weights best on validation data", "last": "the last weights"}
+        return " or ".join(names[name] for name in sorted(kept))
+
+    @property
     def baselines(self) -> Results:
         """Numbers of what is no model of ours, by name and column, in the units of the table: one, or one a fold."""
         found: dict[tuple[str, str], dict[int, float]] = {}
@@ -98,10 +105,9 @@ class Group(NamedTuple):
         return {cell: Summary(tuple(r.value for r in records)) for cell, records in cells.items()}
 
     def measured(self, model: str, column: str, name: str) -> Summary | None:
-        """The mean over seeds of anything that was measured on test data, in the units of the table; None if it was
-        not."""
-        found = [record.result.test.get(name) for record in self.of(model, column)]
-        values = tuple(self.experiment.metric.value(value) for value in found if value is not None)
+        """The mean over seeds of a detail, in the units of its table; None if it was not measured."""
+        found = [record.result.measured.get(name) for record in self.of(model, column)]
+        values = tuple(self.experiment.detail(name, value) for value in found if value is not None)
         return Summary(values) if values else None
 
     @property

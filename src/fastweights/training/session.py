@@ -115,17 +115,20 @@ class Session:
         """Whether it is time to evaluate."""
         return self.place.step % self.settings.evaluate_every == 0 or self.place.step == self.settings.steps
 
-    def judge(self, measured: dict[str, float], goal: bool = False, **facts: float) -> None:
-        """What was measured on validation data: logs it, keeps the best weights, and sees whether training is over.
+    def judge(
+        self, measured: dict[str, float], facts: dict[str, float], goal: bool = False, keep: bool = False
+    ) -> None:
+        """Logs what was measured on validation data, keeps the best weights, and decides whether training is over.
 
         Args:
             measured: By name; among them the task's main metric, and the loss.
+            facts: Other numbers to log, by name.
             goal: Whether the model is good enough.
-            facts: More to log.
+            keep: Whether these weights are kept even if earlier ones were better.
         """
         measured = self.fabric.broadcast(measured)
         place, metric, first = self.place, self.task.main_metric, self.fabric.is_global_zero
-        if place.judge(_score(metric, measured)):
+        if place.judge(_score(metric, measured), keep):
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
             if first:
                 save_best(self.run, weights, {"step": place.step, **measured})
@@ -161,12 +164,12 @@ class Session:
     def result(
         self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
     ) -> Result:
-        """What the run came to, with what was measured of its best weights."""
+        """The result of the run, with the metrics of the weights that it kept."""
         self.place = restore(Place, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Go on with it first."
         require(self.place.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
         return Result(
-            step=self.place.best_step,
+            step=self.place.kept_step,
             steps=self.place.step,
             stopped=self.place.stopped,
             seconds=self._seconds_until_evaluation(),

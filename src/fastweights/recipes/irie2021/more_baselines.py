@@ -10,6 +10,7 @@ EXPERIMENT = atari(
     "Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.4 and appendix C, whose numbers we do not have",
     {name: label for name, label in MODELS.items() if name != f"{RDN}-large"},
     GAMES,
+    "up_n_down",
     200,
     (
         Claim(

@@ -1,6 +1,7 @@
 """Environments: what an agent sees, does and earns, in many of them side by side."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from fastweights.core.action_spaces import Actions
 from fastweights.core.errors import require
 from fastweights.core.metric import RETURN, Metric
-from fastweights.tasks.kinds._random import TRAINING
+from fastweights.tasks.kinds._random import TEST, TRAINING
 from fastweights.tasks.kinds.task import Task
 
 
@@ -87,6 +88,11 @@ class Environment(Task):
     def together(self) -> int:
         """Environments are a multiple of this number."""
         return 1
+
+    @property
+    def tests(self) -> Mapping[str, int]:
+        """The splits of the test by name, each with as many episodes."""
+        return {"all": TEST}
 
     def summary(self, returns: Tensor) -> dict[str, float]:
         """More to tell of returns `[episodes, environments]`; the main metric, if it is not their mean."""

@@ -205,7 +205,8 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     metric = task.main_metric
     train_bits = place.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
-    session.judge(measured, train_bits=train_bits, learning_rate=session.optimiser.param_groups[0]["lr"])
+    rate = session.optimiser.param_groups[0]["lr"]
+    session.judge(measured, {"train_bits": train_bits, "learning_rate": rate})
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
     line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
     return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

@@ -106,7 +106,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     place, task, settings = session.place, session.task, session.settings
     train_loss = place.mean_loss
     measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
-    session.judge(measured, goal=measured["loss"] <= settings.goal, **_test(session, model))
+    session.judge(measured, _test(session, model), goal=measured["loss"] <= settings.goal)
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
     rate = f"{session.clock.rate(place.step):,.1f} updates/s"
     return f"step {place.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"

@@ -19,7 +19,7 @@ class Result:
     """What a run came to.
 
     Args:
-        step: The update after which the weights validated best: all that is measured is measured with them.
+        step: The update whose weights were kept. All metrics are of these weights.
         steps: Updates until training ended.
         stopped: What ended it: "steps", "patience", "goal" or "diverged"; empty if nothing has yet.
         seconds: Of training, those before an interruption and those of evaluations included.
@@ -43,6 +43,11 @@ class Result:
     def value(self, metric: Metric) -> float:
         """The number that stands in a table; `KeyError` if it was not measured."""
         return metric.value({"validation": self.validation, "test": self.test}[metric.data][metric.name])
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """Metrics on test data by name, and on validation data by `validation_` and the name."""
+        return {**{f"validation_{name}": value for name, value in self.validation.items()}, **self.test}
 
     def __post_init__(self) -> None:
         for name in ("step", "steps", "parameters", "state"):
