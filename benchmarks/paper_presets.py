@@ -167,9 +167,10 @@ the number of runs, the training steps of all of them, and the time on two CPU c
 
 Bold costs are measured: the median time of a training step in a few runs spread over the table, times all training
 steps. On CPUs it is the time of one core, so that two cores work on two runs side by side (`--jobs 2`). Measured costs
-leave out evaluations, and training that stops early. The others are estimates from the sizes of models and texts and
-from runs of reduced presets, with an error of up to a factor of two. "No gain" stands where training steps are too
-small for a GPU.
+leave out evaluations. They are upper bounds where training stops early, as in the figures of Schlag et al., whose runs
+end after 1,000 to 20,000 of their 100,000 training steps. The other costs are estimates from the sizes of models and
+texts and from runs of reduced presets, with an error of up to a factor of two. "No gain" stands where training steps
+are too small for a GPU.
 
 """
 TAIL = """

@@ -15,7 +15,6 @@ PARTS = ("experiment", "preset", "model", "column", "seed")
 
 REPLACED = {
     "ba2016/table-1": "an IRNN with 100 units that is not cut off",
-    "ba2016/figure-5": "rates searched for each network, and an epsilon that holds back none",
     "gregor2020/figure-1": "synapses that pass on the hidden half of an LSTM only",
     "gregor2020/rates": "synapses that pass on the hidden half of an LSTM only",
     "irie2021/table-1": "training streams that are longer than the evaluated text",

@@ -57,26 +57,19 @@ def sanity(group: Group) -> Iterator[Block]:
     if isinstance(group.experiment.sanity, str):
         yield Paragraph(group.experiment.sanity)
         return
+    beside = _beside(group)
     yield Paragraph(
         "Each model alone on a short, easy version of the task, otherwise with the settings of preset cpu. A model "
         f"below its bound is held back by these settings. Command: `fastweights reproduce {group.name} --sanity`."
+        f"{'' if beside else ' Not run yet.'}"
     )
-    rows = [
-        [
-            check.subject,
-            "not run" if check.reached is None else f"{check.reached:.4g}",
-            f"{check.bound:g}",
-            _told(check),
-        ]
-        for check in checks(group.experiment, _beside(group))
-    ]
-    yield Grid(["", "reached", "bound", ""], rows)
+    found = [check for check in checks(group.experiment, beside) if check.reached is not None]
+    if found:
+        yield Grid(["", "reached", "bound", ""], [[*_row(check)] for check in found])
 
 
-def _told(check: Check) -> str:
-    if check.reached is None:
-        return ""
-    return "passed" if check.passed else "failed"
+def _row(check: Check) -> tuple[str, str, str, str]:
+    return check.subject, f"{check.reached:.4g}", f"{check.bound:g}", "passed" if check.passed else "failed"
 
 
 def _beside(group: Group) -> Group | None:
