@@ -4,9 +4,6 @@ Files with a leading underscore are no tasks of their own but what tasks share.
 """
 
 from fastweights.tasks._files import MissingFile
-from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
-from fastweights.tasks.kinds.stream import Stream
-from fastweights.tasks.kinds.task import Task
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
 from fastweights.tasks.atari import Atari
@@ -16,6 +13,9 @@ from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.fc100 import FC100
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
+from fastweights.tasks.kinds.stream import Stream
+from fastweights.tasks.kinds.task import Task
 from fastweights.tasks.letters import Letters
 from fastweights.tasks.list_ops import ListOps
 from fastweights.tasks.mini_imagenet import MiniImagenet
@@ -32,32 +32,29 @@ from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text
 from fastweights.tasks.text_files import TextFiles
-from fastweights.tasks.wikitext_103 import Wikitext103
 from fastweights.tasks.wikitext_2 import Wikitext2
+from fastweights.tasks.wikitext_103 import Wikitext103
 from fastweights.tasks.wmt14 import Wmt14
 
 __all__ = [
-    "MissingFile",
+    "FC100",
     "IGNORE",
-    "Batch",
-    "Labelled",
-    "Mean",
-    "Metrics",
-    "combine",
-    "Stream",
-    "Task",
     "AssociativeRecall",
     "AssociativeRetrieval",
     "Atari",
+    "Batch",
     "Catch",
     "CifarFS",
     "CodeExecution",
     "FaceGlimpses",
-    "FC100",
     "GymnasiumEnvironment",
+    "Labelled",
     "Letters",
     "ListOps",
+    "Mean",
+    "Metrics",
     "MiniImagenet",
+    "MissingFile",
     "MnistGlimpses",
     "Multi30k",
     "Omniglot",
@@ -68,10 +65,13 @@ __all__ = [
     "SequenceFiles",
     "SequentialAdaptation",
     "StateTracking",
+    "Stream",
     "TMaze",
+    "Task",
     "Text",
     "TextFiles",
-    "Wikitext103",
     "Wikitext2",
+    "Wikitext103",
     "Wmt14",
+    "combine",
 ]
