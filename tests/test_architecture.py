@@ -179,7 +179,7 @@ def test_command_line_loads_no_torch_before_it_needs_it():
 
 
 def test_a_report_needs_no_torch_and_a_trained_model_no_trainer(tmp_path):
-    agents = Path(__file__).parents[1] / "docs" / "results" / "irie2022" / "table-4"
+    agents = Path(__file__).parents[1] / "docs" / "results" / "agents" / "rates"
     shutil.copytree(agents, tmp_path / "runs", ignore=shutil.ignore_patterns("figures", "report.*"))
     assert "torch" not in loaded(f"from fastweights.cli import main; main(['report', {str(tmp_path)!r}])")
     assert (tmp_path / "report.md").exists()

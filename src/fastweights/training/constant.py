@@ -5,8 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.layers.fake_srwm import NoState
-
 CERTAIN = 1e4
 """Logit of the action; those of the others are 0."""
 
@@ -28,6 +26,6 @@ class Constant(nn.Module):
         """Logits `[B, T, actions]`, values of 0 `[B, T]` and no state, from the inputs of an `Agent`."""
         return self.logits.expand(*first.shape, -1), torch.zeros(first.shape), state
 
-    def initial_state(self, batch_size: int) -> NoState:
+    def initial_state(self, batch_size: int) -> tuple[()]:
         """No state."""
-        return NoState()
+        return ()
