@@ -19,13 +19,12 @@ import my_memories
 import test_compiler
 from fastweights import Cell
 from fastweights.cells.mesa import make_mesa
-from fastweights.compiler.ir.passes import phases
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.pipeline import passes
 from fastweights.compiler.targets.cpp.emit import Source
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
 from fastweights.compiler.targets.triton.source import sourced
-from fastweights.compiler.targets.triton.target import step as lowered
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 
@@ -46,16 +45,15 @@ def cells() -> dict[str, Cell]:
 
 def texts(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Iterator[tuple[str, str]]:
     """Every source text of a cell, with the name of the kernel, at some sizes and in a dtype."""
-    step = lowered(cell, sizes, dtype)
-    passes = phases(step)
+    compiled = passes(cell, sizes, dtype)
     for width in WIDTHS:
         lanes = width // dtype.itemsize
-        loops = plan(passes, lanes)
+        loops = plan(compiled, lanes)
         yield f"cpp {width} forward", Source(loops, "title", dtype, lanes).forward()
         yield f"cpp {width} backward", Source(loops, "title", dtype, lanes).backward()
-        yield f"cpp {width} one step", one_step_source(plan_one_step(passes, lanes), "title", dtype, lanes)
+        yield f"cpp {width} one step", one_step_source(plan_one_step(compiled, lanes), "title", dtype, lanes)
     for heads in HEADS:
-        yield f"triton {heads}", sourced(step, "title", dtype, heads).text
+        yield f"triton {heads}", sourced(compiled, "title", dtype, heads).text
 
 
 def named_texts(names: list[str]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.interpret import REDUCTIONS, read
 from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Table
-from fastweights.compiler.ir.passes import Phase
+from fastweights.compiler.ir.passes import Pass
 from fastweights.compiler.targets.cpp.plan import Way
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 
@@ -71,10 +71,11 @@ def step(way: Way, memory: Memory, then: Memory) -> Memory:
     return after | {f"new {name}": x for name, x in new.items()}
 
 
-def sample(phase: Phase, params: Memory) -> tuple[Memory, Memory]:
+def sample(kernel_pass: Pass, params: Memory) -> tuple[Memory, Memory]:
     """Numbers for what one step is given, and for what moves with the next one: from 0 to 1, where every cell has a
     value, also those that take logarithms of their state."""
-    carried = {name: torch.rand(d.shape, dtype=torch.float64) for name, d in phase.carried.items()}
-    moving, then = ({n: torch.rand(d.shape, dtype=torch.float64) for n, d in phase.moving.items()} for _ in range(2))
-    added = {name: torch.rand(v.shape, dtype=torch.float64) for name, v in phase.added.items()}
+    carried = {name: torch.rand(d.shape, dtype=torch.float64) for name, d in kernel_pass.carried.items()}
+    shapes = {name: d.shape for name, d in kernel_pass.moving.items()}
+    moving, then = ({name: torch.rand(s, dtype=torch.float64) for name, s in shapes.items()} for _ in range(2))
+    added = {name: torch.rand(v.shape, dtype=torch.float64) for name, v in kernel_pass.added.items()}
     return params | carried | moving | added, then

@@ -35,16 +35,16 @@ from fastweights.compiler.ir.nodes import (
     identity,
     whole,
 )
-from fastweights.compiler.ir.passes import phases
+from fastweights.compiler.ir.passes import split
 from fastweights.compiler.ir.show import show, show_step
 from fastweights.compiler.ir.step import Step
-from fastweights.compiler.ir.verify import verify, verify_phases, verify_step
+from fastweights.compiler.ir.verify import verify, verify_passes, verify_step
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.pipeline import source
 from fastweights.compiler.targets.cpp.layout_constraints import demands
 from fastweights.compiler.targets.cpp.lookahead import Later
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.compiler.targets.cpp.show import show_program
-from fastweights.compiler.targets.cpp.target import source
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import tolerance
@@ -104,8 +104,8 @@ def test_lowered_step_is_well_formed_and_means_the_same(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(name):
-    cell, ways = Cell.named(name), phases(lowered(name))
-    verify_phases(ways)
+    cell, passes = Cell.named(name), split(lowered(name))
+    verify_passes(passes)
     a = scan_checks.with_gradients(scan_checks.arguments(cell, SHAPE)._replace(reset=None))
     y, state = scan_checks.run(cell, "reference", a)
     back = [torch.randn_like(x) for x in (y, *state)]
@@ -119,7 +119,7 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
         "d_y": back[0][0, :, 0],
         **{f"d_state_{n}": x[0, 0] for n, x in zip(state._fields, back[1:], strict=True)},
     }
-    got = interpret(ways, given, SHAPE.T)
+    got = interpret(passes, given, SHAPE.T)
     want = {f"state_{n}": x[0, 0] for n, x in zip(state._fields, state, strict=True)} | {"y": y[0, :, 0]}
     want |= {f"d_{n}": d[place] for n, d, place in zip(names, gradients, places, strict=True)}
     assert_equal([got[n] for n in want], [want[n].detach() for n in want])
@@ -129,31 +129,31 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
 @pytest.mark.parametrize("name", CELLS)
 def test_loop_nests_come_to_what_the_ways_mean(name):
     """Whatever is computed in place, ahead of the next step, or inside what reads it."""
-    ways = phases(lowered(name))
-    programs = plan(ways, lanes=8)
-    params = {n: torch.rand(d.shape, dtype=torch.float64) for n, d in ways.params.items()}
-    for kind, phase in ways.ways.items():
-        memory, then = programs_of.sample(phase, params)
+    passes = split(lowered(name))
+    programs = plan(passes, lanes=8)
+    params = {n: torch.rand(d.shape, dtype=torch.float64) for n, d in passes.params.items()}
+    for kind, each in passes.by_name.items():
+        memory, then = programs_of.sample(each, params)
         after = programs_of.step(getattr(programs, kind), memory, then)
-        given = {**phase.carried, **phase.moving, **ways.params}
+        given = {**each.carried, **each.moving, **passes.params}
         interpreter = Interpreter({d: memory[n] for n, d in given.items()})
-        want = {f"new {n}": interpreter.value(v) for n, v in phase.new.items()}
-        want |= {n: interpreter.value(v) for n, v in phase.made.items()}
-        want |= {n: memory[n] + interpreter.value(v) for n, v in phase.added.items()}
+        want = {f"new {n}": interpreter.value(v) for n, v in each.new.items()}
+        want |= {n: interpreter.value(v) for n, v in each.made.items()}
+        want |= {n: memory[n] + interpreter.value(v) for n, v in each.added.items()}
         assert_equal([after[n] for n in want], [*want.values()])
 
 
 def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
-    for way in ("forward", "again"):
-        program = getattr(plan(phases(lowered("delta")), lanes=8), way).step
+    for name in ("forward", "recompute"):
+        program = getattr(plan(split(lowered("delta")), lanes=8), name).step
         matrices = [nest for nest in program.nests if len(nest.shape) > 1]
-        assert len(matrices) == 1, way
-    assert "next_state_W_read_0[i] = sum of" in show_program(plan(phases(lowered("delta")), 8).forward.step)
+        assert len(matrices) == 1, name
+    assert "next_state_W_read_0[i] = sum of" in show_program(plan(split(lowered("delta")), 8).forward.step)
 
 
 def test_steps_of_an_inner_loop_are_written_once():
     """Conjugate gradients: three steps more are more calls of the same functions, and come to the same."""
-    texts = [source(Cell.of(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64) for steps in (9, 12)]
+    texts = [source(Cell.of(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64, "cpu") for steps in (9, 12)]
     functions, calls = (
         [Counter(re.findall(pattern, text, re.MULTILINE)) for text in texts]
         for pattern in (r"static void (\w+_nest_\d+)\(.*\{$", r"^    (\w+_nest_\d+)\(")
@@ -186,10 +186,20 @@ def test_what_depends_on_the_next_state_moves_to_the_next_step():
     assert later.definition(read).expression == product(load(new, Index(0)), load(new, Index(0)))
 
 
-def test_every_stage_is_on_the_page_of_the_compiler():
+def test_only_the_pipeline_traces_and_lowers():
+    """Targets take its passes: no target imports the frontend or the pipeline."""
+    for file in (ROOT / "targets").rglob("*.py"):
+        imported = re.findall(r"^\s*(?:from|import) fastweights\.compiler\.(\w+)", file.read_text(), re.MULTILINE)
+        assert not {"frontend", "pipeline"} & set(imported), file
+
+
+def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
     page = (Path(__file__).parents[1] / "docs" / "compiler.md").read_text(encoding="utf-8")
-    files = [*ROOT.glob("[a-z]*.py"), *(ROOT / "cpp").glob("[a-z]*.py"), *ROOT.glob("*/target.py")]
-    assert not [str(file) for file in files if f"`{file.relative_to(ROOT)}`" not in page]
+    paths = set(re.findall(r"`([\w/]+(?:\.py|\.h|\.cpp|/))`", page.partition("\n## ")[0]))
+    files = {str(file.relative_to(ROOT)) for file in ROOT.rglob("[a-z]*.py")}
+    assert not {file for file in files if not {file, f"{file.rpartition('/')[0]}/"} & paths}
+    assert not {path for path in paths if not (ROOT / path).exists() and not (ROOT.parents[2] / path).exists()}
+
 
 
 def test_what_does_not_change_over_a_sum_leaves_it():
@@ -211,7 +221,7 @@ def test_equal_expressions_are_one_definition():
 
 
 def test_small_tensors_are_kept_for_the_way_back():
-    kept = phases(lowered("delta-rnn")).again.made
+    kept = split(lowered("delta-rnn")).recompute.made
     assert kept
     state = sum(d.size for d in lowered("delta-rnn").state.values())
     assert sum(v.expression.definition.size for v in kept.values()) < state
@@ -222,9 +232,9 @@ def test_printed_form_names_everything_that_is_computed(name):
     step = lowered(name)
     text = show_step(step)
     assert len(text.splitlines()) >= len(behind(step.results) - set(step.given))
-    ways = show(phases(step))
+    passes = show(split(step))
     for result in ("new state_", "y", "kept_", "d_in_"):
-        assert f"\n  {result}" in ways or result == "kept_"
+        assert f"\n  {result}" in passes or result == "kept_"
 
 
 def test_printed_form_can_be_read():

@@ -21,7 +21,7 @@ from fastweights.compiler.ir.nodes import (
     Table,
     Value,
 )
-from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.passes import Pass, Passes
 
 REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}
 
@@ -81,11 +81,11 @@ def read(tensor: Tensor, index: Sequence[Index], domain: Shape) -> Tensor:
     return (tensor[tuple(places)] if places else tensor).expand(domain)
 
 
-def interpret(phases: Phases, given: Mapping[str, Tensor], T: int) -> dict[str, Tensor]:
+def interpret(passes: Passes, given: Mapping[str, Tensor], T: int) -> dict[str, Tensor]:
     """A whole scan of one head, and its gradients: what the kernels of every target must come to.
 
     Args:
-        phases: The ways over time.
+        passes: The passes of the kernels.
         given: By name: `state_W` before the first step, `d_state_W` after the last, params, and `[T, ...]` all inputs
             and `d_y`.
         T: Number of steps.
@@ -93,32 +93,33 @@ def interpret(phases: Phases, given: Mapping[str, Tensor], T: int) -> dict[str, 
     Returns:
         y and `d_in_k` `[T, ...]`, the last state, the gradients of the first one, and those of the params.
     """
-    params: dict[Definition, Tensor] = {d: given[name] for name, d in phases.params.items()}
-    moving = {name: given[name] for name in (*phases.forward.moving, "d_y")}
-    _, states, made = _walk(phases.forward, params, given, moving, range(T))
-    _, _, kept = _walk(phases.again, params, given, moving, range(T))
-    moving |= {name: torch.stack([s[name] for s in states[:-1]]) for name in phases.forward.carried} | kept
-    added, d_states, d_made = _walk(phases.backward, params, given, moving, range(T)[::-1])
+    params: dict[Definition, Tensor] = {d: given[name] for name, d in passes.params.items()}
+    moving = {name: given[name] for name in (*passes.forward.moving, "d_y")}
+    _, states, made = _walk(passes.forward, params, given, moving, range(T))
+    _, _, kept = _walk(passes.recompute, params, given, moving, range(T))
+    moving |= {name: torch.stack([s[name] for s in states[:-1]]) for name in passes.forward.carried} | kept
+    added, d_states, d_made = _walk(passes.backward, params, given, moving, range(T)[::-1])
     return {**made, **states[-1], **d_states[-1], **d_made, **added}
 
 
 def _walk(
-    phase: Phase,
+    kernel_pass: Pass,
     params: Mapping[Definition, Tensor],
     start: Mapping[str, Tensor],
     moving: Mapping[str, Tensor],
     times: Iterable[int],
 ) -> tuple[dict[str, Tensor], list[dict[str, Tensor]], dict[str, Tensor]]:
-    """What one way adds up, what it carries before its first and after every step, and what it makes at each."""
-    states = [{name: start[name] for name in phase.carried}]
+    """What one pass adds up, what it carries before its first and after every step, and what it makes at each."""
+    states = [{name: start[name] for name in kernel_pass.carried}]
     made: dict[int, dict[str, Tensor]] = {}
-    added = {name: torch.zeros(v.shape, dtype=next(iter(start.values())).dtype) for name, v in phase.added.items()}
+    dtype = next(iter(start.values())).dtype
+    added = {name: torch.zeros(value.shape, dtype=dtype) for name, value in kernel_pass.added.items()}
     for t in times:
-        known: dict[Definition, Tensor] = {d: states[-1][name] for name, d in phase.carried.items()}
-        known |= {d: moving[name][t] for name, d in phase.moving.items()}
+        known: dict[Definition, Tensor] = {d: states[-1][name] for name, d in kernel_pass.carried.items()}
+        known |= {d: moving[name][t] for name, d in kernel_pass.moving.items()}
         interpreter = Interpreter({**params, **known})
-        states.append({name: interpreter.value(v) for name, v in phase.new.items()})
-        made[t] = {name: interpreter.value(v) for name, v in phase.made.items()}
-        added = {name: added[name] + interpreter.value(v) for name, v in phase.added.items()}
+        states.append({name: interpreter.value(v) for name, v in kernel_pass.new.items()})
+        made[t] = {name: interpreter.value(v) for name, v in kernel_pass.made.items()}
+        added = {name: added[name] + interpreter.value(v) for name, v in kernel_pass.added.items()}
     in_order = [made[t] for t in sorted(made)]
-    return added, states, {name: torch.stack([m[name] for m in in_order]) for name in phase.made}
+    return added, states, {name: torch.stack([m[name] for m in in_order]) for name in kernel_pass.made}

@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Value,
     behind,
 )
-from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.ir.step import Step
 
 AXES = "ijklmnop"
@@ -39,15 +39,16 @@ def show_step(step: Step) -> str:
     return "\n".join(_shown({**given, "d_y": step.d_y}, results))
 
 
-def show(phases: Phases) -> str:
-    """All ways over time."""
-    return "\n\n".join(f"{name}, every step:\n{_way(phase, phases.params)}" for name, phase in phases.ways.items())
+def show(passes: Passes) -> str:
+    """All passes over time."""
+    texts = (f"{name}, every step:\n{_pass(each, passes.params)}" for name, each in passes.by_name.items())
+    return "\n\n".join(texts)
 
 
-def _way(phase: Phase, params: Mapping[str, Input]) -> str:
-    results = {f"new {name}": v for name, v in phase.new.items()} | dict(phase.made)
-    results |= {f"{name} +": v for name, v in phase.added.items()}
-    return "\n".join(_shown({**phase.carried, **phase.moving, **params}, results))
+def _pass(shown: Pass, params: Mapping[str, Input]) -> str:
+    results = {f"new {name}": v for name, v in shown.new.items()} | dict(shown.made)
+    results |= {f"{name} +": v for name, v in shown.added.items()}
+    return "\n".join(_shown({**shown.carried, **shown.moving, **params}, results))
 
 
 def _shown(given: Mapping[str, Definition], results: Mapping[str, Value]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from fastweights.compiler.ir.nodes import (
     Value,
     behind,
 )
-from fastweights.compiler.ir.passes import Phases
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 
 
@@ -37,15 +37,14 @@ def verify_step(step: Step) -> None:
     assert step.y.shape == step.d_y.shape
 
 
-def verify_phases(phases: Phases) -> None:
-    """That every way is well formed, and reads nothing but what it is given."""
-    for phase in phases.ways.values():
-        given = [*phase.carried.values(), *phase.moving.values(), *phases.params.values()]
-        verify(phase.results, given)
-        assert phase.new.keys() == phase.carried.keys()
-        for name, d in phase.carried.items():
-            assert phase.new[name].shape == d.shape, name
-    assert phases.backward.moving.keys() >= phases.again.made.keys(), "what is kept is read"
+def verify_passes(passes: Passes) -> None:
+    """Checks that every pass is well formed, and reads only its carried tensors, its moving tensors and the params."""
+    for each in passes.by_name.values():
+        verify(each.results, [*each.carried.values(), *each.moving.values(), *passes.params.values()])
+        assert each.new.keys() == each.carried.keys()
+        for name, d in each.carried.items():
+            assert each.new[name].shape == d.shape, name
+    assert passes.backward.moving.keys() >= passes.recompute.made.keys(), "what is kept is read"
 
 
 def verify(results: Iterable[Value], given: Collection[Definition]) -> None:

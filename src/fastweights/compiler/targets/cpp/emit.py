@@ -32,7 +32,7 @@ class Source:
     def backward(self) -> str:
         """The way back: one with the function `backward`."""
         plan = self.plan
-        ways, states = {"again": plan.again, "backward": plan.backward}, [*self.state, *plan.backward.state]
+        ways, states = {"again": plan.recompute, "backward": plan.backward}, [*self.state, *plan.backward.state]
         return "\n".join([*self._parts(ways, states), self._backward(), ""])
 
     def _parts(self, ways: Mapping[str, Way], states: Sequence[Buffer]) -> list[str]:
@@ -93,7 +93,7 @@ class Source:
         open_kernel(out, "backward", BACKWARD, plan.fields)
         d_state = plan.backward.state
         d_initial = _named("initial", d_state)
-        ahead = [*plan.again.ahead, *plan.backward.ahead]
+        ahead = [*plan.recompute.ahead, *plan.backward.ahead]
         buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params, *d_initial]
         self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
         self._load_params(out)
@@ -134,8 +134,8 @@ class Source:
         for b in plan.kept:
             out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
         self._reset(out)
-        self._run(out, "again", plan.again, 1)
-        self._swap(out, plan.again)
+        self._run(out, "again", plan.recompute, 1)
+        self._swap(out, plan.recompute)
         out.close()
 
     def _way_back(self, out: Writer) -> None:
@@ -176,7 +176,7 @@ class Source:
         """What was made by this step is given to the next one."""
         for b in way.ahead:
             out.add(f"fw::swap({b.name}, next_{b.name});")
-        for b in way.state if way is not self.plan.again else []:
+        for b in way.state if way is not self.plan.recompute else []:
             if b.name not in way.step.in_place:
                 out.add(f"fw::swap({b.name}, new_{b.name});")
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cell import Cell
+from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, in_order
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.cpp.threads import share
 from fastweights.core.memo import remember
@@ -23,11 +24,11 @@ THREAD = 1 << 16
 class _Called:
     """What is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+    def __init__(self, spec: CellSpec) -> None:
+        cell, sizes = spec.cell, dict(spec.sizes)
         self.inputs, self.states = len(cell.slots["Inputs"]), len(cell.slots["State"])
-        self.output = cell.output.shape(dict(sizes))
-        self.dtype = dtype
-        self.size = sum(_volume(slot.shape(dict(sizes))) for slot in cell.slots["State"].values())
+        self.output = cell.output.shape(sizes)
+        self.size = sum(volume(slot.shape(sizes)) for slot in cell.slots["State"].values())
 
     def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
         """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
@@ -57,11 +58,11 @@ class _Alike(NamedTuple):
 class OneStep(_Called):
     """Runs one step of every head, as in streaming and acting, without a way back."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
-        super().__init__(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, library: CDLL) -> None:
+        super().__init__(spec)
         self._seen: dict[Hashable, _Alike] = {}
         self._nowhere = [0] * (self.states + 1)
-        count = self.inputs + 3 * self.states + len(cell.slots.get("Params", ())) + 2
+        count = self.inputs + 3 * self.states + len(spec.cell.slots.get("Params", ())) + 2
         self._pack = Struct(f"{count}P").pack
         self._call, self._has_threads = library.one_step, bool(library.has_threads())
         # Bytes are memory that C reads: made in half the time of an array of ctypes.
@@ -140,14 +141,8 @@ class _Way(NamedTuple):
 class Kernel(_Called):
     """Runs the scan of a cell forward and back."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        sizes: Mapping[str, int],
-        dtype: torch.dtype,
-        libraries: Callable[[Collection[str]], Mapping[str, CDLL]],
-    ) -> None:
-        super().__init__(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, libraries: Callable[[Collection[str]], Mapping[str, CDLL]]) -> None:
+        super().__init__(spec)
         self._libraries = libraries
         self._ways: dict[str, _Way] = {}
 
@@ -206,13 +201,6 @@ class Kernel(_Called):
             in_order(BACKWARD, named), (B, T, H, chunk(self.size, T)), self._threads(B * H, T), strides
         )
         return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
-
-
-def _volume(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 def _is_dense(x: Tensor) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastweights.compiler.ir.nodes import Definition, Input, Load, Table, Value, behind, whole
-from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import demands
 from fastweights.compiler.targets.cpp.lookahead import Later, first_reads, handed_on, settled
@@ -29,7 +29,7 @@ class Plan:
     """The kernels, and the buffers that the loop over time hands to them, by role."""
 
     forward: Way
-    again: Way
+    recompute: Way
     backward: Way
     params: list[Buffer]
     d_params: list[Buffer]
@@ -56,11 +56,11 @@ class OneStep:
     fields: Mapping[str, Sequence[str]]
 
 
-def plan_one_step(phases: Phases, lanes: int) -> OneStep:
+def plan_one_step(passes: Passes, lanes: int) -> OneStep:
     """Schedules a step that nothing follows: it reads nothing ahead, and keeps every tensor in the order of its axes,
     since to turn a matrix over takes longer than a step."""
-    planner, forward = Planner(phases), phases.forward
-    records = (forward.carried.values(), forward.moving.values(), phases.params.values())
+    planner, forward = Planner(passes), passes.forward
+    records = (forward.carried.values(), forward.moving.values(), passes.params.values())
     state, moving, params = ([planner.given[d] for d in record] for record in records)
     given = {d: planner.given[d] for d in [*records[0], *records[1], *planner.fixed]}
     for buffer in given.values():
@@ -74,53 +74,53 @@ def plan_one_step(phases: Phases, lanes: int) -> OneStep:
     for b, old in zip(new, state, strict=True):
         b.name = f"new_{old.name}"  # by itself, even where it may take the place of the old one
     choose_layouts([program], lanes)
-    return OneStep(program, state, moving, params, new, over, planner.made["y"], phases.fields)
+    return OneStep(program, state, moving, params, new, over, planner.made["y"], passes.fields)
 
 
-def plan(phases: Phases, lanes: int) -> Plan:
+def plan(passes: Passes, lanes: int) -> Plan:
     """Schedules all of them together, so that they agree on how the states lie in memory."""
-    planner = Planner(phases)
-    forward = planner.way(phases.forward, in_place=True)
-    again = planner.way(phases.again, in_place=False)
-    backward = planner.way(phases.backward, in_place=True)
-    choose_layouts([forward.step, again.step, backward.step], lanes)
+    planner = Planner(passes)
+    forward = planner.way(passes.forward, in_place=True)
+    recompute = planner.way(passes.recompute, in_place=False)
+    backward = planner.way(passes.backward, in_place=True)
+    choose_layouts([forward.step, recompute.step, backward.step], lanes)
     given, made = planner.given, planner.made
     return Plan(
         forward,
-        again,
+        recompute,
         backward,
-        params=[given[d] for d in phases.params.values()],
-        d_params=[made[name] for name in phases.backward.added],
+        params=[given[d] for d in passes.params.values()],
+        d_params=[made[name] for name in passes.backward.added],
         inputs=forward.moving,
-        d_inputs=[made[name] for name in phases.backward.made],
-        kept=again.made,
+        d_inputs=[made[name] for name in passes.backward.made],
+        kept=recompute.made,
         y=made["y"],
-        d_y=given[phases.backward.moving["d_y"]],
-        fields=phases.fields,
+        d_y=given[passes.backward.moving["d_y"]],
+        fields=passes.fields,
     )
 
 
 class Planner:
     """Makes the ways of one cell: `given` are the buffers of what is given, `made` those of what is made, by name."""
 
-    def __init__(self, phases: Phases) -> None:
-        known = behind(v for way in phases.ways.values() for v in way.results)
+    def __init__(self, passes: Passes) -> None:
+        known = behind(v for way in passes.by_name.values() for v in way.results)
         tables = sorted((d for d in known if isinstance(d, Table)), key=lambda d: d.serial)
         self.asked = demands(known)
-        self.matrices = [d for way in (phases.forward, phases.backward) for d in way.carried.values() if d.is_matrix]
+        self.matrices = [d for way in (passes.forward, passes.backward) for d in way.carried.values() if d.is_matrix]
         self.given: dict[Definition, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
-        self.fixed = [*phases.params.values(), *tables]
-        for name, d in {**phases.forward.carried, **phases.backward.carried, **phases.params}.items():
+        self.fixed = [*passes.params.values(), *tables]
+        for name, d in {**passes.forward.carried, **passes.backward.carried, **passes.params}.items():
             self.given[d] = Buffer(name, d.shape, Layout(tuple(range(len(d.shape))), d in self.asked.in_order))
-        for name, moving in {**phases.forward.moving, **phases.backward.moving}.items():
+        for name, moving in {**passes.forward.moving, **passes.backward.moving}.items():
             self.given.setdefault(moving, Buffer(name, moving.shape))
-        self.made = {name: self.given[d] for name, d in phases.backward.moving.items()}
-        for name, value in {**phases.forward.made, **phases.backward.made}.items():
+        self.made = {name: self.given[d] for name, d in passes.backward.moving.items()}
+        for name, value in {**passes.forward.made, **passes.backward.made}.items():
             self.made[name] = Buffer(name, value.shape)
-        for name, param in zip(phases.backward.added, phases.params.values(), strict=True):
+        for name, param in zip(passes.backward.added, passes.params.values(), strict=True):
             self.made[name] = Buffer(name, param.shape, self.given[param].layout)
 
-    def way(self, phase: Phase, in_place: bool) -> Way:
+    def way(self, phase: Pass, in_place: bool) -> Way:
         """A step with what it carries, and with its first reads of a matrix done by the step before."""
         state, moving, fixed = (
             {d: self.given[d] for d in ds} for ds in (phase.carried.values(), phase.moving.values(), self.fixed)

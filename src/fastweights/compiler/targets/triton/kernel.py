@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.compiler.ir.step import Step
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.triton.module import loaded
@@ -21,9 +21,9 @@ class Kernel:
     `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
     """
 
-    def __init__(self, step: Step, title: str, dtype: torch.dtype) -> None:
-        self.step, self.title, self.dtype = step, title, dtype
-        self.size = sum(d.size for d in step.state.values())
+    def __init__(self, passes: Passes, title: str, dtype: torch.dtype) -> None:
+        self.passes, self.step, self.title, self.dtype = passes, passes.step, title, dtype
+        self.size = sum(d.size for d in self.step.state.values())
         self.sources: dict[int, Source] = {}
         self.tables: dict[torch.device, Tensor] = {}
 
@@ -88,7 +88,7 @@ class Kernel:
     def _source(self, heads: int) -> Source:
         """The code for so many heads of all members of a batch together."""
         if heads not in self.sources:
-            made = sourced(self.step, self.title, self.dtype, heads)
+            made = sourced(self.passes, self.title, self.dtype, heads)
             # Where a program has the same rows, the code is the same.
             self.sources[heads] = next((s for s in self.sources.values() if s.rows == made.rows), made)
         return self.sources[heads]

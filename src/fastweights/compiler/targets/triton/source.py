@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 
 from fastweights.compiler.ir.nodes import Definition, Table, Value, behind, volume
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, names
 from fastweights.compiler.targets.triton.access_patterns import in_memory, padded
@@ -30,7 +31,7 @@ HEAD = """import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from fastweights.compiler.targets.triton import device as fw
+from fastweights.compiler.targets.triton import intrinsics as fw
 """
 
 
@@ -384,8 +385,12 @@ class Source:
         ]
 
 
-def sourced(step: Step, title: str, dtype: torch.dtype, heads: int = FULL) -> Source:
-    """The kernels for so many heads of all members of a batch together: fewer heads are cut into more programs."""
+def sourced(passes: Passes, title: str, dtype: torch.dtype, heads: int = FULL) -> Source:
+    """The kernels for a number of heads, counted over the batch. With few heads, several programs share a head.
+
+    The kernels ignore the tensors that the recompute pass keeps: the backward pass computes them again in registers.
+    """
+    step = passes.step
     found = cut(step)
     rows = 0 if found is None else _rows(found, step, heads)
     return Source(step, title, dtype, found if rows else None, rows)
