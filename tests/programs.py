@@ -7,7 +7,7 @@ from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.interpret import REDUCTIONS, read
 from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Table
 from fastweights.compiler.ir.passes import Pass
-from fastweights.compiler.targets.cpp.plan import Way
+from fastweights.compiler.targets.cpp.plan import PassPlan
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 
 Memory = dict[str, Tensor]
@@ -59,14 +59,14 @@ def _store(program: Program, statement: Statement, result: Tensor, memory: Memor
     memory[name] = flat.reshape(memory[name].shape)
 
 
-def step(way: Way, memory: Memory, then: Memory) -> Memory:
-    """One step of a way, with what its beginning reads ahead; what it reads ahead itself is what another beginning,
+def step(plan: PassPlan, memory: Memory, then: Memory) -> Memory:
+    """One step of a pass, with what its beginning reads ahead; what it reads ahead itself is what another beginning,
     after it and with the inputs of the next step, would."""
-    memory = memory | executed(way.begin, memory)
-    after = executed(way.step, memory | {f"next_{name}": x for name, x in then.items()})
-    new = {b.name: after[b.name if b.name in way.step.in_place else f"new_{b.name}"] for b in way.state}
-    again = executed(way.begin, memory | then | new)
-    for buffer in way.ahead:
+    memory = memory | executed(plan.begin, memory)
+    after = executed(plan.step, memory | {f"next_{name}": x for name, x in then.items()})
+    new = {b.name: after[b.name if b.name in plan.step.in_place else f"new_{b.name}"] for b in plan.state}
+    again = executed(plan.begin, memory | then | new)
+    for buffer in plan.ahead:
         torch.testing.assert_close(after[f"next_{buffer.name}"], again[buffer.name])
     return after | {f"new {name}": x for name, x in new.items()}
 

@@ -41,7 +41,7 @@ from fastweights.compiler.ir.step import Step
 from fastweights.compiler.ir.verify import verify, verify_passes, verify_step
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import source
-from fastweights.compiler.targets.cpp.layout_constraints import demands
+from fastweights.compiler.targets.cpp.layout_constraints import constraints
 from fastweights.compiler.targets.cpp.lookahead import Later
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.compiler.targets.cpp.show import show_program
@@ -172,10 +172,10 @@ def test_steps_of_an_inner_loop_are_written_once():
 def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():
     flat, squared = Reshape((12,), W), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     highest = Reduce((), "max", 4, load(squared, Index(0)))
-    asked = demands([W, k, flat, squared, highest])
+    asked = constraints([W, k, flat, squared, highest])
     assert asked == ({W}, {squared})
     later = Map((4,), load(k, Index(0)))
-    assert asked.of({squared: later}) == ({W}, {squared, later})
+    assert asked.extended({squared: later}) == ({W}, {squared, later})
 
 
 def test_what_depends_on_the_next_state_moves_to_the_next_step():
@@ -199,7 +199,6 @@ def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
     files = {str(file.relative_to(ROOT)) for file in ROOT.rglob("[a-z]*.py")}
     assert not {file for file in files if not {file, f"{file.rpartition('/')[0]}/"} & paths}
     assert not {path for path in paths if not (ROOT / path).exists() and not (ROOT.parents[2] / path).exists()}
-
 
 
 def test_what_does_not_change_over_a_sum_leaves_it():

@@ -7,8 +7,8 @@ import torch
 
 from fastweights.compiler.ir.nodes import Table, volume
 from fastweights.compiler.targets.arguments import NUMBERS, Argument, names
-from fastweights.compiler.targets.cpp.loops import Writer, emitted, number
-from fastweights.compiler.targets.cpp.outline import shared
+from fastweights.compiler.targets.cpp.loops import Writer, number
+from fastweights.compiler.targets.cpp.outline import outlined
 from fastweights.compiler.targets.cpp.schedule import Program
 
 TYPES = {"real": "real", "bool": "bool", "int64": "int64_t"}
@@ -39,7 +39,7 @@ class Functions:
         """One function, with those that it calls in front of it."""
         out = Writer()
         self._temporaries(program, out)
-        loops = shared(name, program, [emitted(program, nest, self.lanes) for nest in program.nests])
+        loops = outlined(name, program, self.lanes)
         out.lines += loops.lines
         taken = ", ".join([*arguments, "real* __restrict__ scratch"])
         head = f"\n{attribute}static void {name}({taken}) {{\n    (void)scratch;"

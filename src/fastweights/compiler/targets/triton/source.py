@@ -7,6 +7,7 @@ again, stores the state of every step, and walks back through them; then the chu
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
@@ -248,12 +249,12 @@ class Source:
 
     def _forward_lines(self) -> list[str]:
         body = self._forward_body(with_y=True)
-        fixed, moving = self._wanted(body)
+        fixed, _, inputs = self._tiles(body)
         keep = [store(self._kept(n, "t // C"), f"s_{n}", self._leaf(n), *self._once(n)) for n in self.step.state]
         return [
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
             *[f"s_{n} = {load(f'first_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()],
-            *self._ahead("", moving, "0", "0 < end"),
+            *self._load_inputs("", inputs, "0", "0 < end"),
             "for t in range(0, end):",
             *_indent(
                 [
@@ -261,10 +262,10 @@ class Source:
                     "    if t % C == 0:",
                     *_indent(keep, 2),
                     *self._reset(),
-                    *self._ahead("next_", moving, "(t + 1)", "t + 1 < end"),
+                    *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < end"),
                     *body.lines,
                     *[f"s_{n} = n_{n}" for n in self.step.state],
-                    *_moved(moving),
+                    *_advanced(inputs),
                 ]
             ),
             *[
@@ -274,11 +275,10 @@ class Source:
         ]
 
     def _backward_lines(self) -> list[str]:
-        body, again = self._backward_body(), self._forward_body(with_y=False)
-        fixed, moving = self._wanted(body)
-        also, along = self._wanted(again)
-        state, inputs = _split(moving, "s_")
-        fixed = list({name: (name, p, d) for name, p, d in [*fixed, *also]}.values())
+        backward, recompute = self._backward_body(), self._forward_body(with_y=False)
+        fixed, state, inputs = self._tiles(backward)
+        fixed_too, _, inputs_again = self._tiles(recompute)
+        fixed = list({name: (name, p, d) for name, p, d in [*fixed, *fixed_too]}.values())
         return [
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
             *[f"g_{n} = {self._first_gradient(n)}" for n in self.step.state],
@@ -290,42 +290,42 @@ class Source:
                     "start = (chunks - 1 - c) * C",
                     "stop = tl.minimum(start + C, end)",
                     *[f"s_{n} = {load(self._kept(n, 'start // C'), self._leaf(n))}" for n in self.step.state],
-                    *self._ahead("", along, "start", ""),
+                    *self._load_inputs("", inputs_again, "start", ""),
                     "for t in range(start, stop):",
-                    *_indent(self._again(again, along)),
+                    *_indent(self._recompute(recompute, inputs_again)),
                     "tl.debug_barrier()",
-                    *self._ahead("", inputs, "(stop - 1)", ""),
+                    *self._load_inputs("", inputs, "(stop - 1)", ""),
                     "for n in range(0, stop - start):",
-                    *_indent(self._back(body, state, inputs)),
+                    *_indent(self._back(backward, state, inputs)),
                     "tl.debug_barrier()",
                 ]
             ),
             *self._last_gradients(),
         ]
 
-    def _again(self, body: Body, moving: "list[Tile]") -> list[str]:
-        """A step of a chunk, whose state is stored."""
+    def _recompute(self, body: Body, inputs: "list[Tile]") -> list[str]:
+        """A step of the recompute pass. The state before the step is stored."""
         return [
             *self._reset(),
             *[store(self._stored(n), f"s_{n}", self._leaf(n)) for n in self.step.state],
-            *self._ahead("next_", moving, "(t + 1)", "t + 1 < stop"),
+            *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop"),
             *body.lines,
             *[f"s_{n} = n_{n}" for n in self.step.state],
-            *_moved(moving),
+            *_advanced(inputs),
         ]
 
     def _back(self, body: Body, state: "list[Tile]", inputs: "list[Tile]") -> list[str]:
-        """The gradient of a step; at a reset it belongs to the initial state, and the step before gets none."""
+        """A step of the backward pass. At a reset, the gradient of the state goes to the initial state."""
         return [
             "t = stop - 1 - n",
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in state],
-            *self._ahead("next_", inputs, "(t - 1)", "t > start"),
+            *self._load_inputs("next_", inputs, "(t - 1)", "t > start"),
             *body.lines,
             "if RESET:",
             "    if tl.load(reset + b * T + t) != 0:",
             *_indent([line for n in self.step.state for line in self._given_back(n)], 2),
             *[f"g_{n} = e_{n}" for n in self.step.state],
-            *_moved(inputs),
+            *_advanced(inputs),
         ]
 
     def _reset(self) -> list[str]:
@@ -368,20 +368,24 @@ class Source:
         """Every program has a leaf that is not cut: one of them stores it."""
         return ["first"] if self.is_private(name) else []
 
-    def _wanted(self, body: Body) -> "tuple[list[Tile], list[Tile]]":
-        """The tiles that a phase needs from memory: those of all steps, and those of each."""
-        fixed, moving = list[Tile](), list[Tile]()
-        steady = {*self.step.params.values(), *self._tables}
+    def _tiles(self, body: Body) -> "Tiles":
+        """The tiles that the code of a pass expects to be loaded from memory."""
+        tiles = Tiles([], [], [])
         for (definition, axis), name in body.wanted.items():
             tile = name, body.given[definition].address, self._domain(definition.shape, axis)
-            (fixed if definition in steady else moving).append(tile)
-        return fixed, moving
+            if definition in {*self.step.params.values(), *self._tables}:
+                tiles.fixed.append(tile)
+            elif definition in self.step.state.values():
+                tiles.state.append(tile)
+            else:
+                tiles.inputs.append(tile)
+        return tiles
 
-    def _ahead(self, prefix: str, moving: "Iterable[Tile]", t: str, condition: str) -> list[str]:
-        """Loads what step t needs, if there is one."""
+    def _load_inputs(self, prefix: str, inputs: "Iterable[Tile]", t: str, condition: str) -> list[str]:
+        """Loads the inputs of step `t` under a condition, which is empty if the step always exists."""
         conditions = [f"({condition})"] if condition else []
         return [
-            f"{prefix}{name} = {load(pointer.format(t=t), domain, *conditions)}" for name, pointer, domain in moving
+            f"{prefix}{name} = {load(pointer.format(t=t), domain, *conditions)}" for name, pointer, domain in inputs
         ]
 
 
@@ -408,16 +412,19 @@ def _rows(found: Cut, step: Step, heads: int) -> int:
 
 
 Tile = tuple[str, str, Domain]
-"""A name, where it is loaded from, and its axes."""
+"""The name of a tile, its address in memory, and its axes."""
 
 
-def _split(tiles: Iterable[Tile], prefix: str) -> tuple[list[Tile], list[Tile]]:
-    found = list(tiles)
-    return [x for x in found if x[0].startswith(prefix)], [x for x in found if not x[0].startswith(prefix)]
+class Tiles(NamedTuple):
+    """Tiles in memory: params and tables, the state of a step, and the inputs of a step (with the gradient of y)."""
+
+    fixed: list[Tile]
+    state: list[Tile]
+    inputs: list[Tile]
 
 
-def _moved(moving: Iterable[Tile]) -> list[str]:
-    return [f"{name} = next_{name}" for name, _, _ in moving]
+def _advanced(inputs: Iterable[Tile]) -> list[str]:
+    return [f"{name} = next_{name}" for name, _, _ in inputs]
 
 
 def _indent(lines: Iterable[str], by: int = 1) -> list[str]:
