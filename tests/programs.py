@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.interpret import REDUCTIONS, read
-from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Table
+from fastweights.compiler.ir.nodes import Apply, Constant, ConstantTensor, Expression
 from fastweights.compiler.ir.passes import Pass
 from fastweights.compiler.targets.cpp.plan import PassPlan
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
@@ -16,9 +16,9 @@ Memory = dict[str, Tensor]
 def executed(program: Program, memory: Memory) -> Memory:
     """What memory holds after a program; NaN stands where nobody has written."""
     memory = {name: x.clone() for name, x in memory.items()}
-    for definition, buffer in program.buffers.items():
-        if isinstance(definition, Table):
-            memory[buffer.name] = torch.tensor(definition.numbers, dtype=torch.float64).reshape(definition.shape)
+    for node, buffer in program.buffers.items():
+        if isinstance(node, ConstantTensor):
+            memory[buffer.name] = torch.tensor(node.numbers, dtype=torch.float64).reshape(node.shape)
         if buffer.local or buffer.name not in memory:
             memory[buffer.name] = torch.full(buffer.shape, torch.nan, dtype=torch.float64)
     for nest in program.nests:
@@ -36,23 +36,23 @@ def _execute(program: Program, nest: Nest, memory: Memory) -> None:
             return torch.full(nest.shape, expression.value, dtype=torch.float64)
         if isinstance(expression, Apply):
             return FUNCTIONS[expression.function].meaning(*map(value, expression.arguments))
-        if (expression.definition, expression.index) in stored:
-            return stored[expression.definition, expression.index]
-        buffer = program.buffer(expression.definition)
-        return read(before[buffer.name].reshape(expression.definition.shape), expression.index, nest.shape)
+        if (expression.node, expression.index) in stored:
+            return stored[expression.node, expression.index]
+        buffer = program.buffer(expression.node)
+        return read(before[buffer.name].reshape(expression.node.shape), expression.index, nest.shape)
 
     for statement in nest.statements:
         result = value(statement.expression)
         if statement.reduction:
             result = REDUCTIONS[statement.reduction](result, statement.axis, keepdim=True)
         else:
-            stored[statement.definition, statement.place] = result
+            stored[statement.node, statement.place] = result
         _store(program, statement, result, memory)
 
 
 def _store(program: Program, statement: Statement, result: Tensor, memory: Memory) -> None:
-    name, shape = program.buffer(statement.definition).name, statement.definition.shape
-    places = torch.arange(statement.definition.size).reshape(shape)
+    name, shape = program.buffer(statement.node).name, statement.node.shape
+    places = torch.arange(statement.node.size).reshape(shape)
     chosen = read(places, statement.place, tuple(result.shape)).flatten()
     flat = memory[name].flatten()
     flat[chosen] = flat[chosen] + result.flatten() if statement.add else result.flatten()

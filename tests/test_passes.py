@@ -21,15 +21,15 @@ from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
+    ConstantTensor,
     Index,
     Input,
     Load,
     Map,
+    Node,
     Reduce,
     Region,
     Reshape,
-    Table,
     Value,
     behind,
     identity,
@@ -181,9 +181,9 @@ def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():
 def test_what_depends_on_the_next_state_moves_to_the_next_step():
     new, read = Input((4,)), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     later = Later({k: new})
-    assert later.definition(W) is W
-    assert later.definition(read) == later.definition(read)
-    assert later.definition(read).expression == product(load(new, Index(0)), load(new, Index(0)))
+    assert later.node(W) is W
+    assert later.node(read) == later.node(read)
+    assert later.node(read).expression == product(load(new, Index(0)), load(new, Index(0)))
 
 
 def test_only_the_pipeline_traces_and_lowers():
@@ -223,7 +223,7 @@ def test_small_tensors_are_kept_for_the_way_back():
     kept = split(lowered("delta-rnn")).recompute.made
     assert kept
     state = sum(d.size for d in lowered("delta-rnn").state.values())
-    assert sum(v.expression.definition.size for v in kept.values()) < state
+    assert sum(v.expression.node.size for v in kept.values()) < state
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -250,8 +250,8 @@ def product(*factors: Load) -> Apply:
     return Apply("mul", factors)
 
 
-def load(definition: Definition, *index: Index) -> Load:
-    return Load(definition, index)
+def load(node: Node, *index: Index) -> Load:
+    return Load(node, index)
 
 
 MALFORMED = {
@@ -260,12 +260,12 @@ MALFORMED = {
     "an index outside": Value((3,), load(k, Index(0, 1, 2))),
     "an axis that is not there": Value((3,), load(k, Index(1))),
     "an axis of one element": Value((1,), load(k, Index(0))),
-    "a function that nobody knows": Value((4,), Apply("softmax", (load(k, Index(0)),))),
+    "an unknown function": Value((4,), Apply("softmax", (load(k, Index(0)),))),
     "add of 1": Value((4,), Apply("add", (load(k, Index(0)),))),
     "argument 0 of where": Value((4,), Apply("where", (load(k, Index(0)),) * 3)),
     "argument 1 of add": Value((), Apply("add", (Constant(1.0), Apply("eq", (Constant(1.0),) * 2)))),
     "a mask in the place of numbers": Value((), Apply("eq", (Constant(1.0), Constant(1.0)))),
-    "as many numbers as elements": whole(Table((3,), (1.0, 2.0))),
+    "as many numbers as elements": whole(ConstantTensor((3,), (1.0, 2.0))),
     "a reduction of one element": whole(Reduce((4,), "sum", 1, load(k, Index(0)))),
     "a reshape to another number": whole(Reshape((5,), k)),
     "an element that no region writes": whole(Assemble((4,), (Region((1,), (3,), load(k, Index(0))),))),
@@ -286,9 +286,9 @@ def test_gradients_have_the_shape_of_what_they_are_of():
 
 
 def test_definitions_cannot_be_changed():
-    for definition in (W, Map((4,), load(k, Index(0))), Reshape((12,), W)):
+    for node in (W, Map((4,), load(k, Index(0))), Reshape((12,), W)):
         with pytest.raises(AttributeError):
-            definition.shape = (1,)
+            node.shape = (1,)
 
 
 def test_interpreter_knows_every_kind_and_every_function():
@@ -297,7 +297,7 @@ def test_interpreter_knows_every_kind_and_every_function():
     rows = Reduce((3,), "sum", 4, product(load(W, Index(0), Index(1)), load(k, Index(1))))
     joined = Assemble((6,), (Region((0,), (3,), load(rows, Index(0))), Region((3,), (3,), load(k, Index(0, -1, 3)))))
     pairs = Reshape((2, 3), joined)
-    table = Table((2, 3), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    table = ConstantTensor((2, 3), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
     total = Map((2, 3), Apply("add", (whole(pairs).expression, whole(table).expression)))
     verify([whole(total)], given)
     want = torch.cat([x @ x[0], x[0].flip(0)[:3]]).reshape(2, 3) + torch.arange(1.0, 7.0).reshape(2, 3)
@@ -308,6 +308,6 @@ def test_interpreter_knows_every_kind_and_every_function():
         assert Interpreter(given).evaluate(Apply(name, tuple(numbers)), identity_shape(k)).shape == (4,)
 
 
-def identity_shape(definition: Definition) -> tuple[int, ...]:
-    assert len(identity(definition.shape)) == len(definition.shape)
-    return definition.shape
+def identity_shape(node: Node) -> tuple[int, ...]:
+    assert len(identity(node.shape)) == len(node.shape)
+    return node.shape

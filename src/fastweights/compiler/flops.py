@@ -1,4 +1,4 @@
-"""Floating-point operations of a scan, for `torch.utils.flop_counter`: two per product of numbers."""
+"""The number of floating-point operations of a scan, for `torch.utils.flop_counter`: two per product."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -19,7 +19,7 @@ from fastweights.compiler.specialise.specialisations import BY_KEY
 
 def products(kernel_pass: Pass) -> int:
     """Number of products in one time step of one head."""
-    loops: list[Region | Value] = [body for definition in behind(kernel_pass.results) for body in definition.bodies]
+    loops: list[Region | Value] = [body for node in behind(kernel_pass.results) for body in node.bodies]
     return sum(volume(loop.shape) * _products_in(loop.expression) for loop in [*loops, *kernel_pass.results])
 
 

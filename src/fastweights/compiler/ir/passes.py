@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fastweights.compiler.ir.nodes import Definition, Input, Map, Reduce, Value, behind, loads, upstream, whole
+from fastweights.compiler.ir.nodes import Input, Map, Node, Reduce, Value, behind, loads, upstream, whole
 from fastweights.compiler.ir.step import Step
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Pass:
     """
 
     carried: Mapping[str, Input]
-    moving: Mapping[str, Definition]
+    moving: Mapping[str, Node]
     new: Mapping[str, Value]
     made: Mapping[str, Value]
     added: Mapping[str, Value]
@@ -86,7 +86,7 @@ def _named(prefix: str, record: Mapping[str, T]) -> dict[str, T]:
     return {f"{prefix}_{field}": value for field, value in record.items()}
 
 
-def _kept(step: Step) -> list[Definition]:
+def _kept(step: Step) -> list[Node]:
     """The tensors that the recompute pass keeps for the backward pass, in the order in which they are computed.
 
     These are the small tensors of the forward pass that the gradient reads. Keeping them for one chunk of time steps is
@@ -95,32 +95,32 @@ def _kept(step: Step) -> list[Definition]:
     """
     most = sum(d.size for d in step.state.values()) // 8
     forward = behind(step.new_state.values())
-    kept: dict[Definition, None] = {}
-    visited: set[Definition] = set()
+    kept: dict[Node, None] = {}
+    visited: set[Node] = set()
     queue = [d for record in step.gradients.values() for value in record.values() for d in loads(value.expression)]
     while queue:
-        definition = queue.pop()
-        if definition in visited:
+        node = queue.pop()
+        if node in visited:
             continue
-        visited.add(definition)
-        if _is_worth_keeping(definition, most) and (definition in forward or _is_early(definition, step)):
-            kept[definition] = None
+        visited.add(node)
+        if _is_worth_keeping(node, most) and (node in forward or _is_early(node, step)):
+            kept[node] = None
         else:
-            queue.extend(definition.operands())
+            queue.extend(node.operands())
     return sorted(kept, key=lambda d: d.serial)
 
 
-def _is_worth_keeping(definition: Definition, most: int) -> bool:
+def _is_worth_keeping(node: Node, most: int) -> bool:
     """Whether a tensor is small, and is neither a maximum, a minimum nor assembled.
 
     The gradient of a maximum compares the maximum with the numbers that it was chosen from, so both are recomputed.
     """
-    small = definition.size <= most or not definition.is_matrix
-    extremum = isinstance(definition, Reduce) and definition.reduction != "sum"
-    return small and isinstance(definition, Map | Reduce) and not extremum
+    small = node.size <= most or not node.is_matrix
+    extremum = isinstance(node, Reduce) and node.reduction != "sum"
+    return small and isinstance(node, Map | Reduce) and not extremum
 
 
-def _is_early(definition: Definition, step: Step) -> bool:
+def _is_early(node: Node, step: Step) -> bool:
     """Whether a tensor is a sum over a matrix of the state that does not need the gradient of the next state."""
-    reads = any(d in step.state.values() and d.is_matrix for d in definition.operands())
-    return isinstance(definition, Reduce) and reads and upstream([definition]).isdisjoint(step.d_state.values())
+    reads = any(d in step.state.values() and d.is_matrix for d in node.operands())
+    return isinstance(node, Reduce) and reads and upstream([node]).isdisjoint(step.d_state.values())

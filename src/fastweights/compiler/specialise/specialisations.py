@@ -65,7 +65,7 @@ class Form:
         """The affine form of the step, or why it has none."""
         if not self.found:
             with LOCK.own:
-                self.found = self.refusal if not self.text else _affine_or_why(self.cell, self.where)
+                self.found = self.refusal if not self.text else alone(_affine_or_why, self.cell, self.where)
         return self.found
 
     def build(self, ways: Collection[str]) -> str:
@@ -240,7 +240,7 @@ def affine_of(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) 
     if _watch(cell) is None:
         return f"what {cell.name} closes over may change, which a traced program would not see"
     with LOCK.own:
-        return _affine_or_why(cell, Where(dict(sizes), dtype, ""))
+        return alone(_affine_or_why, cell, Where(dict(sizes), dtype, ""))
 
 
 # As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.

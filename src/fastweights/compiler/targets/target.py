@@ -89,7 +89,7 @@ class Target(Protocol):
         """The built kernel of a single time step; None if the target has no such kernel. Raises the same errors."""
 
     def walks(self) -> Any:
-        """The module of what `walks` says; None where the target has none, or lacks what builds it."""
+        """The module with the kernels of `walks`; None if the target has none, or lacks the tools that build them."""
 
 
 def target_of(device: str) -> Target:
@@ -99,8 +99,7 @@ def target_of(device: str) -> Target:
 
 
 def walks(device: str) -> Any:
-    """Kernels that carry a matrix through all chunks of time in one launch, as in `triton/walk.py`; None for a type of
-    device that has none."""
+    """The kernels that pass a state through all chunks of time in one launch; None for a device without them."""
     return target_of(device).walks() if device in TARGETS else None
 
 

@@ -1,4 +1,4 @@
-"""A cell as files of C++ with a C interface: the code, a header and an example, to be built and run without Python."""
+"""Writes a cell as C++ files with a C interface: code, header and example, for use without Python."""
 
 from math import prod
 from pathlib import Path
@@ -14,12 +14,12 @@ from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.core.files import write_atomically
 
 WIDTH = 16
-"""Bytes of a vector: every CPU that has vectors has these, and a compiler may make wider ones of them."""
+"""Bytes per vector. Every CPU with vectors has vectors of this width."""
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class Kind(NamedTuple):
-    """What tensors of a record have in C: their structure, prefix and argument, first axes, room in the example."""
+    """The C names of a record: structure, prefix, argument, leading axes, storage in the example, and qualifier."""
 
     structure: str
     prefix: str
@@ -39,7 +39,7 @@ Y = KINDS["Inputs"]._replace(prefix="")
 
 
 class Array(NamedTuple):
-    """One tensor of a cell, and its axes of one head and one step."""
+    """A tensor of a cell, with its axes per head and time step."""
 
     kind: Kind
     field: str
@@ -47,12 +47,12 @@ class Array(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What no other tensor of the cell is called, and no word of the language."""
+        """A name that differs from those of all other tensors and from the keywords of C."""
         return f"{self.kind.prefix}{self.field}"
 
     @property
     def axes(self) -> str:
-        """All of them, as comments have it."""
+        """All axes, for comments."""
         return f"[{', '.join([self.kind.axes, *map(str, self.shape)])}]"
 
 
@@ -83,7 +83,7 @@ class Files:
         self.signature = f"void {self.name}_run({', '.join(given)}, {self.real}* y, {numbers})"
 
     def code(self) -> str:
-        """The kernel, and the function that calls it."""
+        """The code of the kernel, and the function that calls it."""
         dtype = self.spec.dtype
         lanes = WIDTH // dtype.itemsize
         kernel = Source(plan(self.passes, lanes), self.spec.title, dtype, lanes).forward("static")
@@ -103,7 +103,7 @@ class Files:
         )
 
     def _pointers(self) -> list[str]:
-        """What the kernel takes, in its order; a state is read and written where it lies."""
+        """The arguments of the kernel, in order. A state is updated in place."""
         ours = {
             kind: [f"(void*){array.kind.argument}->{array.name}" for array in arrays]
             for kind, arrays in self.arrays.items()
@@ -118,7 +118,7 @@ class Files:
         return [f"time * heads * {n}, heads * {n}, {n}" for n in sizes]
 
     def header(self) -> str:
-        """What a program includes."""
+        """The header for programs that use the cell."""
         formula = self.spec.cell.summary.strip().split("\n\n")[0].split("\n")
         sizes = [f"    {self._size(array)} = {prod(array.shape)}," for array in [*self._all(), self.y]]
         return "\n".join(
@@ -144,7 +144,7 @@ class Files:
         return "\n".join(["\ntypedef struct {", *fields, f"}} {self.name}_{KINDS[kind].structure};"])
 
     def example(self) -> str:
-        """A program that runs one step, and a sequence from where that left off."""
+        """An example program that runs one time step, and then a sequence from the new state."""
         filled = [array for array in self._all() if array.kind is not KINDS["State"]]
         given = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
         return "\n".join(

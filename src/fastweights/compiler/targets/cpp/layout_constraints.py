@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fastweights.compiler.ir.nodes import Definition, Reduce, Reshape, loads
+from fastweights.compiler.ir.nodes import Node, Reduce, Reshape, loads
 
 
 class Constraints(NamedTuple):
@@ -13,17 +13,17 @@ class Constraints(NamedTuple):
     differ between the two.
     """
 
-    in_order: frozenset[Definition]
-    once: frozenset[Definition]
+    in_order: frozenset[Node]
+    once: frozenset[Node]
 
-    def extended(self, later: Mapping[Definition, Definition]) -> "Constraints":
+    def extended(self, later: Mapping[Node, Node]) -> "Constraints":
         """The constraints with the same ones for the nodes of the next time step, given by the nodes of this one."""
         return Constraints(*(nodes | {later[d] for d in nodes if d in later} for nodes in self))
 
 
-def constraints(definitions: Iterable[Definition]) -> Constraints:
+def constraints(nodes: Iterable[Node]) -> Constraints:
     """The constraints among some nodes."""
-    nodes = list(definitions)
+    nodes = list(nodes)
     extrema = [d for d in nodes if isinstance(d, Reduce) and d.reduction != "sum"]
     bases = frozenset(d.base for d in nodes if isinstance(d, Reshape))
     return Constraints(bases, frozenset(read for d in extrema for read in loads(d.expression)))

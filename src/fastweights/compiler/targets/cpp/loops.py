@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from fastweights.compiler.ir.functions import FUNCTIONS
-from fastweights.compiler.ir.nodes import Apply, Constant, Definition, Expression, Index, Load, loads
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Index, Load, Node, loads
 from fastweights.compiler.targets.cpp.functions import CODE
 from fastweights.compiler.targets.cpp.layout import stride_along
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
@@ -79,13 +79,13 @@ class NestPrinter:
         self._parts(self.tiling.body)
         self.out.close(len(self.tiling.outer))
 
-    def name(self, definition: Definition) -> str:
+    def name(self, node: Node) -> str:
         """The name of the buffer of a node."""
-        name = self.program.buffer(definition).name
+        name = self.program.buffer(node).name
         return self.names.get(name, name)
 
     def _clear(self, statement: Statement) -> None:
-        name, size = self.name(statement.definition), statement.definition.size
+        name, size = self.name(statement.node), statement.node.size
         self.out.add(f"for (int n = 0; n < {size}; ++n) {name}[n] = {START[statement.reduction]};")
 
     def _parts(self, parts: Sequence[Part]) -> None:
@@ -180,7 +180,7 @@ class BlockPrinter:
         match self.nest.tiling.places.get(n):
             case None:
                 value = self._named(value)
-                self.stored[(statement.definition, statement.place, r, v)] = value
+                self.stored[(statement.node, statement.place, r, v)] = value
                 self.put(statement, value, r, v)
             case Place.MEMORY:
                 self._accumulate(n, statement, value, r, v)
@@ -229,11 +229,11 @@ class BlockPrinter:
         self.stores.clear()
 
     def _address(self, statement: Statement, r: int, v: int) -> tuple[str, int]:
-        return self._pointer(statement.definition, statement.place, r, v)
+        return self._pointer(statement.node, statement.place, r, v)
 
-    def _pointer(self, definition: Definition, index: tuple[Index, ...], r: int, v: int) -> tuple[str, int]:
+    def _pointer(self, node: Node, index: tuple[Index, ...], r: int, v: int) -> tuple[str, int]:
         """Code for the address of an element, and the distance between lanes."""
-        buffer, name = self.nest.program.buffer(definition), self.nest.name(definition)
+        buffer, name = self.nest.program.buffer(node), self.nest.name(node)
         if buffer.is_scalar:
             return f"&{name}", 0
         offset = sum(i.start * stride for i, stride in zip(index, buffer.strides, strict=True))
@@ -276,10 +276,10 @@ class BlockPrinter:
         return self._applied(expression, r, v)
 
     def _loaded(self, load: Load, r: int, v: int) -> Result:
-        stored = self.stored.get((load.definition, load.index, r, v))
+        stored = self.stored.get((load.node, load.index, r, v))
         if stored is not None:
             return stored
-        address, stride = self._pointer(load.definition, load.index, r, v)
+        address, stride = self._pointer(load.node, load.index, r, v)
         if address not in self.known:
             self.known[address] = self._named(self._load(address, stride))
         return self.known[address]

@@ -1,4 +1,4 @@
-"""The C++ source of one step by itself: it reads every tensor as it lies, and may write states over those it reads."""
+"""The C++ of a single time step. It reads every tensor in the order of its axes, and may update states in place."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from fastweights.compiler.targets.cpp.schedule import Buffer, Role
 
 
 def one_step_source(plan: StepPlan, title: str, dtype: torch.dtype, lanes: int) -> str:
-    """All of it."""
+    """The source text of the library."""
     functions = Functions(dtype, lanes)
     step = functions.write("step", plan.step, [_argument(b, plan) for b in _arguments(plan)])
     kernel = _kernel(plan, padded(functions.scratch))
@@ -56,7 +56,7 @@ def _kernel(plan: StepPlan, scratch: int) -> str:
 
 
 def _places(plan: StepPlan, apart: Sequence[Buffer], offset: int) -> list[str]:
-    """Where everything lies for a head."""
+    """The addresses of all buffers of a head."""
     lines = []
     for b in plan.state:
         first = f"(reset && reset[b] ? initial_{b.name} : first_{b.name})"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from fastweights.compiler.ir.nodes import Apply, Constant, Definition, Expression, Load, load_nodes
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Load, Node, load_nodes
 from fastweights.compiler.targets.cpp.layout import vector_axis
 from fastweights.compiler.targets.cpp.loops import printed
 from fastweights.compiler.targets.cpp.schedule import Buffer, Nest, Program, Statement
@@ -36,7 +36,7 @@ def outlined(name: str, program: Program, lanes: int) -> Outlined:
         if key not in functions:
             number = sum(function is not None for function in functions.values())
             functions[key] = _function(f"{name}_nest_{number}", program, nest, tiling) if counts[key] >= OFTEN else None
-        lines += [f"    // {line}" for line in dict.fromkeys(s.definition.line for s in nest.statements) if line]
+        lines += [f"    // {line}" for line in dict.fromkeys(s.node.line for s in nest.statements) if line]
         function = functions[key]
         parameters = ", ".join(b.name for b in _parameters(program, nest, tiling))
         lines += printed(program, nest, tiling) if function is None else [f"    {function.name}({parameters});"]
@@ -53,12 +53,12 @@ class _Numbering:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.nodes: dict[Definition, int] = {}
+        self.nodes: dict[Node, int] = {}
         self.buffers: dict[str, int] = {}
 
     def statements(self, statements: Sequence[Statement]) -> Hashable:
         return tuple(
-            (self._expression(s.expression), self._node(s.definition), s.place, s.reduction, s.axis, s.add)
+            (self._expression(s.expression), self._node(s.node), s.place, s.reduction, s.axis, s.add)
             for s in statements
         )
 
@@ -66,15 +66,15 @@ class _Numbering:
         match expression:
             case Constant(value):
                 return repr(value)
-            case Load(definition, index):
-                return self._node(definition), index
+            case Load(node, index):
+                return self._node(node), index
             case Apply(function, arguments):
                 return function, tuple(map(self._expression, arguments))
 
-    def _node(self, definition: Definition) -> Hashable:
-        buffer = self.program.buffer(definition)
-        node = self.nodes.setdefault(definition, len(self.nodes))
-        return node, self.buffers.setdefault(buffer.name, len(self.buffers)), buffer.strides, buffer.is_scalar
+    def _node(self, node: Node) -> Hashable:
+        buffer = self.program.buffer(node)
+        number = self.nodes.setdefault(node, len(self.nodes))
+        return number, self.buffers.setdefault(buffer.name, len(self.buffers)), buffer.strides, buffer.is_scalar
 
 
 class _Function(NamedTuple):
@@ -89,7 +89,7 @@ def _function(name: str, program: Program, nest: Nest, tiling: Tiling) -> _Funct
     lines = printed(program, nest, tiling, names)
     if len(lines) <= LONG:
         return None
-    stored = {program.buffer(s.definition).name for s in nest.statements}
+    stored = {program.buffer(s.node).name for s in nest.statements}
     taken = ", ".join(_declaration(b, names, b.name in stored) for b in parameters)
     body = "\n".join(lines)
     return _Function(name, f"\n__attribute__((noinline)) static void {name}({taken}) {{\n{body}\n}}")
@@ -105,16 +105,16 @@ def _declaration(buffer: Buffer, names: Mapping[str, str], is_stored: bool) -> s
 def _parameters(program: Program, nest: Nest, tiling: Tiling) -> list[Buffer]:
     """The buffers of a nest: results in memory, then the operands of each statement, then all other results."""
     statements = list(enumerate(nest.statements))
-    cleared = [s.definition for n, s in statements if tiling.places.get(n) is Place.MEMORY]
+    cleared = [s.node for n, s in statements if tiling.places.get(n) is Place.MEMORY]
     read = [d for s in nest.statements for d in _operands(program, nest, s)]
-    elementwise = [s.definition for n, s in statements if n not in tiling.places]
-    reduced = [s.definition for n, s in statements if n in tiling.places]
+    elementwise = [s.node for n, s in statements if n not in tiling.places]
+    reduced = [s.node for n, s in statements if n in tiling.places]
     buffers = map(program.buffer, [*cleared, *read, *elementwise, *reduced])
     return list({b.name: b for b in buffers}.values())
 
 
-def _operands(program: Program, nest: Nest, statement: Statement) -> list[Definition]:
+def _operands(program: Program, nest: Nest, statement: Statement) -> list[Node]:
     """The nodes that a statement loads, those in memory first. It does not load what its nest has just stored."""
-    stored = {(s.definition, s.place) for s in nest.statements if not s.reduction}
-    loads = [load for load in load_nodes(statement.expression) if (load.definition, load.index) not in stored]
-    return [load.definition for load in sorted(loads, key=lambda load: program.buffer(load.definition).is_scalar)]
+    stored = {(s.node, s.place) for s in nest.statements if not s.reduction}
+    loads = [load for load in load_nodes(statement.expression) if (load.node, load.index) not in stored]
+    return [load.node for load in sorted(loads, key=lambda load: program.buffer(load.node).is_scalar)]

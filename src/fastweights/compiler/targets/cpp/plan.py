@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fastweights.compiler.ir.nodes import Definition, Input, Load, Table, Value, behind, whole
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, behind, whole
 from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import Constraints, constraints
@@ -112,11 +112,11 @@ class Buffers:
 
     def __init__(self, passes: Passes) -> None:
         nodes = behind(v for each in passes.by_name.values() for v in each.results)
-        tables = sorted((d for d in nodes if isinstance(d, Table)), key=lambda d: d.serial)
+        tables = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         self.constraints = constraints(nodes)
         self.matrices = [d for each in (passes.forward, passes.backward) for d in each.carried.values() if d.is_matrix]
         self.fixed = [*passes.params.values(), *tables]
-        self.given: dict[Definition, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
+        self.given: dict[Node, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
         for name, d in {**passes.forward.carried, **passes.backward.carried, **passes.params}.items():
             self.given[d] = Buffer(name, d.shape, Layout(tuple(range(len(d.shape))), d in self.constraints.in_order))
         for name, moving in {**passes.forward.moving, **passes.backward.moving}.items():
@@ -131,7 +131,7 @@ class Buffers:
             made[name] = Buffer(name, param.shape, self.given[param].layout)
         return made
 
-    def of(self, nodes: Sequence[Definition]) -> dict[Definition, Buffer]:
+    def of(self, nodes: Sequence[Node]) -> dict[Node, Buffer]:
         """The given buffers of some nodes."""
         return {d: self.given[d] for d in nodes}
 
@@ -156,15 +156,15 @@ class Pipelined:
     The nodes in `following` are the moving tensors of the next step.
     """
 
-    state: dict[Definition, Buffer]
-    moving: dict[Definition, Buffer]
-    given: dict[Definition, Buffer]
+    state: dict[Node, Buffer]
+    moving: dict[Node, Buffer]
+    given: dict[Node, Buffer]
     outputs: list[Output]
-    new: dict[Definition, Value]
-    ahead: dict[Definition, Buffer]
-    later: list[Definition]
-    following: dict[Definition, Buffer]
-    first: list[Definition]
+    new: dict[Node, Value]
+    ahead: dict[Node, Buffer]
+    later: list[Node]
+    following: dict[Node, Buffer]
+    first: list[Node]
     step_constraints: Constraints
 
 
@@ -180,9 +180,9 @@ def _pipelined(kernel_pass: Pass, buffers: Buffers) -> Pipelined:
     reads = first_reads(values, state, given, buffers.matrices)
     handed = [d for d in handed_on(reads, values, given, {*state, *moving}) if d not in buffers.constraints.in_order]
     stored = {d: _node(value) for d, value in new.items()}
-    following: dict[Definition, Definition] = {d: Input(d.shape) for d in moving}
+    following: dict[Node, Node] = {d: Input(d.shape) for d in moving}
     renamed = Later({**following, **stored})
-    later = [renamed.definition(d) for d in [*reads, *handed]]
+    later = [renamed.node(d) for d in [*reads, *handed]]
     # The operands of the first reads of the next step are computed before the nest that stores the new matrix.
     matrices = [stored.get(d) for d in buffers.matrices]
     return Pipelined(
@@ -199,9 +199,7 @@ def _pipelined(kernel_pass: Pass, buffers: Buffers) -> Pipelined:
     )
 
 
-def _ahead(
-    state: Mapping[Definition, Buffer], reads: Sequence[Definition], handed: Sequence[Definition]
-) -> dict[Definition, Buffer]:
+def _ahead(state: Mapping[Node, Buffer], reads: Sequence[Node], handed: Sequence[Node]) -> dict[Node, Buffer]:
     """The buffers of the first reads of a matrix of the state, and of the operands that are handed on with them."""
     matrix = next((b.tensor for d, b in state.items() if d.is_matrix), "")
     ahead = {d: Buffer(f"{matrix}_read_{n}", d.shape) for n, d in enumerate(reads)}
@@ -215,6 +213,6 @@ def _step(pipelined: Pipelined, buffers: Buffers) -> Program:
     return schedule(given, [*pipelined.outputs, *new, *ahead], pipelined.step_constraints, pipelined.first)
 
 
-def _node(value: Value) -> Definition:
+def _node(value: Value) -> Node:
     assert isinstance(value.expression, Load)
-    return value.expression.definition
+    return value.expression.node

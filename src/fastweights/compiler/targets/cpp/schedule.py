@@ -10,11 +10,11 @@ from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import (
     COMPUTED,
     Apply,
-    Definition,
     Expression,
     Index,
     Load,
     Map,
+    Node,
     Reduce,
     Reshape,
     Shape,
@@ -40,7 +40,7 @@ class Layout:
 
 
 class Role(Enum):
-    """What a buffer holds of its tensor. The value is the prefix of the buffer's name in the code."""
+    """The relation of a buffer to its tensor. The value is the prefix of the buffer's name in the code."""
 
     CURRENT = ""
     """The tensor at this time step. A state is the one before the step."""
@@ -101,7 +101,7 @@ class Statement:
     A reduction first combines the expression over `axis`.
     """
 
-    definition: Definition
+    node: Node
     shape: Shape
     expression: Expression
     place: tuple[Index, ...]
@@ -114,7 +114,7 @@ class Statement:
         place = tuple(i if i.axis < 0 else Index(order[i.axis], i.step, i.start) for i in self.place)
         axis = order[self.axis] if self.reduction else -1
         body = substitute(self.expression, [Index(a) for a in order])
-        return Statement(self.definition, shape, body, place, self.reduction, axis, self.add)
+        return Statement(self.node, shape, body, place, self.reduction, axis, self.add)
 
 
 @dataclass(eq=False)
@@ -133,23 +133,23 @@ class Program:
     """
 
     nests: Sequence[Nest]
-    buffers: dict[Definition, Buffer]
+    buffers: dict[Node, Buffer]
     local: Sequence[Buffer]
     in_place: frozenset[str] = frozenset()
 
-    def buffer(self, definition: Definition) -> Buffer:
+    def buffer(self, node: Node) -> Buffer:
         """The buffer of a node. A reshape has the memory of its base under its own shape."""
-        if isinstance(definition, Reshape):
-            base = self.buffer(definition.base)
-            return Buffer(base.tensor, definition.shape, role=base.role)
-        return self.buffers[definition]
+        if isinstance(node, Reshape):
+            base = self.buffer(node.base)
+            return Buffer(base.tensor, node.shape, role=base.role)
+        return self.buffers[node]
 
 
 def schedule(
-    given: dict[Definition, Buffer],
+    given: dict[Node, Buffer],
     outputs: Sequence[Output],
     constraints: Constraints,
-    first: Iterable[Definition] = (),
+    first: Iterable[Node] = (),
 ) -> Program:
     """Orders the computation of `outputs` from the nodes in `given`. The nodes in `first` come before all others."""
     return Scheduler(given, outputs, constraints, first).run()
@@ -187,13 +187,13 @@ def _can_overwrite(program: Program, state: Buffer) -> bool:
 
 def _holds(program: Program, access: Statement | Load, role: Role, state: Buffer) -> bool:
     """Whether a statement stores, or a load reads, a state in a role."""
-    buffer = program.buffers.get(_base(access.definition))
+    buffer = program.buffers.get(_base(access.node))
     return buffer is not None and buffer.role is role and buffer.tensor == state.tensor
 
 
 def _reads_its_own_place(load: Load, writer: Statement) -> bool:
     """Whether a load in the nest of a writer reads only the number that the writer replaces."""
-    return not isinstance(load.definition, Reshape) and load.index == writer.place and not writer.reduction
+    return not isinstance(load.node, Reshape) and load.index == writer.place and not writer.reduction
 
 
 class Scheduler:
@@ -201,26 +201,26 @@ class Scheduler:
 
     def __init__(
         self,
-        given: dict[Definition, Buffer],
+        given: dict[Node, Buffer],
         outputs: Sequence[Output],
         constraints: Constraints,
-        first: Iterable[Definition],
+        first: Iterable[Node],
     ) -> None:
         self.given = given
         self.constraints = constraints
         self.buffers = dict(given)
-        self.add: set[Definition] = set()
+        self.add: set[Node] = set()
         self.roots = [self._root(output) for output in outputs]
         self.order = list(_topological([*first, *self.roots], given))
-        self.inlined: dict[Definition, Expression] = {}
-        self.ready: dict[Definition, int] = {}
+        self.inlined: dict[Node, Expression] = {}
+        self.ready: dict[Node, int] = {}
         self.nests: list[Nest] = []
 
-    def _root(self, output: Output) -> Definition:
+    def _root(self, output: Output) -> Node:
         """The node that is computed directly into the buffer of an output."""
         expression = output.value.expression
         if isinstance(expression, Load) and not output.add:
-            node = expression.definition
+            node = expression.node
             whole = expression.index == identity(node.shape) and node.shape == output.value.shape
             if whole and isinstance(node, COMPUTED) and node not in self.buffers:
                 self.buffers[node] = output.buffer
@@ -236,53 +236,53 @@ class Scheduler:
         self._choose_inlined()
         stored = [d for d in self.order if d not in self.inlined and isinstance(d, COMPUTED)]
         local = self._allocate(stored)
-        for definition in stored:
-            for statement in self._statements(definition):
+        for node in stored:
+            for statement in self._statements(node):
                 self._insert(statement)
         return Program(self.nests, self.buffers, local)
 
     def _choose_inlined(self) -> None:
-        readers: dict[Definition, set[tuple[Definition, object]]] = {}
-        sizes: dict[Definition, list[int]] = {}
+        readers: dict[Node, set[tuple[Node, object]]] = {}
+        sizes: dict[Node, list[int]] = {}
         for reader in self.order:
             for _, domain, expression in reader.bodies:
                 for load in set(load_nodes(expression)):
-                    readers.setdefault(load.definition, set()).add((reader, load.index))
-                    sizes.setdefault(load.definition, []).append(volume(domain))
-        for definition in self.order:
-            is_free = definition not in {*self.buffers, *self.constraints.in_order, *self.constraints.once}
-            if isinstance(definition, Map) and is_free:
-                resolved = self._resolve(definition.expression)
-                if _inlines(definition, resolved, len(readers[definition]), max(sizes[definition])):
-                    self.inlined[definition] = resolved
+                    readers.setdefault(load.node, set()).add((reader, load.index))
+                    sizes.setdefault(load.node, []).append(volume(domain))
+        for node in self.order:
+            is_free = node not in {*self.buffers, *self.constraints.in_order, *self.constraints.once}
+            if isinstance(node, Map) and is_free:
+                resolved = self._resolve(node.expression)
+                if _inlines(node, resolved, len(readers[node]), max(sizes[node])):
+                    self.inlined[node] = resolved
 
     def _resolve(self, expression: Expression) -> Expression:
         if isinstance(expression, Load):
-            inside = self.inlined.get(expression.definition)
+            inside = self.inlined.get(expression.node)
             return expression if inside is None else substitute(inside, expression.index)
         if isinstance(expression, Apply):
             return Apply(expression.function, tuple(self._resolve(a) for a in expression.arguments))
         return expression
 
-    def _allocate(self, kept: Sequence[Definition]) -> list[Buffer]:
+    def _allocate(self, kept: Sequence[Node]) -> list[Buffer]:
         local: list[Buffer] = []
-        for definition in kept:
-            if definition not in self.buffers:
-                layout = Layout(tuple(range(len(definition.shape))), definition in self.constraints.in_order)
-                self.buffers[definition] = Buffer(f"t{len(local)}", definition.shape, layout, local=True)
-                local.append(self.buffers[definition])
-            elif definition in self.constraints.in_order:
-                self.buffers[definition].layout.fixed = True
+        for node in kept:
+            if node not in self.buffers:
+                layout = Layout(tuple(range(len(node.shape))), node in self.constraints.in_order)
+                self.buffers[node] = Buffer(f"t{len(local)}", node.shape, layout, local=True)
+                local.append(self.buffers[node])
+            elif node in self.constraints.in_order:
+                self.buffers[node].layout.fixed = True
         return local
 
-    def _statements(self, definition: Definition) -> Iterator[Statement]:
-        for start, domain, expression in definition.bodies:
-            yield _statement(definition, domain, self._resolve(expression), start, definition in self.add)
+    def _statements(self, node: Node) -> Iterator[Statement]:
+        for start, domain, expression in node.bodies:
+            yield _statement(node, domain, self._resolve(expression), start, node in self.add)
 
     def _insert(self, statement: Statement) -> None:
-        """Into the loop nest that reads most of the same, else into a new one at the end."""
+        """Adds a statement to the nest with which it shares most loads, or to a new nest at the end."""
         first = max((self._earliest(load) for load in load_nodes(statement.expression)), default=0)
-        first = max(first, self.ready.get(statement.definition, 0))
+        first = max(first, self.ready.get(statement.node, 0))
         choices = [
             (score, -n, fitted)
             for n, nest in enumerate(self.nests)
@@ -292,61 +292,61 @@ class Scheduler:
         ]
         if choices:
             # A new state joins the nest of the last reader of the old state, and can then be stored in its place.
-            last = self.buffers[statement.definition].role is Role.NEW
+            last = self.buffers[statement.node].role is Role.NEW
             _, n, statement = min(choices, key=lambda c: (c[1], -c[0]) if last else (-c[0], -c[1]))
             self.nests[-n].statements.append(statement)
         else:
             n = -len(self.nests)
             self.nests.append(Nest(statement.shape, [statement]))
-        self.ready[statement.definition] = max(-n + 1, self.ready.get(statement.definition, 0))
+        self.ready[statement.node] = max(-n + 1, self.ready.get(statement.node, 0))
 
     def _earliest(self, load: Load) -> int:
-        """The first nest that may read: one after the nest that stores."""
-        definition = _base(load.definition)
-        return self.ready.get(definition, 0)
+        """The first nest that may contain a load: the one after the nest that stores the node."""
+        node = _base(load.node)
+        return self.ready.get(node, 0)
 
     def _score(self, statement: Statement, nest: Nest, n: int, first: int) -> float:
-        """0 if it may not run here, else how much it shares."""
+        """The number of shared loads of a statement and a nest; 0 if the statement cannot be in the nest."""
         mine = set(load_nodes(statement.expression))
-        stored = {s.definition: s for s in nest.statements}
+        stored = {s.node: s for s in nest.statements}
         for load in mine:
-            writer = stored.get(_base(load.definition))
+            writer = stored.get(_base(load.node))
             if writer is not None and not _forwards(load, writer):
                 return 0
-            if writer is None and self.ready.get(_base(load.definition), 0) > n:
+            if writer is None and self.ready.get(_base(load.node), 0) > n:
                 return 0
-        if statement.definition in stored or self.ready.get(statement.definition, 0) > n:
+        if statement.node in stored or self.ready.get(statement.node, 0) > n:
             return 0
         theirs = {load for s in nest.statements for load in load_nodes(s.expression)}
-        shared = sum(len(load.index) > 1 for load in mine & theirs) + sum(load.definition in stored for load in mine)
+        shared = sum(len(load.index) > 1 for load in mine & theirs) + sum(load.node in stored for load in mine)
         rank = len(statement.shape)
         return shared if rank > 1 else shared + 0.5
 
 
-def _topological(roots: Iterable[Definition], given: Iterable[Definition]) -> Iterator[Definition]:
-    """Every definition that is needed, operands first."""
+def _topological(roots: Iterable[Node], given: Iterable[Node]) -> Iterator[Node]:
+    """The nodes that roots are computed from, operands first."""
     seen = set(given)
 
-    def visit(definition: Definition) -> Iterator[Definition]:
-        if definition in seen:
+    def visit(node: Node) -> Iterator[Node]:
+        if node in seen:
             return
-        seen.add(definition)
-        for operand in definition.operands():
+        seen.add(node)
+        for operand in node.operands():
             yield from visit(operand)
-        yield definition
+        yield node
 
     for root in roots:
         yield from visit(root)
 
 
-def _inlines(definition: Definition, resolved: Expression, readers: int, size: int) -> bool:
-    """Whether to compute it where it is read: there is one reader of the same size, or it is cheaper than memory."""
+def _inlines(node: Node, resolved: Expression, readers: int, size: int) -> bool:
+    """Whether to compute a node inside its readers: it has one reader of the same size, or is cheaper than memory."""
     if not list(loads(resolved)):
         return True
     work = _work(resolved)
-    if readers == 1 and size <= definition.size:
+    if readers == 1 and size <= node.size:
         return True
-    return work == 0 or (len(definition.shape) > 1 and size <= definition.size and work <= CHEAP)
+    return work == 0 or (len(node.shape) > 1 and size <= node.size and work <= CHEAP)
 
 
 def _work(expression: Expression) -> int:
@@ -356,25 +356,23 @@ def _work(expression: Expression) -> int:
     return own + sum(_work(a) for a in expression.arguments)
 
 
-def _base(definition: Definition) -> Definition:
-    return _base(definition.base) if isinstance(definition, Reshape) else definition
+def _base(node: Node) -> Node:
+    return _base(node.base) if isinstance(node, Reshape) else node
 
 
-def _statement(
-    definition: Definition, domain: Shape, expression: Expression, start: Shape, add: bool = False
-) -> Statement:
-    """Over the axes of more than one element only."""
+def _statement(node: Node, domain: Shape, expression: Expression, start: Shape, add: bool = False) -> Statement:
+    """The statement of a loop body, with the axes of more than one element only."""
     kept = [a for a, n in enumerate(domain) if n > 1]
     axes = [Index(kept.index(a)) if a in kept else Index(-1, 0, 0) for a in range(len(domain))]
     place = tuple(Index(axes[a].axis, 1, s) if axes[a].axis >= 0 else Index(-1, 0, s) for a, s in enumerate(start))
     shape = tuple(domain[a] for a in kept)
-    reduction = definition.reduction if isinstance(definition, Reduce) else ""
+    reduction = node.reduction if isinstance(node, Reduce) else ""
     axis = len(kept) - 1 if reduction else -1
-    return Statement(definition, shape, substitute(expression, axes), place, reduction, axis, add)
+    return Statement(node, shape, substitute(expression, axes), place, reduction, axis, add)
 
 
 def _fits(statement: Statement, nest: Nest) -> Iterator[Statement]:
-    """The ways to name the axes of a statement after those of a nest."""
+    """The statement with its axes renamed to those of a nest, for every possible assignment."""
     if sorted(statement.shape) == sorted(nest.shape):
         for order in permutations(range(len(nest.shape))):
             if all(nest.shape[place] == n for place, n in zip(order, statement.shape, strict=True)):
@@ -382,6 +380,6 @@ def _fits(statement: Statement, nest: Nest) -> Iterator[Statement]:
 
 
 def _forwards(load: Load, writer: Statement) -> bool:
-    """Whether a nest may read what it has just stored: the same element, not reduced, not under another shape."""
-    whole = load.definition is writer.definition and isinstance(writer.definition, Map)
+    """Whether a load can use the value that its nest has just computed: the same element, and not reduced."""
+    whole = load.node is writer.node and isinstance(writer.node, Map)
     return whole and not writer.reduction and not writer.add and load.index == writer.place

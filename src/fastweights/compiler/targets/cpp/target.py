@@ -60,15 +60,15 @@ def walks() -> None:
 
 
 def _libraries(
-    sources: Callable[[], Mapping[str, str]], name: str, text: str, kernels: Collection[str]
+    sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
 ) -> dict[str, CDLL]:
-    """The libraries of some kernels. Those that are not in the cache are built in parallel."""
-    stems = {kernel: build.stem(f"{name}-{kernel}", text, fingerprint("cpp")) for kernel in kernels}
-    libraries = {kernel: build.load(stem) for kernel, stem in stems.items()}
-    missing = [kernel for kernel, library in libraries.items() if library is None]
-    if missing and (reason := lack()):
-        raise Unbuilt(reason)  # before the seconds that it takes to make a source
+    """Those of the cache, and what is missing built side by side."""
+    stems = {way: build.stem(f"{name}-{way}", text, fingerprint("cpp")) for way in ways}
+    found = {way: build.load(stem) for way, stem in stems.items()}
+    missing = [way for way, library in found.items() if library is None]
+    if missing and (why := lack()):
+        raise Unbuilt(why)  # before seconds go into a source that nobody builds
     texts = sources() if missing else {}
-    with ThreadPoolExecutor(len(kernels)) as pool:
-        built = {kernel: pool.submit(build.build, texts[kernel], stems[kernel]) for kernel in missing}
-        return {kernel: library or built[kernel].result() for kernel, library in libraries.items()}
+    with ThreadPoolExecutor(len(ways)) as pool:
+        built = {way: pool.submit(build.build, texts[way], stems[way]) for way in missing}
+        return {way: library or built[way].result() for way, library in found.items()}

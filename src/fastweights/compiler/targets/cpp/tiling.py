@@ -21,7 +21,7 @@ UNROLLED = 4
 
 
 class Place(Enum):
-    """Where the partial results of a reduction are kept."""
+    """The memory of the partial results of a reduction."""
 
     LANES = "registers, for a reduction along the vectorised axis: the lanes are combined at the end of every row"
     ROWS = "registers, for a reduction down the rows: one accumulator per vector of a row"

@@ -1,4 +1,4 @@
-"""Triton: one program a head, or a part of its rows, for chips of NVIDIA and AMD."""
+"""The target for GPUs: Triton kernels for chips of NVIDIA and AMD."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -15,13 +15,13 @@ from fastweights.compiler.targets.triton.kernel import Kernel
 from fastweights.compiler.targets.triton.source import sourced
 
 OLDEST = (3, 6)
-"""What the kernels were compiled and interpreted with."""
+"""The oldest tested version of Triton."""
 CAPABILITY = (8, 0)
-"""The oldest chips of NVIDIA that Triton compiles for."""
+"""The oldest compute capability of NVIDIA chips that Triton supports."""
 
 
 def lack() -> str:
-    """What this machine lacks to build any kernel, and what to do about it; empty if it lacks nothing."""
+    """The reason why this machine can build no kernel, with a remedy; empty if it can."""
     if find_spec("triton") is None:
         return "there is no Triton. pip install 'fastweights[gpu]'"
     import triton
@@ -55,7 +55,7 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
 
 
 def walks() -> Any:
-    """The kernels from chunk to chunk; None without a Triton that builds them."""
+    """The kernels that pass a state from chunk to chunk; None without a Triton that builds them."""
     return None if lack() else import_module("fastweights.backends.chunkwise.triton.state_passing")
 
 
@@ -67,10 +67,10 @@ def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, heads: int) 
     made = sourced(passes(), spec.title, spec.dtype, heads)
     how = f"{made.cuts} of {made.rows} rows a head" if made.cut else "one a head"
     lines = [f"{made.title}, {heads} heads on {chip}: {heads * made.cuts} programs, {how}"]
-    for way in WAYS:
-        found = choose(made, way, target_of(chip))
+    for name in WAYS:
+        found = choose(made, name, target_of(chip))
         registers = f"{found.registers} registers a thread, {found.spills} bytes spilt"
-        lines.append(f"  {way:<8}  {found.warps} warps, {registers}, {found.shared} bytes shared")
+        lines.append(f"  {name:<8}  {found.warps} warps, {registers}, {found.shared} bytes shared")
     return "\n".join([*lines, "", made.text])
 
 
