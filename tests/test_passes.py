@@ -43,7 +43,9 @@ from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import source
 from fastweights.compiler.targets.cpp.layout_constraints import constraints
 from fastweights.compiler.targets.cpp.lookahead import Later
+from fastweights.compiler.targets.cpp.outline import structure
 from fastweights.compiler.targets.cpp.plan import plan
+from fastweights.compiler.targets.cpp.schedule import Buffer, Nest, Program, Role, Statement
 from fastweights.compiler.targets.cpp.show import show_program
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -169,6 +171,20 @@ def test_steps_of_an_inner_loop_are_written_once():
     scan_checks.assert_close(got, want, torch.float64)
 
 
+def test_nests_share_a_structure_if_they_differ_in_their_buffers_only():
+    """Whether two operands are one buffer belongs to the structure, and so do shapes and constants."""
+    a, b, c, scaled = Input((4,)), Input((4,)), Input((4,)), Input((4,))
+    buffers = {node: Buffer(f"x{n}", node.shape) for n, node in enumerate((a, b, c, scaled))}
+    program = Program([], buffers, [])
+
+    def key(first: Node, second: Node, factor: float = 2.0) -> object:
+        product = Apply("mul", (Constant(factor), load(first, Index(0)), load(second, Index(0))))
+        return structure(program, Nest((4,), [Statement(scaled, (4,), product, (Index(0),))]))
+
+    assert key(a, b) == key(b, c) == key(c, a)
+    assert len({key(a, b), key(a, a), key(a, scaled), key(a, b, 3.0)}) == 4
+
+
 def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():
     flat, squared = Reshape((12,), W), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     highest = Reduce((), "max", 4, load(squared, Index(0)))
@@ -191,6 +207,14 @@ def test_only_the_pipeline_traces_and_lowers():
     for file in (ROOT / "targets").rglob("*.py"):
         imported = re.findall(r"^\s*(?:from|import) fastweights\.compiler\.(\w+)", file.read_text(), re.MULTILINE)
         assert not {"frontend", "pipeline"} & set(imported), file
+
+
+def test_no_target_reads_a_role_off_a_name():
+    """Names of buffers are printed, and never taken apart."""
+    prefixes = "|".join({"s_", "d_", *(role.value for role in Role if role.value)})
+    for file in (ROOT / "targets").rglob("*.py"):
+        found = re.findall(rf"(?:startswith|removeprefix|split)\(.*[\"'](?:{prefixes})[\"']", file.read_text())
+        assert not found, file
 
 
 def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():

@@ -17,7 +17,7 @@ from fastweights.compiler.targets.cpp.tiling import Place, Tiling, tile
 OFTEN = 4
 """Smallest number of nests for one function. A call prevents the C++ compiler from keeping numbers in registers."""
 LONG = 8
-"""Smallest number of lines of a function, without the closing brace."""
+"""A nest with at most this number of lines stays in the step."""
 
 
 class Outlined(NamedTuple):
@@ -30,17 +30,15 @@ class Outlined(NamedTuple):
 def outlined(name: str, program: Program, lanes: int) -> Outlined:
     """Prints the nests of a program, with a function for each structure that occurs often in the step `name`."""
     structures = [structure(program, nest) for nest in program.nests]
-    counts, functions, lines = Counter(structures), dict[Hashable, _Function | None](), list[str]()
+    counts, functions, lines = Counter(structures), dict[Hashable, _Function](), list[str]()
     for nest, key in zip(program.nests, structures, strict=True):
         tiling = tile(nest, vector_axis(program, nest, lanes), lanes)
-        if key not in functions:
-            number = sum(function is not None for function in functions.values())
-            functions[key] = _function(f"{name}_nest_{number}", program, nest, tiling) if counts[key] >= OFTEN else None
+        if counts[key] >= OFTEN and key not in functions:
+            functions |= _function(key, f"{name}_nest_{len(functions)}", program, nest, tiling)
         lines += [f"    // {line}" for line in dict.fromkeys(s.node.line for s in nest.statements) if line]
-        function = functions[key]
-        parameters = ", ".join(b.name for b in _parameters(program, nest, tiling))
-        lines += printed(program, nest, tiling) if function is None else [f"    {function.name}({parameters});"]
-    return Outlined([function.text for function in functions.values() if function is not None], lines)
+        called = functions.get(key)
+        lines += printed(program, nest, tiling) if called is None else [_call(called, program, nest, tiling)]
+    return Outlined([function.text for function in functions.values()], lines)
 
 
 def structure(program: Program, nest: Nest) -> Hashable:
@@ -58,7 +56,7 @@ class _Numbering:
 
     def statements(self, statements: Sequence[Statement]) -> Hashable:
         return tuple(
-            (self._expression(s.expression), self._node(s.node), s.place, s.reduction, s.axis, s.add)
+            (self._expression(s.expression), self._node(s.node), s.node.size, s.place, s.reduction, s.axis, s.add)
             for s in statements
         )
 
@@ -82,17 +80,21 @@ class _Function(NamedTuple):
     text: str
 
 
-def _function(name: str, program: Program, nest: Nest, tiling: Tiling) -> _Function | None:
-    """The function of a nest, whose memory does not overlap; None for a nest of few lines."""
+def _function(key: Hashable, name: str, program: Program, nest: Nest, tiling: Tiling) -> dict[Hashable, _Function]:
+    """The function of a structure, whose memory does not overlap; none for a nest of few lines."""
     parameters = _parameters(program, nest, tiling)
     names = {b.name: f"{'s' if b.is_scalar else 'm'}{n}" for n, b in enumerate(parameters)}
     lines = printed(program, nest, tiling, names)
     if len(lines) <= LONG:
-        return None
+        return {}
     stored = {program.buffer(s.node).name for s in nest.statements}
     taken = ", ".join(_declaration(b, names, b.name in stored) for b in parameters)
     body = "\n".join(lines)
-    return _Function(name, f"\n__attribute__((noinline)) static void {name}({taken}) {{\n{body}\n}}")
+    return {key: _Function(name, f"\n__attribute__((noinline)) static void {name}({taken}) {{\n{body}\n}}")}
+
+
+def _call(function: _Function, program: Program, nest: Nest, tiling: Tiling) -> str:
+    return f"    {function.name}({', '.join(b.name for b in _parameters(program, nest, tiling))});"
 
 
 def _declaration(buffer: Buffer, names: Mapping[str, str], is_stored: bool) -> str:

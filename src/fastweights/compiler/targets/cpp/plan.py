@@ -1,6 +1,6 @@
 """The programs of a cell's kernels. All passes are planned together, so that they agree on the layout of the states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, behind, whole
@@ -131,71 +131,83 @@ class Buffers:
             made[name] = Buffer(name, param.shape, self.given[param].layout)
         return made
 
-    def of(self, nodes: Sequence[Node]) -> dict[Node, Buffer]:
+    def of(self, nodes: Iterable[Node]) -> dict[Node, Buffer]:
         """The given buffers of some nodes."""
         return {d: self.given[d] for d in nodes}
 
 
 def _plan_pass(kernel_pass: Pass, buffers: Buffers, in_place: bool) -> PassPlan:
-    pipelined = _pipelined(kernel_pass, buffers)  # lookahead: the tensors that each step computes for the next step
-    step = _step(pipelined, buffers)  # schedule: loop nests, and the tensors in memory
-    step = updated_in_place(step, list(pipelined.state.values())) if in_place else step  # place: one buffer per state
-    begin = schedule(
-        pipelined.given, [Output(b, whole(d)) for d, b in pipelined.ahead.items()], pipelined.step_constraints
-    )
-    made = [output.buffer for output in pipelined.outputs]
-    state, moving, ahead = ([*record.values()] for record in (pipelined.state, pipelined.moving, pipelined.ahead))
-    return PassPlan(step, begin, state, moving, made, ahead)
+    step = _time_step(kernel_pass, buffers)
+    ahead = _lookahead(step, buffers)  # lookahead: the nodes that each time step computes for the next one
+    program = _scheduled(step, ahead)  # schedule: the nodes in memory, and the loop nests
+    placed = updated_in_place(program, step.state.values()) if in_place else program  # place: one buffer per state
+    begin = schedule(step.given, [Output(b, whole(d)) for d, b in ahead.buffers.items()], ahead.constraints)
+    made = [output.buffer for output in step.outputs]
+    return PassPlan(placed, begin, [*step.state.values()], [*step.moving.values()], made, [*ahead.buffers.values()])
 
 
 @dataclass(frozen=True)
-class Pipelined:
-    """The step of a pass after software pipelining.
+class TimeStep:
+    """One time step of a pass, before software pipelining.
 
-    The nodes in `ahead` are computed by the previous step, and those in `later` are the same nodes of the next step.
-    The nodes in `following` are the moving tensors of the next step.
+    It reads the nodes in `state`, `moving` and `fixed`, and stores the `new` value of every state and the `outputs`.
     """
 
     state: dict[Node, Buffer]
     moving: dict[Node, Buffer]
-    given: dict[Node, Buffer]
-    outputs: list[Output]
+    fixed: dict[Node, Buffer]
     new: dict[Node, Value]
-    ahead: dict[Node, Buffer]
-    later: list[Node]
-    following: dict[Node, Buffer]
-    first: list[Node]
-    step_constraints: Constraints
+    outputs: list[Output]
+
+    @property
+    def given(self) -> dict[Node, Buffer]:
+        """All nodes that the step reads."""
+        return {**self.state, **self.moving, **self.fixed}
+
+    @property
+    def values(self) -> list[Value]:
+        """All values that the step stores."""
+        return [*self.new.values(), *(output.value for output in self.outputs)]
 
 
-def _pipelined(kernel_pass: Pass, buffers: Buffers) -> Pipelined:
-    state, moving = buffers.of([*kernel_pass.carried.values()]), buffers.of([*kernel_pass.moving.values()])
-    given = {**state, **moving, **buffers.of(buffers.fixed)}
-    outputs = [
-        *(Output(buffers.made[name], value) for name, value in kernel_pass.made.items()),
-        *(Output(buffers.made[name], value, add=True) for name, value in kernel_pass.added.items()),
-    ]
+def _time_step(kernel_pass: Pass, buffers: Buffers) -> TimeStep:
+    made = [Output(buffers.made[name], value) for name, value in kernel_pass.made.items()]
+    added = [Output(buffers.made[name], value, add=True) for name, value in kernel_pass.added.items()]
+    state = buffers.of(kernel_pass.carried.values())
     new = dict(zip(state, settled(list(kernel_pass.new.values())), strict=True))
-    values = [*new.values(), *(output.value for output in outputs)]
-    reads = first_reads(values, state, given, buffers.matrices)
-    handed = [d for d in handed_on(reads, values, given, {*state, *moving}) if d not in buffers.constraints.in_order]
-    stored = {d: _node(value) for d, value in new.items()}
-    following: dict[Node, Node] = {d: Input(d.shape) for d in moving}
-    renamed = Later({**following, **stored})
+    return TimeStep(state, buffers.of(kernel_pass.moving.values()), buffers.of(buffers.fixed), new, [*made, *added])
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """The nodes that each time step computes for the next one, with their buffers.
+
+    The list `later` has the same nodes of the next step, and `moving` the moving tensors of the next step. The nodes in
+    `first` are computed before the nest that stores the new matrix, because the later nodes are computed inside it.
+    """
+
+    buffers: dict[Node, Buffer]
+    later: list[Node]
+    moving: dict[Node, Buffer]
+    first: list[Node]
+    constraints: Constraints
+
+
+def _lookahead(step: TimeStep, buffers: Buffers) -> Lookahead:
+    reads = first_reads(step.values, step.state, step.given, buffers.matrices)
+    shared = handed_on(reads, step.values, step.given, {*step.state, *step.moving})
+    handed = [d for d in shared if d not in buffers.constraints.in_order]
+    new = {d: _node(value) for d, value in step.new.items()}
+    moving: dict[Node, Node] = {d: Input(d.shape) for d in step.moving}
+    renamed = Later({**moving, **new})
     later = [renamed.node(d) for d in [*reads, *handed]]
-    # The operands of the first reads of the next step are computed before the nest that stores the new matrix.
-    matrices = [stored.get(d) for d in buffers.matrices]
-    return Pipelined(
-        state,
-        moving,
-        given,
-        outputs,
-        new,
-        ahead=_ahead(state, reads, handed),
-        later=later,
-        following={following[d]: b.to(Role.NEXT) for d, b in moving.items()},
-        first=[o for d in later[: len(reads)] for o in d.operands() if o not in matrices],
-        step_constraints=buffers.constraints.extended(renamed.known),
+    matrices = [new.get(d) for d in buffers.matrices]
+    return Lookahead(
+        _ahead(step.state, reads, handed),
+        later,
+        {moving[d]: b.to(Role.NEXT) for d, b in step.moving.items()},
+        [o for d in later[: len(reads)] for o in d.operands() if o not in matrices],
+        buffers.constraints.extended(renamed.known),
     )
 
 
@@ -206,11 +218,11 @@ def _ahead(state: Mapping[Node, Buffer], reads: Sequence[Node], handed: Sequence
     return ahead | {d: Buffer(f"{matrix}_handed_on_{n}", d.shape) for n, d in enumerate(handed)}
 
 
-def _step(pipelined: Pipelined, buffers: Buffers) -> Program:
-    new = [Output(b.to(Role.NEW), pipelined.new[d]) for d, b in pipelined.state.items()]
-    ahead = [Output(b.to(Role.NEXT), whole(d)) for b, d in zip(pipelined.ahead.values(), pipelined.later, strict=True)]
-    given = {**pipelined.given, **pipelined.ahead, **pipelined.following}
-    return schedule(given, [*pipelined.outputs, *new, *ahead], pipelined.step_constraints, pipelined.first)
+def _scheduled(step: TimeStep, ahead: Lookahead) -> Program:
+    new = [Output(b.to(Role.NEW), step.new[d]) for d, b in step.state.items()]
+    later = [Output(b.to(Role.NEXT), whole(d)) for b, d in zip(ahead.buffers.values(), ahead.later, strict=True)]
+    given = {**step.given, **ahead.buffers, **ahead.moving}
+    return schedule(given, [*step.outputs, *new, *later], ahead.constraints, ahead.first)
 
 
 def _node(value: Value) -> Node:

@@ -1,6 +1,6 @@
 """The loop nests of a program: which tensors are in memory, and which statements run in one nest."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import permutations
@@ -160,7 +160,7 @@ def overwritable(program: Program, states: Iterable[Buffer]) -> frozenset[str]:
     return frozenset(state.tensor for state in states if _can_overwrite(program, state))
 
 
-def updated_in_place(program: Program, states: Sequence[Buffer]) -> Program:
+def updated_in_place(program: Program, states: Collection[Buffer]) -> Program:
     """The program, where every state that can be updated in place has one buffer for its current and its new value."""
     in_place = overwritable(program, states)
     current = {state.tensor: state for state in states}
