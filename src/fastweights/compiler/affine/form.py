@@ -74,13 +74,13 @@ class Part(NamedTuple):
         return f"{self.state}^T" if len(self.shape) == 2 and self.columns == (0,) else self.state
 
     @property
-    def told(self) -> str:
+    def axis_roles(self) -> str:
         """The roles of the axes if there are more than two."""
         if len(self.shape) < 3:
             return ""
         kinds = {"groups": self.groups, "rows": self.rows, "columns": self.columns}
-        told = [f"{kind} {' '.join(map(str, axes))}" for kind, axes in kinds.items() if axes]
-        return f" (axes of {self.state}: {', '.join(told)})"
+        roles = [f"{kind} {' '.join(map(str, axes))}" for kind, axes in kinds.items() if axes]
+        return f" (axes of {self.state}: {', '.join(roles)})"
 
 
 class Write(NamedTuple):
@@ -132,12 +132,12 @@ class Linear:
         decay = "" if self.decay is None else " diag(a)" if self.fades_by_column else " a"
         erased = [w for w in self.writes if w.erase is not None]
         given = [w for w in self.writes if any(v is not None for v in w.values)]
-        told = [f"{name}{decay}", *_told(erased, f"- {name} e f^T"), *_told(given, "+ v k^T")]
-        return f"{name} <- {' '.join(told)}{''.join(part.told for part in self.parts)}"
+        terms = [f"{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(given, "+ v k^T")]
+        return f"{name} <- {' '.join(terms)}{''.join(part.axis_roles for part in self.parts)}"
 
 
-def _told(writes: Sequence[Write], term: str) -> list[str]:
-    """One term, or several terms with a subscript."""
+def _terms(writes: Sequence[Write], term: str) -> list[str]:
+    """A term, with the number of writes in front of it if there are several."""
     return [f"{term[:2]}{len(writes)} ({term[2:]})" if len(writes) > 1 else term] if writes else []
 
 

@@ -43,8 +43,8 @@ def lower_forward(trace: Trace) -> Forward:
     kinds = (trace.state, trace.inputs, trace.params, trace.state)
     state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
     lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
-    made = dict(zip(trace.state, new_state, strict=True))
-    return Forward(state, inputs, params, after, made, y, lines, trace.detached)
+    by_field = dict(zip(trace.state, new_state, strict=True))
+    return Forward(state, inputs, params, after, by_field, y, lines, trace.detached)
 
 
 class Lowering:

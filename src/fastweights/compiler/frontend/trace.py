@@ -78,9 +78,9 @@ def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> T
         Unsupported: The step cannot be a graph.
     """
     arguments = examples(cell, sizes, dtype)
-    made = _traced(cell, _differentiable, arguments, [], WHOLE)
-    _take_new_states(made.graph.graph, len(arguments[0]))
-    return made
+    traced = _traced(cell, _differentiable, arguments, [], WHOLE)
+    _take_new_states(traced.graph.graph, len(arguments[0]))
+    return traced
 
 
 def trace_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> torch.fx.GraphModule:
@@ -135,12 +135,12 @@ def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
 
 def _behind(node: torch.fx.Node) -> set[torch.fx.Node]:
     """All nodes that a node is computed from."""
-    seen, queue = set[torch.fx.Node](), [node]
+    visited, queue = set[torch.fx.Node](), [node]
     while queue:
-        new = [n for n in queue.pop().all_input_nodes if n not in seen]
-        seen.update(new)
+        new = [n for n in queue.pop().all_input_nodes if n not in visited]
+        visited.update(new)
         queue.extend(new)
-    return seen
+    return visited
 
 
 def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], Tensor]:

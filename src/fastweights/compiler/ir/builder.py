@@ -38,8 +38,8 @@ class ExpressionBuilder:
         """A load of the node of an expression, so that it is computed once. Loads and constants stay as they are."""
         if isinstance(expression, Load | Constant):
             return expression
-        kept = self._intern(("map", shape, expression), Map(shape, expression, line=self.line))
-        return Load(kept, identity(shape))
+        node = self._intern(("map", shape, expression), Map(shape, expression, line=self.line))
+        return Load(node, identity(shape))
 
     def reduce(self, kind: Reduction, shape: Shape, expression: Expression, axis: int) -> Expression:
         """The reduction of an expression over an axis of `shape`, as an expression over the same shape."""
@@ -73,8 +73,8 @@ class ExpressionBuilder:
             return expression
         used = sorted(axes(expression))
         mapping = [Index(used.index(a)) if a in used else Index(-1, 0, 0) for a in range(len(shape))]
-        kept = self.map(tuple(shape[a] for a in used), substitute(expression, mapping))
-        return substitute(kept, [Index(a) for a in used])
+        load = self.map(tuple(shape[a] for a in used), substitute(expression, mapping))
+        return substitute(load, [Index(a) for a in used])
 
     def _summed(self, shape: Shape, expression: Expression, axis: int) -> Expression:
         constant, factors = _constants(factors_of(expression))
@@ -107,12 +107,12 @@ class ExpressionBuilder:
         if kind == "sum":
             expression = self.product(shape, factors_of(expression))
         used = sorted(axes(expression) - {axis})
-        place = {**{a: n for n, a in enumerate(used)}, axis: len(used)}
-        mapping = [Index(place[a]) if a in place else Index(-1, 0, 0) for a in range(len(shape))]
+        position = {**{a: n for n, a in enumerate(used)}, axis: len(used)}
+        mapping = [Index(position[a]) if a in position else Index(-1, 0, 0) for a in range(len(shape))]
         out, body = tuple(shape[a] for a in used), substitute(expression, mapping)
         fresh = Reduce(out, kind, shape[axis], body, line=self.line)
-        kept = self._intern((kind, out, shape[axis], body), fresh)
-        return Load(kept, tuple(Index(a) for a in used))
+        node = self._intern((kind, out, shape[axis], body), fresh)
+        return Load(node, tuple(Index(a) for a in used))
 
     def _intern(self, key: object, fresh: Node) -> Node:
         return self._known.setdefault(key, fresh)

@@ -181,13 +181,13 @@ def whole(node: Node) -> Value:
 
 def upstream(nodes: Iterable[Node], given: Collection[Node] = ()) -> set[Node]:
     """All nodes that `nodes` are computed from, and `nodes` themselves. Operands of `given` nodes are left out."""
-    seen, queue = set[Node](), list(nodes)
+    visited, queue = set[Node](), list(nodes)
     while queue:
         node = queue.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in visited:
+            visited.add(node)
             queue.extend(() if node in given else node.operands())
-    return seen
+    return visited
 
 
 def behind(values: Iterable[Value], given: Collection[Node] = ()) -> set[Node]:

@@ -52,13 +52,13 @@ def _pass(shown: Pass, params: Mapping[str, Input]) -> str:
 
 def _shown(given: Mapping[str, Node], results: Mapping[str, Value]) -> Iterator[str]:
     """The inputs that are read, then all computed nodes below the lines of the cell, then the results."""
-    found = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
+    nodes = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
     names = {d: name for name, d in given.items()}
-    made = [d for d in found if d not in names]
-    names |= {d: f"t{n}" for n, d in enumerate(made)}
-    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in given.items() if d in found)
+    computed = [d for d in nodes if d not in names]
+    names |= {d: f"t{n}" for n, d in enumerate(computed)}
+    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in given.items() if d in nodes)
     line = ""
-    for node in made:
+    for node in computed:
         if node.line != line:
             line = node.line
             yield f"  # {line or 'the gradient'}"

@@ -111,11 +111,11 @@ def _verify_expression(expression: Expression, domain: Shape) -> None:
                 _verify_index(each, size, domain)
         case Apply(function, arguments):
             assert function in FUNCTIONS, f"an unknown function: {function}"
-            found = FUNCTIONS[function]
-            assert len(arguments) == found.arity, f"{function} of {len(arguments)}"
+            description = FUNCTIONS[function]
+            assert len(arguments) == description.arity, f"{function} of {len(arguments)}"
             for n, argument in enumerate(arguments):
                 _verify_expression(argument, domain)
-                assert _is_mask(argument) == (n < found.masks), f"argument {n} of {function}"
+                assert _is_mask(argument) == (n < description.masks), f"argument {n} of {function}"
         case _:
             raise AssertionError(f"an unknown kind of expression: {expression!r}")
 

@@ -162,11 +162,11 @@ def _put_last(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value)
 
 def _bound(builder: ExpressionBuilder, index: Value) -> float:
     """The exclusive upper bound of a computed index. PyTorch checks indices at run time, but a kernel cannot."""
-    found = index.expression.node if isinstance(index.expression, Load) else None
-    inside = found.expression if isinstance(found, Map) else None
+    node = index.expression.node if isinstance(index.expression, Load) else None
+    inside = node.expression if isinstance(node, Map) else None
     if isinstance(inside, Apply) and inside.function == "remainder" and isinstance(inside.arguments[1], Constant):
         return max(inside.arguments[1].value, 0) or float("inf")
-    return builder.positions.get(found, float("inf")) if found is not None else float("inf")
+    return builder.positions.get(node, float("inf")) if node is not None else float("inf")
 
 
 def _hits(builder: ExpressionBuilder, x: Value, dim: int, index: Value) -> Value:

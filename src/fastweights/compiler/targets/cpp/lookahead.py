@@ -37,8 +37,8 @@ def first_reads(
     matrices: Collection[Node],
 ) -> list[Node]:
     """The small sums over a matrix of `state` that need no other sum over one of the `matrices`."""
-    found = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
-    return sorted((d for d in found if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
+    sums = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
+    return sorted((d for d in sums if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
 
 
 def _is_first(
@@ -75,14 +75,14 @@ def _is_work(node: Node, moves: Collection[Node]) -> bool:
 
 def settled(values: Sequence[Value]) -> list[Value]:
     """The values, each as a separate node, so that other nodes can read what was stored."""
-    taken, result = set[Node](), list[Value]()
+    used, result = set[Node](), list[Value]()
     for shape, expression in values:
-        own = expression.node if isinstance(expression, Load) else None
-        is_whole = own is not None and own.shape == shape and expression == Load(own, identity(shape))
-        if own is None or not is_whole or own in taken or not isinstance(own, COMPUTED):
-            own = Map(shape, expression)
-        taken.add(own)
-        result.append(whole(own))
+        node = expression.node if isinstance(expression, Load) else None
+        is_whole = node is not None and node.shape == shape and expression == Load(node, identity(shape))
+        if node is None or not is_whole or node in used or not isinstance(node, COMPUTED):
+            node = Map(shape, expression)
+        used.add(node)
+        result.append(whole(node))
     return result
 
 

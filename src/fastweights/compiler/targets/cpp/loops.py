@@ -301,10 +301,10 @@ class BlockPrinter:
         return self.known[key]
 
     def _call(self, function: str, arguments: list[Result]) -> Result:
-        found = CODE[function]
+        template = CODE[function]
         is_vector = any(a.is_vector for a in arguments)
-        codes = [self._splat(a) if is_vector and not found.is_mixed else a.code for a in arguments]
-        return Result(found.text.format(*codes), is_vector, FUNCTIONS[function].is_mask)
+        codes = [self._splat(a) if is_vector and not template.is_mixed else a.code for a in arguments]
+        return Result(template.text.format(*codes), is_vector, FUNCTIONS[function].is_mask)
 
     def _splat(self, value: Result) -> str:
         if value.is_vector or self.width == 1:

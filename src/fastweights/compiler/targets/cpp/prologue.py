@@ -67,8 +67,8 @@ def beginning(title: str, dtype: torch.dtype) -> list[str]:
 
 def tables(programs: Sequence[Program]) -> list[str]:
     """The constant tensors of a cell."""
-    found = {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, ConstantTensor)}
-    return [_table(b.name, d) for d, b in found.items()]
+    buffers = {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, ConstantTensor)}
+    return [_table(b.name, d) for d, b in buffers.items()]
 
 
 def _table(name: str, node: ConstantTensor) -> str:

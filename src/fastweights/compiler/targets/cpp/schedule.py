@@ -307,9 +307,9 @@ class Scheduler:
 
     def _score(self, statement: Statement, nest: Nest, n: int, first: int) -> float:
         """The number of shared loads of a statement and a nest; 0 if the statement cannot be in the nest."""
-        mine = set(load_nodes(statement.expression))
+        own_loads = set(load_nodes(statement.expression))
         stored = {s.node: s for s in nest.statements}
-        for load in mine:
+        for load in own_loads:
             writer = stored.get(_base(load.node))
             if writer is not None and not _forwards(load, writer):
                 return 0
@@ -317,20 +317,22 @@ class Scheduler:
                 return 0
         if statement.node in stored or self.ready.get(statement.node, 0) > n:
             return 0
-        theirs = {load for s in nest.statements for load in load_nodes(s.expression)}
-        shared = sum(len(load.index) > 1 for load in mine & theirs) + sum(load.node in stored for load in mine)
+        nest_loads = {load for s in nest.statements for load in load_nodes(s.expression)}
+        shared = sum(len(load.index) > 1 for load in own_loads & nest_loads) + sum(
+            load.node in stored for load in own_loads
+        )
         rank = len(statement.shape)
         return shared if rank > 1 else shared + 0.5
 
 
 def _topological(roots: Iterable[Node], given: Iterable[Node]) -> Iterator[Node]:
     """The nodes that roots are computed from, operands first."""
-    seen = set(given)
+    visited = set(given)
 
     def visit(node: Node) -> Iterator[Node]:
-        if node in seen:
+        if node in visited:
             return
-        seen.add(node)
+        visited.add(node)
         for operand in node.operands():
             yield from visit(operand)
         yield node
@@ -362,12 +364,12 @@ def _base(node: Node) -> Node:
 
 def _statement(node: Node, domain: Shape, expression: Expression, start: Shape, add: bool = False) -> Statement:
     """The statement of a loop body, with the axes of more than one element only."""
-    kept = [a for a, n in enumerate(domain) if n > 1]
-    axes = [Index(kept.index(a)) if a in kept else Index(-1, 0, 0) for a in range(len(domain))]
+    loops = [a for a, n in enumerate(domain) if n > 1]
+    axes = [Index(loops.index(a)) if a in loops else Index(-1, 0, 0) for a in range(len(domain))]
     place = tuple(Index(axes[a].axis, 1, s) if axes[a].axis >= 0 else Index(-1, 0, s) for a, s in enumerate(start))
-    shape = tuple(domain[a] for a in kept)
+    shape = tuple(domain[a] for a in loops)
     reduction = node.reduction if isinstance(node, Reduce) else ""
-    axis = len(kept) - 1 if reduction else -1
+    axis = len(loops) - 1 if reduction else -1
     return Statement(node, shape, substitute(expression, axes), place, reduction, axis, add)
 
 

@@ -40,19 +40,21 @@ def tile_size(shape: Sequence[int]) -> int:
 def is_whole(load: Load, domain: Sequence[int]) -> bool:
     """Whether every axis of the loaded node runs along a different axis of the domain, from start to end."""
     shape = load.node.shape
-    found = [load.index[a] for a in real(shape)]
-    whole = all(i.axis >= 0 and (i.step, i.start) == (1, 0) for i in found)
-    fits = whole and all(domain[i.axis] == shape[a] for i, a in zip(found, real(shape), strict=True))
-    return fits and len({i.axis for i in found}) == len(found)
+    indices = [load.index[a] for a in real(shape)]
+    whole = all(i.axis >= 0 and (i.step, i.start) == (1, 0) for i in indices)
+    fits = whole and all(domain[i.axis] == shape[a] for i, a in zip(indices, real(shape), strict=True))
+    return fits and len({i.axis for i in indices}) == len(indices)
 
 
 def is_pointed(load: Load, domain: Sequence[int]) -> bool:
     """Whether every axis of the loaded node has a constant index, or runs along an axis of the domain."""
     shape = load.node.shape
     moving = [a for a in real(shape) if load.index[a].axis >= 0]
-    found = [load.index[a] for a in moving]
-    whole = all((i.step, i.start) == (1, 0) and domain[i.axis] == shape[a] for i, a in zip(found, moving, strict=True))
-    return whole and len({i.axis for i in found}) == len(found)
+    indices = [load.index[a] for a in moving]
+    whole = all(
+        (i.step, i.start) == (1, 0) and domain[i.axis] == shape[a] for i, a in zip(indices, moving, strict=True)
+    )
+    return whole and len({i.axis for i in indices}) == len(indices)
 
 
 def is_slow(node: Node) -> bool:
@@ -87,15 +89,15 @@ def in_memory(results: Sequence[Value], there: Iterable[Node]) -> set[Node]:
     Other nodes or the results read them in ways that a tile in registers does not allow.
     """
     everything = behind(results)
-    found: set[Node] = {d for d in everything if isinstance(d, Assemble) and not is_stacked(d)}
+    nodes: set[Node] = {d for d in everything if isinstance(d, Assemble) and not is_stacked(d)}
     for node in everything:
         if isinstance(node, Reshape):
-            found.add(root(node.base))
+            nodes.add(root(node.base))
         for _, shape, expression in node.bodies:
-            found.update(_out_of_order(expression, shape, len(node.shape) if is_slow(node) else -1))
+            nodes.update(_out_of_order(expression, shape, len(node.shape) if is_slow(node) else -1))
     for shape, expression in results:
-        found.update(_out_of_order(expression, shape))
-    return found.difference(there)
+        nodes.update(_out_of_order(expression, shape))
+    return nodes.difference(there)
 
 
 def _out_of_order(expression: Expression, shape: Shape, loop: int = -1) -> Iterator[Node]:

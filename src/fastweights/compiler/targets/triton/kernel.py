@@ -88,9 +88,9 @@ class Kernel:
     def _source(self, heads: int) -> Source:
         """The source for a number of heads, counted over the batch."""
         if heads not in self.sources:
-            made = sourced(self.passes, self.title, self.dtype, heads)
+            source = sourced(self.passes, self.title, self.dtype, heads)
             # Where a program has the same rows, the code is the same.
-            self.sources[heads] = next((s for s in self.sources.values() if s.rows == made.rows), made)
+            self.sources[heads] = next((s for s in self.sources.values() if s.rows == source.rows), source)
         return self.sources[heads]
 
     def _cuts(self, source: Source, kind: str) -> list[int]:

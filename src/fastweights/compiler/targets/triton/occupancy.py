@@ -100,12 +100,12 @@ def assemble_function(
     signature = {**types, **dict.fromkeys(constants, "constexpr")}
     ast = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
     try:
-        made = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
+        compiled = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
     except (TritonError, *FAULTS) as error:  # the passes of MLIR raise errors of Python
         what = " ".join(str(error).split())[:300]
         raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({what})") from error
-    reported = _of_amd(made.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(made.asm["cubin"])
-    return Assembled(warps, *reported, made.metadata.shared)
+    reported = _of_amd(compiled.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(compiled.asm["cubin"])
+    return Assembled(warps, *reported, compiled.metadata.shared)
 
 
 def _of_nvidia(cubin: bytes) -> tuple[int, int]:
@@ -125,6 +125,6 @@ def _of_amd(assembly: str) -> tuple[int, int]:
 
 
 def _number(pattern: str, text: str) -> int:
-    found = re.search(pattern, text)
-    assert found, f"{pattern} in {text}"
-    return int(found[1])
+    match = re.search(pattern, text)
+    assert match, f"{pattern} in {text}"
+    return int(match[1])

@@ -121,11 +121,11 @@ class Source:
 
     @cached_property
     def _places(self) -> dict[Node, int]:
-        found, offset = dict[Node, int](), 0
+        places, offset = dict[Node, int](), 0
         for node in self._out_of_order:
-            found[node] = offset
+            places[node] = offset
             offset += node.size
-        return found
+        return places
 
     def _axis(self, name: str) -> Axis:
         """The axis along which a tensor of the state is divided."""
@@ -395,20 +395,20 @@ def sourced(passes: Passes, title: str, dtype: torch.dtype, heads: int = FULL) -
     The kernels ignore the tensors that the recompute pass keeps: the backward pass computes them again in registers.
     """
     step = passes.step
-    found = cut(step)
-    rows = 0 if found is None else _rows(found, step, heads)
-    return Source(step, title, dtype, found if rows else None, rows)
+    partition = cut(step)
+    rows = 0 if partition is None else _rows(partition, step, heads)
+    return Source(step, title, dtype, partition if rows else None, rows)
 
 
-def _rows(found: Cut, step: Step, heads: int) -> int:
+def _rows(partition: Cut, step: Step, heads: int) -> int:
     """The number of rows of a program: as many as one warp holds, or fewer to occupy the chip; 0 for all rows."""
-    across = max(padded(d.size // found.size) for n, d in step.state.items() if found.leaves[n] is not None)
-    rows = padded(found.size)
+    across = max(padded(d.size // partition.size) for n, d in step.state.items() if partition.leaves[n] is not None)
+    rows = padded(partition.size)
     while rows > 1 and rows * across > WARP:
         rows //= 2
-    while rows > LEAST and heads * -(-found.size // rows) < FULL:
+    while rows > LEAST and heads * -(-partition.size // rows) < FULL:
         rows //= 2
-    return 0 if rows >= found.size else rows
+    return 0 if rows >= partition.size else rows
 
 
 Tile = tuple[str, str, Domain]

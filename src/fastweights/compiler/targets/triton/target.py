@@ -64,14 +64,14 @@ def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, heads: int) 
     from fastweights.compiler.targets.triton.occupancy import choose, target_of
 
     _require_triton()
-    made = sourced(passes(), spec.title, spec.dtype, heads)
-    how = f"{made.cuts} of {made.rows} rows a head" if made.cut else "one a head"
-    lines = [f"{made.title}, {heads} heads on {chip}: {heads * made.cuts} programs, {how}"]
+    kernels = sourced(passes(), spec.title, spec.dtype, heads)
+    grid = f"{kernels.cuts} of {kernels.rows} rows a head" if kernels.cut else "one a head"
+    lines = [f"{kernels.title}, {heads} heads on {chip}: {heads * kernels.cuts} programs, {grid}"]
     for name in WAYS:
-        found = choose(made, name, target_of(chip))
-        registers = f"{found.registers} registers a thread, {found.spills} bytes spilt"
-        lines.append(f"  {name:<8}  {found.warps} warps, {registers}, {found.shared} bytes shared")
-    return "\n".join([*lines, "", made.text])
+        assembled = choose(kernels, name, target_of(chip))
+        registers = f"{assembled.registers} registers a thread, {assembled.spills} bytes spilt"
+        lines.append(f"  {name:<8}  {assembled.warps} warps, {registers}, {assembled.shared} bytes shared")
+    return "\n".join([*lines, "", kernels.text])
 
 
 def _require_triton() -> None:
