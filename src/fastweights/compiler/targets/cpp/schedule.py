@@ -206,12 +206,11 @@ class Scheduler:
         constraints: Constraints,
         first: Iterable[Node],
     ) -> None:
-        self.given = given
         self.constraints = constraints
         self.buffers = dict(given)
         self.add: set[Node] = set()
-        self.roots = [self._root(output) for output in outputs]
-        self.order = list(_topological([*first, *self.roots], given))
+        roots = [self._root(output) for output in outputs]
+        self.order = list(_topological([*first, *roots], given))
         self.inlined: dict[Node, Expression] = {}
         self.ready: dict[Node, int] = {}
         self.nests: list[Nest] = []
@@ -249,9 +248,9 @@ class Scheduler:
                 for load in set(load_nodes(expression)):
                     readers.setdefault(load.node, set()).add((reader, load.index))
                     sizes.setdefault(load.node, []).append(volume(domain))
+        stored = {*self.buffers, *self.constraints.in_order, *self.constraints.once}
         for node in self.order:
-            is_free = node not in {*self.buffers, *self.constraints.in_order, *self.constraints.once}
-            if isinstance(node, Map) and is_free:
+            if isinstance(node, Map) and node not in stored:
                 resolved = self._resolve(node.expression)
                 if _inlines(node, resolved, len(readers[node]), max(sizes[node])):
                     self.inlined[node] = resolved
@@ -264,9 +263,10 @@ class Scheduler:
             return Apply(expression.function, tuple(self._resolve(a) for a in expression.arguments))
         return expression
 
-    def _allocate(self, kept: Sequence[Node]) -> list[Buffer]:
+    def _allocate(self, stored: Sequence[Node]) -> list[Buffer]:
+        """Gives a local buffer to every stored node that has no buffer, and returns these buffers."""
         local: list[Buffer] = []
-        for node in kept:
+        for node in stored:
             if node not in self.buffers:
                 layout = Layout(tuple(range(len(node.shape))), node in self.constraints.in_order)
                 self.buffers[node] = Buffer(f"t{len(local)}", node.shape, layout, local=True)
@@ -288,7 +288,7 @@ class Scheduler:
             for n, nest in enumerate(self.nests)
             if n >= first - 1
             for fitted in _fits(statement, nest)
-            if (score := self._score(fitted, nest, n, first)) > 0
+            if (score := self._score(fitted, nest, n)) > 0
         ]
         if choices:
             # A new state joins the nest of the last reader of the old state, and can then be stored in its place.
@@ -305,7 +305,7 @@ class Scheduler:
         node = _base(load.node)
         return self.ready.get(node, 0)
 
-    def _score(self, statement: Statement, nest: Nest, n: int, first: int) -> float:
+    def _score(self, statement: Statement, nest: Nest, n: int) -> float:
         """The number of shared loads of a statement and a nest; 0 if the statement cannot be in the nest."""
         own_loads = set(load_nodes(statement.expression))
         stored = {s.node: s for s in nest.statements}
@@ -318,11 +318,9 @@ class Scheduler:
         if statement.node in stored or self.ready.get(statement.node, 0) > n:
             return 0
         nest_loads = {load for s in nest.statements for load in load_nodes(s.expression)}
-        shared = sum(len(load.index) > 1 for load in own_loads & nest_loads) + sum(
-            load.node in stored for load in own_loads
-        )
-        rank = len(statement.shape)
-        return shared if rank > 1 else shared + 0.5
+        shared = sum(len(load.index) > 1 for load in own_loads & nest_loads)
+        shared += sum(load.node in stored for load in own_loads)
+        return shared if len(statement.shape) > 1 else shared + 0.5
 
 
 def _topological(roots: Iterable[Node], given: Iterable[Node]) -> Iterator[Node]:
