@@ -11,7 +11,7 @@ import torch
 from fastweights import cli
 from fastweights.cell import Cell
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.targets.target import write
+from fastweights.compiler.pipeline import write
 from fastweights.dispatch import scan
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from fastweights.testing.tolerance import error, tolerance

@@ -7,7 +7,7 @@ import torch
 
 from fastweights import InputError
 from fastweights.cell import Cell, examples
-from fastweights.compiler import lowered
+from fastweights.compiler import pipeline
 from fastweights.compiler.specialise.guard import Watch
 from fastweights.layers.base.fused_inputs import prepared_by
 from fastweights.layers.base.slow_net import Keys, feature_map, normaliser
@@ -163,7 +163,7 @@ def test_functions_are_parts_of_a_kernel(name, normalised):
     keys = Keys(SIZE, name, normalised)
     cell = prepared_by(Cell.named("delta"), keys, "sigmoid")
     sizes = {"K": keys.output_size, "V": 4}
-    assert lowered(cell, sizes, torch.float32).forward.made
+    assert pipeline.passes(cell, sizes, torch.float32).forward.made
     assert Watch(cell).holds()
     state, x = examples(cell, sizes, torch.float64, value=0.3)
     inner, prepare = cell.inside

@@ -11,7 +11,7 @@ from fastweights import Cell, InputError, explain, scan
 from fastweights.compiler.frontend.lower import lower
 from fastweights.compiler.frontend.trace import trace
 from fastweights.compiler.ir.functions import FUNCTIONS
-from fastweights.compiler.ir.nodes import Table, behind
+from fastweights.compiler.ir.nodes import ConstantTensor, behind
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.specialise.op_log import write_down
 from fastweights.signature import Key, Matrix, Output, Slot, Value
@@ -228,7 +228,9 @@ def test_the_same_operations_have_the_same_code():
     """Also where PyTorch begins with memory that nobody has filled."""
     cell = once([operation("F.pad(v[None], (1, 1), mode='circular')")])
     tables = [
-        sorted(d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, Table))
+        sorted(
+            d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, ConstantTensor)
+        )
         for _ in range(2)
     ]
     assert tables[0] == tables[1]

@@ -11,7 +11,9 @@ import torch
 from fastweights import Cell
 from fastweights.compiler import op
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.pipeline import passes
 from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp import target
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -64,7 +66,8 @@ def test_kernels_compile_for_another_system(name, system, tmp_path, monkeypatch)
     cell = Cell.named(name)
     state, inputs, *params = samples(cell, torch.float32)
     arguments = cell, sizes_of(cell, [*inputs, *state, *sum(params, ())]), torch.float32
-    for way, text in (target._sources(*arguments) | target._one_step_source(*arguments)).items():
+    spec, found = CellSpec(*arguments), passes(*arguments)
+    for way, text in (target.sources(spec, found) | target.one_step_sources(spec, found)).items():
         code, library = tmp_path / f"{way}.cpp", tmp_path / f"{way}.so"
         code.write_text(text)
         flags = ["-target", system, "-std=gnu++20", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-w"]

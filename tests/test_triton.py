@@ -13,6 +13,7 @@ import torch
 from fastweights import Cell, cli
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.pipeline import passes, source
 from fastweights.compiler.targets.triton import target
 from fastweights.compiler.targets.triton.functions import CODE
 from fastweights.compiler.targets.triton.partition import cut
@@ -85,7 +86,7 @@ def given(cell: Cell, shape: Shape) -> list[torch.Tensor]:
 
 
 def lowered(cell: Cell, shape: Shape):
-    return target.step(cell, sizes_of(cell, given(cell, shape)), torch.float64)
+    return passes(cell, sizes_of(cell, given(cell, shape)), torch.float64).step
 
 
 @pytest.mark.parametrize("name", Cell.names())
@@ -125,7 +126,7 @@ def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
-    from fastweights.backends.chunkwise import triton_state_passing as walk
+    from fastweights.backends.chunkwise.triton import state_passing as walk
 
     for way, K in product(("forward", "backward"), (16, 100)):
         assert walk.assembled(way, K, torch.float32, chip).spills == 0
@@ -133,7 +134,7 @@ def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
 
 def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
     cell = Cell.named("recurrent-delta-net")
-    text = target.source(cell, {"K": 16, "V": 16}, torch.float32)
+    text = source(cell, {"K": 16, "V": 16}, torch.float32, "cuda")
     assert "T: tl.int64" in text
     assert "static_range" not in text
     assert "atomic" not in text

@@ -12,7 +12,7 @@ from fastweights.backends._form import form_of
 from fastweights.call.call import Problem
 from fastweights.compiler.affine.batched import Batched, batched
 from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
-from fastweights.compiler.ir.nodes import Definition, Input, Shape, Value, behind
+from fastweights.compiler.ir.nodes import Input, Node, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
 
 
@@ -111,8 +111,8 @@ class Planner:
     def __init__(self, form: AffineForm) -> None:
         self.form = form
         inputs, params = form.given
-        self.moving: dict[Definition, str] = {d: f"in_{name}" for name, d in inputs.items()}
-        self.still: dict[Definition, str] = {d: f"param_{name}" for name, d in params.items()}
+        self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
+        self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
             if isinstance(stage, Highest):
                 self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}

@@ -12,14 +12,11 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, examples, keep
-from fastweights.compiler import lowered
-from fastweights.compiler.affine.finder import affine_form
+from fastweights.compiler import pipeline
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.clean_thread import PerProcess, alone
 from fastweights.compiler.errors import Unbuilt, Unsupported
-from fastweights.compiler.frontend.lower import lower_forward
-from fastweights.compiler.frontend.trace import trace_forward
 from fastweights.compiler.specialise.call_log import Calls, calls_of
 from fastweights.compiler.specialise.guard import Changing, Watch
 from fastweights.compiler.specialise.lift import lift
@@ -90,18 +87,18 @@ class Form:
 
     def _build(self, ways: Collection[str]) -> None:
         sizes, dtype, device = self.where
-        self.kernel = self.kernel or target_of(device).kernel(self.cell, sizes, dtype, self.text)
+        self.kernel = self.kernel or pipeline.kernel(self.cell, sizes, dtype, device, self.text)
         if missing := [way for way in ways if way not in self.built]:
             self.kernel.build(missing)
             self.built.update(missing)
 
     def _build_one_step(self) -> None:
         sizes, dtype, device = self.where
-        self.one_step = self.one_step or target_of(device).one_step(self.cell, sizes, dtype, self.text)
+        self.one_step = self.one_step or pipeline.one_step(self.cell, sizes, dtype, device, self.text)
         self.has_one_step = self.one_step is not None
 
     def _lower(self) -> None:
-        lowered(self.cell, self.where.sizes, self.where.dtype)
+        pipeline.passes(self.cell, self.where.sizes, self.where.dtype)
         self.is_known = True
 
     def _make(self, action: Callable[[], None]) -> str:
@@ -122,7 +119,7 @@ class Form:
 
 def _affine_or_why(cell: Cell, where: Where) -> AffineForm | str:
     try:
-        return affine_form(lower_forward(trace_forward(cell, dict(sorted(where.sizes.items())), where.dtype)))
+        return pipeline.affine(cell, where.sizes, where.dtype)
     except (NotAffine, Unsupported) as error:
         return f"{cell.name} is not affine in its state: {error}"
 
@@ -231,7 +228,7 @@ def why_never(key: str, device: str) -> str:
         return f"what {cell.name} closes over may change, which a traced program would not see"
     try:
         with LOCK.own:
-            lowered(cell, cell.example_sizes, torch.float32)
+            pipeline.passes(cell, cell.example_sizes, torch.float32)
     except Unsupported as error:
         return str(error)
     return ""

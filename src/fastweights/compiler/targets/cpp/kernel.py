@@ -1,4 +1,4 @@
-"""A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
+"""Calls the built kernels of a cell with tensors."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from ctypes import CDLL, c_char_p, c_int64, c_void_p
@@ -10,24 +10,25 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cell import Cell
+from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, in_order
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.cpp.threads import share
 from fastweights.core.memo import remember
 
 THREAD = 1 << 16
-"""Numbers of states that a thread writes, at least: it is started for a few microseconds of work or more."""
+"""Smallest number of state elements per thread, which are worth the microseconds to start the thread."""
 
 
 class _Called:
-    """What is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other."""
+    """A kernel that is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, in order."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+    def __init__(self, spec: CellSpec) -> None:
+        cell, sizes = spec.cell, dict(spec.sizes)
         self.inputs, self.states = len(cell.slots["Inputs"]), len(cell.slots["State"])
-        self.output = cell.output.shape(dict(sizes))
-        self.dtype = dtype
-        self.size = sum(_volume(slot.shape(dict(sizes))) for slot in cell.slots["State"].values())
+        self.output = cell.output.shape(sizes)
+        self.size = sum(volume(slot.shape(sizes)) for slot in cell.slots["State"].values())
 
     def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
         """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
@@ -42,9 +43,12 @@ class _Called:
 
 
 class _Alike(NamedTuple):
-    """What is known of calls with tensors of the same shapes and strides: whether the kernel can read them where they
-    are, which of them may be negated, the shape of y, the heads of all members, how many threads at most have work, and
-    the numbers for a call with one thread."""
+    """The properties of all calls with tensors of the same shapes and strides.
+
+    They are: whether the kernel can read the tensors as they are, the positions of tensors that may be lazily negated,
+    the shape of y, the number of heads in the batch, the largest useful number of threads, and the packed numbers of a
+    call with one thread.
+    """
 
     are_read: bool
     doubtful: list[int]
@@ -55,13 +59,13 @@ class _Alike(NamedTuple):
 
 
 class OneStep(_Called):
-    """Runs one step of every head, as in streaming and acting, without a way back."""
+    """Runs a single time step of every head, without a backward pass."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
-        super().__init__(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, library: CDLL) -> None:
+        super().__init__(spec)
         self._seen: dict[Hashable, _Alike] = {}
         self._nowhere = [0] * (self.states + 1)
-        count = self.inputs + 3 * self.states + len(cell.slots.get("Params", ())) + 2
+        count = self.inputs + 3 * self.states + len(spec.cell.slots.get("Params", ())) + 2
         self._pack = Struct(f"{count}P").pack
         self._call, self._has_threads = library.one_step, bool(library.has_threads())
         # Bytes are memory that C reads: made in half the time of an array of ctypes.
@@ -74,7 +78,7 @@ class OneStep(_Called):
         reset: Tensor | None = None,
         out: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
+        """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
         key = (tensors[0].shape, *[x.stride() for x in tensors])
         alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
         if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
@@ -117,7 +121,7 @@ class OneStep(_Called):
 
 
 class _Way(NamedTuple):
-    """The function of a library for one way over time, and whether it shares its work among threads by itself."""
+    """The function of a library, and whether it shares its work among threads by itself."""
 
     function: Any
     has_threads: bool
@@ -138,21 +142,15 @@ class _Way(NamedTuple):
 
 
 class Kernel(_Called):
-    """Runs the scan of a cell forward and back."""
+    """Runs the scan of a cell and its gradient."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        sizes: Mapping[str, int],
-        dtype: torch.dtype,
-        libraries: Callable[[Collection[str]], Mapping[str, CDLL]],
-    ) -> None:
-        super().__init__(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, libraries: Callable[[Collection[str]], Mapping[str, CDLL]]) -> None:
+        super().__init__(spec)
         self._libraries = libraries
         self._ways: dict[str, _Way] = {}
 
     def build(self, ways: Collection[str]) -> None:
-        """Loads some ways from the cache, or builds them."""
+        """Loads some kernels from the cache, or builds them."""
         for way, library in self._libraries(ways).items():
             function = getattr(library, way)
             function.restype = None
@@ -208,15 +206,8 @@ class Kernel(_Called):
         return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
 
 
-def _volume(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
-
-
 def _is_dense(x: Tensor) -> bool:
-    """Whether the axes after batch, time and heads lie in memory one number after the other."""
+    """Whether the axes after batch, time and heads are contiguous."""
     stride = 1
     for n, step in zip(reversed(x.shape[3:]), reversed(x.stride()[3:]), strict=True):
         if n != 1 and step != stride:
@@ -240,5 +231,5 @@ def _pointers(tensors: Sequence[Tensor | None]) -> Any:
 
 @lru_cache(1000)
 def _numbers(numbers: tuple[int, ...]) -> Any:
-    """As C reads them. Calls are alike, and one step takes microseconds."""
+    """The numbers as an array for C. Many calls have the same numbers, and a time step takes microseconds."""
     return (c_int64 * len(numbers))(*numbers)
