@@ -21,7 +21,7 @@ from torch import Tensor
 from fastweights.cell import Cell, MemoryState
 from fastweights.core.arguments import fit
 from fastweights.core.autocast import PRECISIONS
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid, require
 from fastweights.core.family import family
 from fastweights.core.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.core.padding import remedy_for
@@ -260,10 +260,10 @@ def _require_axes(cell: Cell, given: tuple[Tensor, ...]) -> None:
     """`InputError` unless queries, keys and values have the axes that the code in front of `scan` reads."""
     for name, x in zip(cell.Inputs._fields, given, strict=False):  # type: ignore[attr-defined]
         if not isinstance(x, Tensor):
-            require(False, name, "a tensor", type(x).__name__, remedy_for(x, name))
+            raise invalid(name, "a tensor", type(x).__name__, remedy_for(x, name))
     for name, x in zip(cell.Inputs._fields, given[:3], strict=False):  # type: ignore[attr-defined]
         if x.ndim != 4:
-            require(False, name, "[B, T, H, .]", list(x.shape), "Give batch, time and heads an axis each.")
+            raise invalid(name, "[B, T, H, .]", list(x.shape), "Give batch, time and heads an axis each.")
 
 
 def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
@@ -275,7 +275,7 @@ def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
     fits = scale.dtype in PRECISIONS and (scale.ndim == 0 or tuple(scale.shape) == (H,))
     if not fits or scale.device != q.device:
         wanted = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
-        require(False, "scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
+        raise invalid("scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
     return scale.to(dtype).expand(q.shape[:3])
 
 
@@ -287,7 +287,7 @@ def _require_state(name: str, state: Tensor | None, given: tuple[Tensor, ...], s
         shape = (sequences, q.shape[2], q.shape[3], v.shape[3])
         # A step takes microseconds: no message is made that nobody reads.
         if state.shape != shape:
-            require(False, name, f"[N, H, K, V] = {list(shape)}", list(state.shape))
+            raise invalid(name, f"[N, H, K, V] = {list(shape)}", list(state.shape))
 
 
 CELLS = types.SimpleNamespace()

@@ -1,19 +1,22 @@
-"""What the step of a cell is now: backends that compile it ask once a call."""
+"""The current form of the step of a call, which backends that compile the step look up."""
 
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from fastweights.call.call import Problem
-from fastweights.compiler.specialise.specialisations import Form, forms
+from fastweights.call.plan import CallPlan
+from fastweights.call.scan_call import ScanCall
+from fastweights.compiler.specialise.specialisations import Specialisation, Specialisations, specialisations_of
 
 
-def form_of(problem: Problem) -> tuple[Form, Sequence[Tensor]]:
-    """What the step is now; asked once a call."""
-    first = problem.inputs[0]
-    if "form" not in problem.found:
-        if "forms" not in problem.known:
-            problem.known["forms"] = forms(problem.cell, problem.sizes, first.dtype, first.device.type)
-        problem.found["form"] = problem.known["forms"].now()
-    found: tuple[Form, Sequence[Tensor]] = problem.found["form"]
-    return found
+def specialisation_of(call: ScanCall) -> tuple[Specialisation, Sequence[Tensor]]:
+    """The specialisation that fits the step now, and the tensors that the step captures; looked up once per call."""
+    if call.specialisation is None:
+        call.specialisation = all_specialisations(call.plan).current()
+    specialisation: tuple[Specialisation, Sequence[Tensor]] = call.specialisation
+    return specialisation
+
+
+def all_specialisations(plan: CallPlan) -> Specialisations:
+    """The specialisations of the step of a plan."""
+    return specialisations_of(plan.cell, plan.sizes, plan.compute_dtype, plan.device.type)

@@ -5,7 +5,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,11 +20,21 @@ CHIPS = dict.fromkeys(("sm_80", "sm_90", "sm_100", "gfx942"), "cuda")
 """Chips that need not be here to compile for: A100, H100 and H200, B200, MI300; and their type of device."""
 
 
-class Kernel(Protocol):
-    """Runs the scan of a cell forward and back, after that way over time was built.
+class Operands(NamedTuple):
+    """The tensors that a kernel reads in both passes.
 
-    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
+    `tensors` are the inputs `[B, T, H, ...]`, the state `[B, H, ...]` and the params `[H, ...]`, one after the other.
+    `initial` is the state `[B, H, ...]` after a reset, empty without resets.
     """
+
+    tensors: Sequence[Tensor]
+    initial: Sequence[Tensor]
+    reset: Tensor | None
+    lengths: Tensor | None
+
+
+class Kernel(Protocol):
+    """Runs the forward and the backward pass of a cell over time, once they are built."""
 
     def build(self, ways: Collection[str]) -> None:
         """Builds some of the `WAYS`, or takes them from the cache.
@@ -34,27 +44,13 @@ class Kernel(Protocol):
             Unbuilt: the machine lacks what builds kernels, or that fails.
         """
 
-    def forward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        keep: bool,
-    ) -> list[Tensor]:
-        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+    def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
+        """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
 
     def backward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        checkpoints: Tensor,
-        d_y: Tensor,
-        d_last: Sequence[Tensor | None],
+        self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """The gradients of `tensors` and of `initial`."""
+        """The gradients of `operands.tensors` and of `operands.initial`."""
 
 
 class OneStep(Protocol):
@@ -73,7 +69,7 @@ class OneStep(Protocol):
 class Target(Protocol):
     """What the module `compiler/NAME/target.py` has."""
 
-    def lack(self) -> str:
+    def missing_requirement(self) -> str:
         """Why this machine can build no kernel, with a remedy; empty if it can: its compiler was tried, once."""
 
     def source(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
@@ -85,20 +81,11 @@ class Target(Protocol):
     def one_step(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep | None:
         """That of one step by itself, built; None where the target has none. Raises as building does."""
 
-    def walks(self) -> Any:
-        """The module of what `walks` says; None where the target has none, or lacks what builds it."""
-
 
 def target_of(device: str) -> Target:
     """The target for a type of device; only for one of `TARGETS`."""
     module: Any = import_module(f"{__package__}.{TARGETS[device]}.target")
     return module
-
-
-def walks(device: str) -> Any:
-    """Kernels that carry a matrix through all chunks of time in one launch, as in `triton/walk.py`; None for a type of
-    device that has none."""
-    return target_of(device).walks() if device in TARGETS else None
 
 
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:

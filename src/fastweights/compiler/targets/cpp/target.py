@@ -17,10 +17,10 @@ from fastweights.compiler.targets.cpp.emit import Source
 from fastweights.compiler.targets.cpp.kernel import Kernel, OneStep
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
-from fastweights.compiler.targets.cpp.toolchain import lack
+from fastweights.compiler.targets.cpp.toolchain import missing_requirement
 from fastweights.compiler.targets.target import fingerprint, title
 
-__all__ = ["kernel", "lack", "one_step", "source", "walks", "write"]
+__all__ = ["kernel", "missing_requirement", "one_step", "source", "write"]
 
 
 def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
@@ -54,10 +54,6 @@ def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str
     return OneStep(cell, sizes, dtype, _libraries(sources, cell.name, text, ["one-step"])["one-step"])
 
 
-def walks() -> None:
-    """None of its own: a call of a matrix product takes no longer than its work."""
-
-
 def _libraries(
     sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
 ) -> dict[str, CDLL]:
@@ -65,7 +61,7 @@ def _libraries(
     stems = {way: build.stem(f"{name}-{way}", text, fingerprint("cpp")) for way in ways}
     found = {way: build.load(stem) for way, stem in stems.items()}
     missing = [way for way, library in found.items() if library is None]
-    if missing and (why := lack()):
+    if missing and (why := missing_requirement()):
         raise Unbuilt(why)  # before seconds go into a source that nobody builds
     texts = sources() if missing else {}
     with ThreadPoolExecutor(len(ways)) as pool:

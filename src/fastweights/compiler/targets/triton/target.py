@@ -1,9 +1,7 @@
 """Triton: one program a head, or a part of its rows, for chips of NVIDIA and AMD."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
@@ -23,7 +21,7 @@ CAPABILITY = (8, 0)
 """The oldest chips of NVIDIA that Triton compiles for."""
 
 
-def lack() -> str:
+def missing_requirement() -> str:
     """What this machine lacks to build any kernel, and what to do about it; empty if it lacks nothing."""
     if find_spec("triton") is None:
         return "there is no Triton. pip install 'fastweights[gpu]'"
@@ -57,11 +55,6 @@ def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str
     """None of its own: what a launch costs is more than one step saves."""
 
 
-def walks() -> Any:
-    """The kernels from chunk to chunk; None without a Triton that builds them."""
-    return None if lack() else import_module("fastweights.backends.chunkwise.triton.state_passing")
-
-
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
     """Grid, warps, registers, spills and shared memory of both kernels for so many heads, and their source."""
     from fastweights.compiler.targets.triton.occupancy import choose, target_of
@@ -78,7 +71,7 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, 
 
 
 def _require_triton() -> None:
-    reason = lack()
+    reason = missing_requirement()
     if reason:
         raise Unbuilt(reason)
 
