@@ -11,6 +11,7 @@ from fastweights.feature_maps.elu import ELU
 from fastweights.feature_maps.identity import Identity
 from fastweights.feature_maps.tanh import Tanh
 from fastweights.layers import Convolved, FastWeight, FastWeightProgrammer, layer_names, make_layer
+from fastweights.models.blocks import Blocks
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import make_stack
 from fastweights.normalisers.none import none
@@ -43,9 +44,13 @@ MAKERS |= {
     "programmed by an MLP": lambda: FastWeightProgrammer(
         nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, heads=2), D
     ),
-    "stack of two blocks": lambda: make_stack("delta-net", D, depth=2, heads=2, d_ff=2 * D, convolution=3),
+    "stack of two blocks": lambda: make_stack(
+        Blocks(layer="delta-net", d_model=D, depth=2, heads=2, d_ff=2 * D, convolution=3)
+    ),
     "positions": lambda: Ascending(D),
-    "stack with positions": lambda: make_stack("sum", D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending"),
+    "stack with positions": lambda: make_stack(
+        Blocks(layer="sum", d_model=D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending")
+    ),
     "one key for all heads": lambda: make_layer(my_memories.sharing, D, heads=2),
     "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
 }
