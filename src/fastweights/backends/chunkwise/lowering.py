@@ -1,8 +1,6 @@
 """The chunkwise form of a cell: functions that compute the coefficients of the scans, and the output after them."""
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
@@ -14,6 +12,7 @@ from fastweights.compiler.affine.batched import Batched, batched
 from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
 from fastweights.compiler.ir.nodes import Definition, Input, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
+from fastweights.core.traced_constant import traced_constant
 
 
 class StageFunction(NamedTuple):
@@ -66,27 +65,15 @@ def lowering_of(call: ScanCall) -> Lowering | str:
     """The lowering of the cell of a call, or why there is none."""
     if torch.compiler.is_compiling():
         sizes = tuple((axis, int(size)) for axis, size in call.plan.sizes.items())
-        name = name_of_lowering(call.cell.key, sizes, call.plan.compute_dtype)
-        lowering: Lowering | str = getattr(LOWERINGS, name)
-        return lowering
+        return _traced_lowering(call.cell.key, sizes, call.plan.compute_dtype)
     specialisation, _ = specialisation_of(call)
     return _lowered(specialisation.affine())
 
 
-LOWERINGS = SimpleNamespace()
-"""Lowerings of traced programs. `torch.compile` cannot keep such an object as a constant, but can look it up here."""
+@traced_constant
+def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> Lowering | str:
+    return _lowered(affine_of(key, sizes, dtype))
 
-
-def name_of_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> str:
-    """Puts the lowering of a cell, or why there is none, into `LOWERINGS`; returns its name there."""
-    name = f"lowering_{sha256(repr((key, sizes, dtype)).encode()).hexdigest()}"
-    setattr(LOWERINGS, name, _lowered(affine_of(key, sizes, dtype)))
-    return name
-
-
-# As torch.compiler.assume_constant_result does, whose import takes seconds: a trace calls the function and keeps the
-# answer.
-name_of_lowering._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 _BY_FORM: dict[AffineForm, Lowering | str] = {}
 
