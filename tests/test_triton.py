@@ -124,7 +124,7 @@ def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
-def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
+def test_state_passing_builds_for_them_and_spills_nothing(chip):
     from fastweights.backends.chunkwise.triton import state_passing
 
     for way, K in product(("forward", "backward"), (16, 100)):

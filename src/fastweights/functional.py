@@ -35,7 +35,7 @@ from fastweights.dispatch import scan
 from fastweights.normalisers.l2 import l2
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
-Result = tuple[Tensor, Tensor | None]
+OutputAndState = tuple[Tensor, Tensor | None]
 
 
 def linear_attention(
@@ -48,7 +48,7 @@ def linear_attention(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W + v k^T, o = scale W q: the sum rule, without a normaliser.
 
     Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
@@ -69,7 +69,7 @@ def delta_rule(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W + beta (v - W k) k^T, o = scale W q.
 
     Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
@@ -91,7 +91,7 @@ def gated_delta_rule(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- exp(g) W + beta (v - exp(g) W k) k^T, o = scale W q, with g <= 0 the logarithm of the decay.
 
     Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
@@ -113,7 +113,7 @@ def kimi_delta_attention(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- M + beta (v - M k) k^T with M = W diag(exp(g)), o = scale W q; g `[B, T, H, K]` is at most 0.
 
     Source: Kimi Team 2025 (Kimi Linear).
@@ -133,7 +133,7 @@ def gated_linear_attention(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W diag(exp(g)) + v k^T, o = scale W q, g `[B, T, H, K]`; with k = 1 - exp(g) it is HGRN2.
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
@@ -155,7 +155,7 @@ def rwkv7(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W diag(exp(w)) + (W a) b^T + v k^T, o = scale W r; all but v are `[B, T, H, K]`.
 
     What is removed, (W a) b^T, is read before W fades; RWKV-7 has a = -u, b = rate * u for a u of length 1.
@@ -196,7 +196,7 @@ class _Options(NamedTuple):
     state_out: Tensor | None
 
 
-def _run(name: str, inputs: tuple[Tensor, ...], options: _Options, unit: bool = False) -> Result:
+def _run(name: str, inputs: tuple[Tensor, ...], options: _Options, unit: bool = False) -> OutputAndState:
     """Runs the memory of a cell. With `unit`, queries and keys are normalised to length 1."""
     _require_flag("output_final_state", options.output_final_state)
     _require_flag("use_qk_l2norm_in_kernel", unit)

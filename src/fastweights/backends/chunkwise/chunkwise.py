@@ -15,7 +15,7 @@ from fastweights.backends._transforms import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads, scan
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
 from fastweights.backends.chunkwise.lowering import (
-    Lowering,
+    ChunkwiseLowering,
     RunningMaxStage,
     ScanStage,
     evaluate,
@@ -100,7 +100,7 @@ class Segment(NamedTuple):
     queries: Tensor  # [B, T, H, n, K]
     kept: Tensor  # [B, H, K, K]
     written: Tensor  # [B, H, R, K]
-    lowering: Lowering
+    lowering: ChunkwiseLowering
     call: ScanCall
     named: Named
 
@@ -138,7 +138,7 @@ def segment(call: ScanCall) -> Segment | None:
     return Segment(base, queries, kept, written, lowering, call, named)
 
 
-def _output(lowering: Lowering, call: ScanCall, named: Named) -> Tensor:
+def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor:
     """y of every step, from the inputs and what is read."""
     (y,) = evaluate(lowering.output, call, named)
     y = y.expand(*call.plan.leading, *y.shape[3:]).to(call.plan.dtype)

@@ -52,7 +52,7 @@ class RunningMaxStage(NamedTuple):
     after: str
 
 
-class Lowering(NamedTuple):
+class ChunkwiseLowering(NamedTuple):
     """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was."""
 
     stages: tuple[ScanStage | RunningMaxStage, ...]
@@ -61,7 +61,7 @@ class Lowering(NamedTuple):
     description: str
 
 
-def lowering_of(call: ScanCall) -> Lowering | str:
+def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
     """The lowering of the cell of a call, or why there is none."""
     if torch.compiler.is_compiling():
         sizes = tuple((axis, int(size)) for axis, size in call.plan.sizes.items())
@@ -71,14 +71,14 @@ def lowering_of(call: ScanCall) -> Lowering | str:
 
 
 @traced_constant
-def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> Lowering | str:
+def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
     return _lowered(affine_of(key, sizes, dtype))
 
 
-_BY_FORM: dict[AffineForm, Lowering | str] = {}
+_BY_FORM: dict[AffineForm, ChunkwiseLowering | str] = {}
 
 
-def _lowered(form: AffineForm | str) -> Lowering | str:
+def _lowered(form: AffineForm | str) -> ChunkwiseLowering | str:
     if isinstance(form, str):
         return form
     if form not in _BY_FORM:
@@ -107,10 +107,10 @@ class Lowerer:
             else:
                 self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
 
-    def lowering(self) -> Lowering:
+    def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
         stages = [self._running_max(s) if isinstance(s, Highest) else self._scan(s) for s in self.form.stages]
-        return Lowering(tuple(stages), self._function([self.form.y]), self._kind(), str(self.form))
+        return ChunkwiseLowering(tuple(stages), self._function([self.form.y]), self._kind(), str(self.form))
 
     def _kind(self) -> str:
         """The kind whose cost was measured; empty if none was."""
