@@ -87,9 +87,9 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
 def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
     """One way over time of a cell, and how many programs a head has."""
     if name == CHUNKS:
-        from fastweights.backends.chunkwise.triton import state_passing as walk
+        from fastweights.backends.chunkwise.triton import state_passing
 
-        return {way: vars(walk.assembled(way, size, torch.float32, chip))}
+        return {way: vars(state_passing.assembled(way, size, torch.float32, chip))}
     cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)

@@ -15,10 +15,12 @@ from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, compiler, dispatch, explain, scan
-from fastweights.call import call as problem
+from fastweights.call import plan
+from fastweights.call.scan_call import scan_call
+from fastweights.call.tensors import Tensors
 from fastweights.compiler import op
 from fastweights.compiler.specialise import specialisations as forms
-from fastweights.compiler.specialise.guard import Watch
+from fastweights.compiler.specialise.guard import Guard
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
@@ -184,7 +186,7 @@ def compare(cell: Cell) -> None:
 
 def forget() -> None:
     """As in a new process: only the cache on disk is left."""
-    for known in (forms._FORMS, forms.BY_KEY, op._SEEN, problem._AGREED):
+    for known in (forms._SPECIALISATIONS, forms.BY_KEY, op._BY_SHAPES, plan._PLANS):
         known.clear()
 
 
@@ -255,9 +257,7 @@ def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):
 def test_large_matrices_are_trained_chunkwise_on_cpus_only():
     cell = Cell.named("sum")
     inputs = [x.requires_grad_() for x in sample_inputs(cell, Shape(1, 64, 1, 100, 100), torch.float32)]
-    here, elsewhere = (
-        problem.pose(cell, cell.Inputs(*(x.to(d) for x in inputs)), *[None] * 5) for d in ("cpu", "meta")
-    )
+    here, elsewhere = (scan_call(cell, Tensors(cell.Inputs(*(x.to(d) for x in inputs)))) for d in ("cpu", "meta"))
     assert dispatch._order(here)[0] == "chunkwise"
     assert dispatch._order(elsewhere)[0] == "compiled"
 
@@ -465,7 +465,7 @@ def test_source_names_the_lines_of_the_cell(capsys):
 @pytest.mark.parametrize("name", Cell.names())
 def test_a_step_of_the_library_is_not_looked_at_again(name):
     """Nothing that it reaches may change unseen: a call costs no second look, and a program that is exported holds."""
-    assert Watch(Cell.named(name)).holds()
+    assert Guard(Cell.named(name)).holds()
 
 
 def test_a_step_is_looked_at_whenever_garbage_is_collected():
@@ -479,7 +479,7 @@ def test_a_step_is_looked_at_whenever_garbage_is_collected():
     before = sys.gettrace()
     sys.settrace(collect)
     try:
-        assert Watch(Cell.named("delta-lstm")).holds()
+        assert Guard(Cell.named("delta-lstm")).holds()
     finally:
         sys.settrace(before)
         gc.unfreeze()

@@ -8,7 +8,7 @@ import torch
 from fastweights import InputError
 from fastweights.cell import Cell, examples
 from fastweights.compiler import pipeline
-from fastweights.compiler.specialise.guard import Watch
+from fastweights.compiler.specialise.guard import Guard
 from fastweights.layers.base.fused_inputs import prepared_by
 from fastweights.layers.base.slow_net import Keys, feature_map, normaliser
 from fastweights.registry import FEATURE_MAPS, NORMALISERS
@@ -164,7 +164,7 @@ def test_functions_are_parts_of_a_kernel(name, normalised):
     cell = prepared_by(Cell.named("delta"), keys, "sigmoid")
     sizes = {"K": keys.output_size, "V": 4}
     assert pipeline.passes(cell, sizes, torch.float32).forward.made
-    assert Watch(cell).holds()
+    assert Guard(cell).holds()
     state, x = examples(cell, sizes, torch.float64, value=0.3)
     inner, prepare = cell.inside
     assert x.k.shape == (SIZE,)

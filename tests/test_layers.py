@@ -11,6 +11,7 @@ from fastweights.feature_maps.elu import ELU
 from fastweights.feature_maps.identity import Identity
 from fastweights.feature_maps.tanh import Tanh
 from fastweights.layers import Convolved, FastWeight, FastWeightProgrammer, layer_names, make_layer
+from fastweights.models.blocks import Blocks
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import make_stack
 from fastweights.normalisers.none import none
@@ -49,9 +50,13 @@ MAKERS |= {
     "neurons of an odd size that put out their effect": lambda: make_layer(
         "neurons-and-synapses", D, heads=2, components=5, body="mlp", synapse="gated", effect="operator", gates=0
     ),
-    "stack of two blocks": lambda: make_stack("delta-net", D, depth=2, heads=2, d_ff=2 * D, convolution=3),
+    "stack of two blocks": lambda: make_stack(
+        Blocks(layer="delta-net", d_model=D, depth=2, heads=2, d_ff=2 * D, convolution=3)
+    ),
     "positions": lambda: Ascending(D),
-    "stack with positions": lambda: make_stack("sum", D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending"),
+    "stack with positions": lambda: make_stack(
+        Blocks(layer="sum", d_model=D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending")
+    ),
     "one key for all heads": lambda: make_layer(my_memories.sharing, D, heads=2),
     "query is the input": lambda: make_layer("delta", D, heads=2, query="input"),
     "query is the input, dpfp": lambda: make_layer("delta", D, heads=2, query="input", feature_map="dpfp-2"),

@@ -48,7 +48,7 @@ def test_the_example_of_a_cell_runs(name, how, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_are_those_of_the_reference(name, compiler, monkeypatch):
     require(compiler.split()[0])
-    for module, known in ((forms, "_FORMS"), (forms, "BY_KEY"), (op, "_SEEN")):
+    for module, known in ((forms, "_SPECIALISATIONS"), (forms, "BY_KEY"), (op, "_BY_SHAPES")):
         monkeypatch.setattr(module, known, {})
     monkeypatch.setenv("CXX", compiler)
     cell, shape = Cell.named(name), Shape(2, 5, 3, 4, 6)

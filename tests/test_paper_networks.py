@@ -14,6 +14,7 @@ from fastweights.cells.delta_rnn_v1 import make_delta_rnn_v1
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
+from fastweights.models.blocks import Blocks
 from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
@@ -362,7 +363,9 @@ def test_delta_delta_net_begins_where_it_learned_to():
     assert all(p.grad.abs().sum() > 0 for p in learned.values())
     with pytest.raises(InputError, match="initial must be left out with learned_start"):
         make_layer("delta-delta-net", 8, heads=2, learned_start=True, initial="learned")
-    stack = make_stack("delta-delta-net", 8, 2, 2, 16, options={"learned_start": True})
+    stack = make_stack(
+        Blocks(layer="delta-delta-net", d_model=8, depth=2, heads=2, d_ff=16, options={"learned_start": True})
+    )
     assert stack[0].layer.start.W_q is not stack[1].layer.start.W_q
 
 

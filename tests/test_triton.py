@@ -125,11 +125,11 @@ def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
-def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
-    from fastweights.backends.chunkwise.triton import state_passing as walk
+def test_state_passing_builds_for_them_and_spills_nothing(chip):
+    from fastweights.backends.chunkwise.triton import state_passing
 
     for way, K in product(("forward", "backward"), (16, 100)):
-        assert walk.assembled(way, K, torch.float32, chip).spills == 0
+        assert state_passing.assembled(way, K, torch.float32, chip).spills == 0
 
 
 def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
@@ -144,11 +144,11 @@ def test_what_is_missing_is_named_with_a_remedy(monkeypatch, capsys):
     import triton
 
     monkeypatch.setattr(triton, "__version__", "3.5.1")
-    assert target.lack() == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
+    assert target.missing_requirement() == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
     assert cli.main(["explain", "delta", "--target", "sm_90"]) == 2
     assert "Triton is 3.5.1" in capsys.readouterr().err
     monkeypatch.setattr(target, "find_spec", lambda name: None)
-    assert target.lack() == "there is no Triton. pip install 'fastweights[gpu]'"
+    assert target.missing_requirement() == "there is no Triton. pip install 'fastweights[gpu]'"
 
 
 @pytest.mark.parametrize(

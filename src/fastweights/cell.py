@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastweights import inner
 from fastweights.core.arguments import Size, checked
-from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.errors import InputError, invalid, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
 from fastweights.inner.step import Parts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
@@ -294,7 +294,7 @@ def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], l
     dtype = torch.promote_types(like.dtype, torch.float32)
     for letter in letters(cell, "State"):
         if letter not in sizes:
-            require(False, "state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
+            raise invalid("state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))
 

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.call.call import Problem
-from fastweights.dispatch import run_problem
+from fastweights.call.scan_call import ScanCall
+from fastweights.call.tensors import Tensors
+from fastweights.dispatch import run_call
 from fastweights.inspect.rates import Range, range_of, rates_of
 from fastweights.inspect.steps import alone, part_of, steps_of
 from fastweights.inspect.watch import Watched
@@ -47,8 +48,8 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
-    problem = alone(watched.problem, member)
-    steps = list(steps_of(problem))
+    call = alone(watched.call, member)
+    steps = list(steps_of(call))
     courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
@@ -57,11 +58,11 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
         courses["forgotten"].append(torch.where(length > 0, 1 - kept / length, 0))
         courses["held"].append(_dot(state, state).sqrt())
         courses["read"].append(y.flatten(1).norm(dim=1))
-    ranks, limits = _ranks(problem, [state for _, state, _ in steps])
-    rates = rates_of(problem, [before for before, _, _ in steps])
+    ranks, limits = _ranks(call, [state for _, state, _ in steps])
+    rates = rates_of(call, [before for before, _, _ in steps])
     found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **rates}
-    attention, signed = _attention(problem)
-    return Contents(watched.name, problem.cell.name, found, limits, attention, signed, tuple(rates))
+    attention, signed = _attention(call)
+    return Contents(watched.name, call.cell.name, found, limits, attention, signed, tuple(rates))
 
 
 def _dot(a: Any, b: Any) -> Tensor:
@@ -69,9 +70,9 @@ def _dot(a: Any, b: Any) -> Tensor:
     return sum((x * y).reshape(len(x), -1).sum(1) for x, y in zip(a, b, strict=True))
 
 
-def _ranks(problem: Problem, states: list[Any]) -> tuple[dict[str, Tensor], dict[str, float]]:
+def _ranks(call: ScanCall, states: list[Any]) -> tuple[dict[str, Tensor], dict[str, float]]:
     ranks, limits = {}, {}
-    for n, (name, slot) in enumerate(problem.cell.slots["State"].items()):
+    for n, (name, slot) in enumerate(call.cell.slots["State"].items()):
         if len(slot.axes.split()) == 2:
             matrices = torch.stack([state[n] for state in states])
             ranks[f"rank of {name}"] = effective_rank(matrices)
@@ -92,14 +93,14 @@ def effective_rank(matrices: Tensor) -> Tensor:
     return rank.where(total[..., 0] > 0, 0)
 
 
-def _attention(problem: Problem) -> tuple[Tensor, bool]:
-    _, T, H = problem.leading
-    names, signed = _origins(problem)
-    draw, first = torch.Generator().manual_seed(0), problem.inputs[0]
+def _attention(call: ScanCall) -> tuple[Tensor, bool]:
+    _, T, H = call.plan.leading
+    names, signed = _origins(call)
+    draw, first = torch.Generator().manual_seed(0), call.tensors.inputs[0]
     attention = first.new_zeros(H, T, T)
     asked = torch.arange(T, device=first.device).repeat_interleave(PROBES)
     for ts in asked.split(COPIES):
-        signs, origins = _asked(problem, names, ts, draw)
+        signs, origins = _asked(call, names, ts, draw)
         # Derivatives `[copies, T, H, ...]`: of a number for every sign, by every origin.
         parts = [(g * signs[:, None] if signed else g.square()).reshape(*g.shape[:3], -1).sum(3) for g in origins]
         scale = PROBES * (signs[0, 0].numel() if signed else 1)
@@ -107,33 +108,35 @@ def _attention(problem: Problem) -> tuple[Tensor, bool]:
     return attention if signed else attention.sqrt(), signed
 
 
-def _origins(problem: Problem) -> tuple[list[str], bool]:
+def _origins(call: ScanCall) -> tuple[list[str], bool]:
     """The inputs that reads are traced back to, and whether they are values that a read is made of."""
-    slots = problem.cell.slots["Inputs"]
+    slots = call.cell.slots["Inputs"]
     for name, slot in slots.items():
-        if slot.kind == "value" and slot.axes == problem.cell.output.axes:
+        if slot.kind == "value" and slot.axes == call.cell.output.axes:
             return [name], True
     return [name for name, slot in slots.items() if slot.kind != "control"], False
 
 
-def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
+def _asked(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
     """Random signs `[copies, H, ...]`, and the derivatives of the reads at steps `ts`, summed with them."""
     copies, end = len(ts), int(ts.max()) + 1
-    T = problem.leading[1]
+    T = call.plan.leading[1]
 
     def copied(record: Any) -> Any:
         return None if record is None else type(record)(*(x.expand(copies, *x.shape[1:]) for x in record))
 
-    part = part_of(problem, slice(None), slice(0, end))
+    part = part_of(call, slice(None), slice(0, end)).tensors
     inputs = {name: x.detach().expand(copies, *x.shape[1:]) for name, x in part.inputs._asdict().items()}
     origins = {name: inputs[name].clone().requires_grad_() for name in names}
-    reset = None if part.reset is None else part.reset.expand(copies, -1)
-    given = part._replace(
+    tensors = Tensors(
         inputs=type(part.inputs)(**{**inputs, **origins}),
-        **{"state": copied(part.state), "initial": copied(part.initial), "reset": reset},
+        state=copied(part.state),
+        params=part.params,
+        reset=None if part.reset is None else part.reset.expand(copies, -1),
+        initial=copied(part.initial),
     )
     with torch.enable_grad():
-        y, _ = run_problem(given, "auto")
+        y, _ = run_call(call.replace(tensors), "auto")
         reads = y[torch.arange(copies, device=y.device), ts]
         signs = torch.randint(0, 2, reads.shape, generator=draw, device=draw.device).to(reads) * 2 - 1
         found = torch.autograd.grad((reads * signs).sum(), list(origins.values()))

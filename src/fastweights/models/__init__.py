@@ -5,6 +5,7 @@ from fastweights.models.agent import Agent
 from fastweights.models.beam_search import beam_search
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
+from fastweights.models.blocks import Blocks
 from fastweights.models.cross_attention import CrossAttention
 from fastweights.models.dropout import Dropout
 from fastweights.models.few_shot_network import FewShotNetwork
@@ -26,6 +27,7 @@ __all__ = [
     "Agent",
     "Block",
     "BlockModel",
+    "Blocks",
     "CrossAttention",
     "Dropout",
     "FewShotNetwork",

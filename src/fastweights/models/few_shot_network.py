@@ -11,6 +11,7 @@ from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers.base.initialise import assign
+from fastweights.models.blocks import Blocks
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
 from fastweights.registry import VISION_NETS
@@ -92,12 +93,20 @@ class FewShotNetwork(nn.Module):
         self.codes = codes
         self.vision_loss = vision_loss
         self.vision: Any = _make_vision(vision, channels, side, vision_options or {})
-        sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
-        norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            feed_forward_norm=feed_forward_norm,
+            options=options,
+        )
         features = self.vision.features
         self.feature_norm = nn.BatchNorm1d(features, affine=False) if normalise_features else nn.Identity()
-        width = features + codes
-        self.reader, self.memory, out = kinds[memory](width, length, **sizes, **norms)  # type: ignore[operator]
+        self.reader, self.memory, out = kinds[memory](features + codes, length, blocks)
         self.head = nn.Linear(out, ways)
         # [data sets, 2, 1 or channels, 1, 1]
         self.normalisations = torch.tensor(normalisations, device="cpu")[..., None, None]
@@ -167,32 +176,24 @@ def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -
     return make(channels, side, **options)
 
 
-def _blocks(width: int, length: int, layer: LayerKinds, d_model: int, **sizes: Any) -> Parts:
-    """A linear map, blocks, and the size of what they say."""
-    return nn.Linear(width, d_model), make_stack(layer, d_model, **sizes), d_model
+def _blocks(width: int, length: int, blocks: Blocks) -> Parts:
+    """A linear map, the stack, and the size of its output."""
+    return nn.Linear(width, blocks.d_model), make_stack(blocks), blocks.d_model
 
 
-def _layer(
-    width: int,
-    length: int,
-    layer: LayerKinds,
-    d_model: int,
-    heads: int,
-    depth: int,
-    options: dict[str, Any] | None,
-    **_: Any,
-) -> Parts:
-    """A layer as it is; one that takes no input of another size has a linear map in front."""
-    known = layer_options(layer)
-    own = {"layers": depth} if "layers" in known else {}
+def _layer(width: int, length: int, blocks: Blocks) -> Parts:
+    """One layer, behind a linear map unless the layer takes an input of another size."""
+    known = layer_options(blocks.layer)
+    own = {"layers": blocks.depth} if "layers" in known else {}
     if "input_size" in known:
         own["input_size"] = width
-    reader = nn.Identity() if "input_size" in known else nn.Linear(width, d_model)
+    reader = nn.Identity() if "input_size" in known else nn.Linear(width, blocks.d_model)
     # Several layers are for blocks: make_layer refuses them.
-    return reader, make_layer(layer, d_model, heads, **own, **(options or {})), d_model  # type: ignore[arg-type]
+    layer: Any = blocks.layer
+    return reader, make_layer(layer, blocks.d_model, blocks.heads, **own, **(blocks.options or {})), blocks.d_model
 
 
-def _snail(width: int, length: int, **_: Any) -> Parts:
-    """All of SNAIL but its last map, which every memory has behind it."""
-    blocks = SNAILBlocks(width, length)
-    return nn.Identity(), blocks, blocks.width
+def _snail(width: int, length: int, blocks: Blocks) -> Parts:
+    """SNAIL without its last map, which every memory has behind it."""
+    snail = SNAILBlocks(width, length)
+    return nn.Identity(), snail, snail.width

@@ -18,6 +18,7 @@ from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses
 from fastweights.models._writing import Writing, Written, begin, load_written
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.blocks import Blocks
 from fastweights.models.dropout import Dropout
 from fastweights.models.initialisation import start_small
 from fastweights.models.stack import StackState, make_stack
@@ -74,10 +75,19 @@ class LanguageModel(nn.Module):
         self.word_dropout = WordDropout(word_dropout)
         self.scale = d_model**0.5 if scaled else 1.0
         self.output_dropout = Dropout(output_dropout)
-        d_ff = d_ff or 4 * d_model
-        self.blocks = make_stack(
-            layer, d_model, depth, heads, d_ff, dropout, norm, convolution, options, positions=positions
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            convolution=convolution,
+            positions=positions,
+            options=options,
         )
+        self.blocks = make_stack(blocks)
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
         if small_start:

@@ -5,7 +5,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -20,11 +20,21 @@ CHIPS = dict.fromkeys(("sm_80", "sm_90", "sm_100", "gfx942"), "cuda")
 """Chips that kernels can be compiled for without the chip: A100, H100 and H200, B200, MI300; and the type of device."""
 
 
-class Kernel(Protocol):
-    """Runs the scan of a cell and its gradient. Build a kernel before its first call.
+class Operands(NamedTuple):
+    """The tensors that a kernel reads in both passes.
 
-    `tensors` are the inputs `[B, T, H, ...]`, the state `[B, H, ...]` and the params `[H, ...]`, in this order.
+    `tensors` are the inputs `[B, T, H, ...]`, the state `[B, H, ...]` and the params `[H, ...]`, one after the other.
+    `initial` is the state `[B, H, ...]` after a reset, empty without resets.
     """
+
+    tensors: Sequence[Tensor]
+    initial: Sequence[Tensor]
+    reset: Tensor | None
+    lengths: Tensor | None
+
+
+class Kernel(Protocol):
+    """Runs the forward and the backward pass of a cell over time, once they are built."""
 
     def build(self, ways: Collection[str]) -> None:
         """Builds some of the kernels in `WAYS`, or loads them from the cache.
@@ -34,27 +44,13 @@ class Kernel(Protocol):
             Unbuilt: The machine lacks the tools that build kernels, or a tool fails.
         """
 
-    def forward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        keep: bool,
-    ) -> list[Tensor]:
-        """y, the last state, and the checkpoints of the state for the backward pass (empty unless `keep`)."""
+    def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
+        """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
 
     def backward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        checkpoints: Tensor,
-        d_y: Tensor,
-        d_last: Sequence[Tensor | None],
+        self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """The gradients of `tensors` and of `initial`."""
+        """The gradients of `operands.tensors` and of `operands.initial`."""
 
 
 class OneStep(Protocol):
@@ -76,7 +72,7 @@ class Target(Protocol):
     Targets take `passes` as a function where the cache may make them unnecessary.
     """
 
-    def lack(self) -> str:
+    def missing_requirement(self) -> str:
         """The reason why this machine can build no kernel, with a remedy; empty if the tools work."""
 
     def source(self, spec: CellSpec, passes: Passes) -> str:
@@ -88,19 +84,11 @@ class Target(Protocol):
     def one_step(self, spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep | None:
         """The built kernel of a single time step; None if the target has no such kernel. Raises the same errors."""
 
-    def walks(self) -> Any:
-        """The module with the kernels of `walks`; None if the target has none, or lacks the tools that build them."""
-
 
 def target_of(device: str) -> Target:
     """The target for a type of device, which must be in `TARGETS`."""
     module: Any = import_module(f"{__package__}.{TARGETS[device]}.target")
     return module
-
-
-def walks(device: str) -> Any:
-    """The kernels that pass a state through all chunks of time in one launch; None for a device without them."""
-    return target_of(device).walks() if device in TARGETS else None
 
 
 @cache

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.core.errors import require, require_name
+from fastweights.core.errors import invalid, require, require_name
 from fastweights.layers.base.initialise import assign
 from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.registry import FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, Folder
@@ -121,6 +121,7 @@ class SlowNet(nn.Module):
         inputs = cell.slots["Inputs"].items()
         self.slots = {name: slot for name, slot in inputs if slot.kind != "control"}
         self.controls = {name: slot for name, slot in inputs if slot.kind == "control"}
+        self.kinds = {name: slot.kind for name, slot in self.slots.items()}
         self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
         widths = {n: prod(slot.shape(raw if slot.kind == "key" else self.sizes)) for n, slot in self.slots.items()}
         if query == "input":
@@ -130,7 +131,7 @@ class SlowNet(nn.Module):
         self.own |= {"": idle} if idle else {}
         self.shared = {n: width for n, width in widths.items() if self.slots[n].is_shared}
         self.projection = nn.Linear(input_size, heads * sum(self.own.values()) + sum(self.shared.values()), bias=False)
-        if any(slot.kind == "decay" for slot in self.slots.values()):
+        if "decay" in self.kinds.values():
             self.decay_bias = nn.Parameter(torch.empty(heads))
         self.reset_parameters()
 
@@ -144,7 +145,7 @@ class SlowNet(nn.Module):
         fields = self._said(self.projection(x))
         if self.query == "input":
             fields = {"q": x.unflatten(-1, (self.heads, -1)), **fields}
-        fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.kind == "key"}))
+        fields.update(self._map_keys({name: fields[name] for name, kind in self.kinds.items() if kind == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
         return self.cell.Inputs(**emitted, **self._marks(x, controls))
 
@@ -165,13 +166,13 @@ class SlowNet(nn.Module):
         if controls.keys() != self.controls.keys():
             wanted = f"marks for {' and '.join(self.controls)}, which {self.cell.name} takes"
             remedy = f"Call layer(x, controls={{'{next(iter(self.controls))}': ...}}) with tensors [B, T]."
-            require(False, "controls", wanted, ", ".join(controls) or "none", remedy)
+            raise invalid("controls", wanted, ", ".join(controls) or "none", remedy)
         return {name: self._mark(name, controls[name], x) for name in self.controls}
 
     def _mark(self, name: str, mark: Tensor, x: Tensor) -> Tensor:
         shape = self.controls[name].shape(self.sizes)
         if mark.shape[2:] != shape:
-            require(False, name, f"{[*x.shape[:2], *shape]} like the steps of x", list(mark.shape))
+            raise invalid(name, f"{[*x.shape[:2], *shape]} like the steps of x", list(mark.shape))
         return mark.to(x.dtype).unsqueeze(2).expand(*x.shape[:2], self.heads, *shape)
 
     def _map_keys(self, keys: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -185,7 +186,7 @@ class SlowNet(nn.Module):
     def _finish(self, name: str, value: Tensor) -> Tensor:
         if len(self.shapes[name]) != 1:
             value = value.reshape(*value.shape[:-1], *self.shapes[name])
-        match self.slots[name].kind:
+        match self.kinds[name]:
             case "rate":
                 squashed: Tensor = self.squash(value)
                 return squashed

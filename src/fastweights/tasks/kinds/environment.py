@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastweights.core.action_spaces import Actions
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid
 from fastweights.core.metric import RETURN, Metric
 from fastweights.tasks.kinds._random import TEST, TRAINING
 from fastweights.tasks.kinds.task import Task
@@ -42,7 +42,7 @@ def require_finite(observed: Observed, place: str) -> None:
     remedy = "Correct the environment; then resume the run from its last checkpoint."
     for name, part in parts.items():
         if part.is_floating_point() and not bool((fits := part.isfinite()).all()):
-            require(False, name, "finite", f"{float(part[~fits][0])} at {place}", remedy)
+            raise invalid(name, "finite", f"{float(part[~fits][0])} at {place}", remedy)
 
 
 class Worlds(ABC):

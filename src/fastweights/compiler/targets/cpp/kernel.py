@@ -15,6 +15,7 @@ from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, in_order
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.cpp.threads import share
+from fastweights.compiler.targets.target import Operands
 from fastweights.core.memo import remember
 
 THREAD = 1 << 16
@@ -32,9 +33,14 @@ class _Called:
 
     def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
         """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
-        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
+        inputs: list[Tensor] = []
+        strides: list[int] = []
+        for x in tensors[: self.inputs]:
+            x = x if x.is_contiguous() or _is_dense(x) else x.contiguous()
+            inputs.append(x)
+            strides.extend(x.stride()[:3])
         rest = [x.contiguous() for x in tensors[self.inputs :]]
-        return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
+        return (inputs, rest[: self.states], rest[self.states :]), strides
 
     def _threads(self, heads: int, steps: int) -> int:
         """The number of threads for `steps` steps of each of `heads` heads. A thread needs enough work to be worth its
@@ -156,54 +162,40 @@ class Kernel(_Called):
             function.restype = None
             self._ways[way] = _Way(function, bool(library.has_threads()))
 
-    def forward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        keep: bool,
-    ) -> list[Tensor]:
-        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
-        B, T, H = tensors[0].shape[:3]
-        (inputs, first, params), strides = self._given(tensors)
+    def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
+        """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
+        B, T, H = operands.tensors[0].shape[:3]
+        (inputs, first, params), strides = self._given(operands.tensors)
         y = inputs[0].new_empty((B, T, H, *self.output))
         last = [torch.empty_like(x) for x in first]
         C = chunk(self.size, T)
         # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
-        make = y.new_empty if lengths is None else y.new_zeros
+        make = y.new_empty if operands.lengths is None else y.new_zeros
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
-        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
+        named = _marks(operands, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
         self._ways["forward"](in_order(FORWARD, named), (B, T, H, C), self._threads(B * H, T), strides)
         return [y, *last, checkpoints]
 
     def backward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        checkpoints: Tensor,
-        d_y: Tensor,
-        d_last: Sequence[Tensor | None],
+        self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """The gradients of `tensors` and of `initial`."""
-        B, T, H = tensors[0].shape[:3]
-        (inputs, first, params), strides = self._given(tensors)
-        d_inputs, d_first, d_initial = (
-            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
-        )
-        d_params = [x.new_empty((B, *x.shape)) for x in params]
-        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "all_param": params}
+        """The gradients of `operands.tensors` and of `operands.initial`."""
+        B, T, H = operands.tensors[0].shape[:3]
+        (inputs, first, params), strides = self._given(operands.tensors)
+        d_inputs, d_first = _empty_like(inputs), _empty_like(first)
+        d_initial = _empty_like(operands.initial) if operands.initial else []
+        d_params = [x.new_empty((B, *x.shape)) for x in params] if params else []
+        named = _marks(operands, first) | {"all_in": inputs, "all_param": params}
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()]}
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
-        named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
+        named["all_initial_d_state"] = d_initial or [None] * len(first)
         self._ways["backward"](
             in_order(BACKWARD, named), (B, T, H, chunk(self.size, T)), self._threads(B * H, T), strides
         )
-        return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
+        d_params = [d[0] if B == 1 else d.sum(0) for d in d_params] if d_params else []
+        return [*d_inputs, *d_first, *d_params, *d_initial]
 
 
 def _is_dense(x: Tensor) -> bool:
@@ -216,13 +208,18 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def _marks(
-    initial: Sequence[Tensor], reset: Tensor | None, lengths: Tensor | None, like: Sequence[Tensor]
-) -> dict[str, Sequence[Tensor | None]]:
-    """The states that a reset goes back to, and when, and where sequences end; nothing where there is none."""
-    starts: Sequence[Tensor | None] = initial or [None] * len(like)
-    given = {"initial_state": starts, "reset": [reset], "lengths": [lengths]}
-    return {name: [None if x is None else x.contiguous() for x in tensors] for name, tensors in given.items()}
+def _empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
+
+
+def _marks(operands: Operands, state: Sequence[Tensor]) -> dict[str, Sequence[Tensor | None]]:
+    """The initial state, the resets and the lengths; None in the place of a tensor that is absent."""
+    _, initial, reset, lengths = operands
+    return {
+        "initial_state": [x.contiguous() for x in initial] if initial else [None] * len(state),
+        "reset": [None if reset is None else reset.contiguous()],
+        "lengths": [None if lengths is None else lengths.contiguous()],
+    }
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:

@@ -15,10 +15,10 @@ from fastweights.compiler.targets.cpp.emit import Source
 from fastweights.compiler.targets.cpp.kernel import Kernel, OneStep
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
-from fastweights.compiler.targets.cpp.toolchain import lack
+from fastweights.compiler.targets.cpp.toolchain import missing_requirement
 from fastweights.compiler.targets.target import fingerprint
 
-__all__ = ["kernel", "lack", "one_step", "source", "walks", "write"]
+__all__ = ["kernel", "missing_requirement", "one_step", "source", "write"]
 
 
 def source(spec: CellSpec, passes: Passes) -> str:
@@ -55,10 +55,6 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep
     return OneStep(spec, libraries["one-step"])
 
 
-def walks() -> None:
-    """None of its own: a call of a matrix product takes no longer than its work."""
-
-
 def _libraries(
     sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
 ) -> dict[str, CDLL]:
@@ -66,7 +62,7 @@ def _libraries(
     stems = {way: build.stem(f"{name}-{way}", text, fingerprint("cpp")) for way in ways}
     found = {way: build.load(stem) for way, stem in stems.items()}
     missing = [way for way, library in found.items() if library is None]
-    if missing and (why := lack()):
+    if missing and (why := missing_requirement()):
         raise Unbuilt(why)  # before seconds go into a source that nobody builds
     texts = sources() if missing else {}
     with ThreadPoolExecutor(len(ways)) as pool:

@@ -55,7 +55,7 @@ _LOCK = PerProcess(threading.Lock)
 """Two ways over time are built at once: the compiler is tried once."""
 
 
-def lack() -> str:
+def missing_requirement() -> str:
     """Why no kernel can be built on this machine, with a remedy; empty if kernels can be built."""
     try:
         toolchain()

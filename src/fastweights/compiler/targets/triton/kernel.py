@@ -10,16 +10,14 @@ from torch import Tensor
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.targets.checkpointing import chunk
+from fastweights.compiler.targets.target import Operands
 from fastweights.compiler.targets.triton.module import loaded
 from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose
 from fastweights.compiler.targets.triton.source import FULL, Source, sourced
 
 
 class Kernel:
-    """Runs the scan of a cell forward and back.
-
-    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
-    """
+    """Runs the forward and the backward pass of a cell over time."""
 
     def __init__(self, passes: Passes, title: str, dtype: torch.dtype) -> None:
         self.passes, self.step, self.title, self.dtype = passes, passes.step, title, dtype
@@ -32,15 +30,9 @@ class Kernel:
         for way in ways if torch.cuda.is_available() else ():
             choose(self._source(FULL), way, chip_here())
 
-    def forward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        keep: bool,
-    ) -> list[Tensor]:
-        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+    def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
+        """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
+        tensors, initial, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
         # Behind the end of a sequence nothing is stored, and what an operation returns is the same from call to call.
@@ -54,16 +46,10 @@ class Kernel:
         return [y, *last, kept]
 
     def backward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        checkpoints: Tensor,
-        d_y: Tensor,
-        d_last: Sequence[Tensor | None],
+        self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """The gradients of `tensors` and of `initial`."""
+        """The gradients of `operands.tensors` and of `operands.initial`."""
+        tensors, initial, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
         source = self._source(B * H)

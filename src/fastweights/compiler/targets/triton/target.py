@@ -1,9 +1,7 @@
 """The target for GPUs: Triton kernels for chips of NVIDIA and AMD."""
 
 from collections.abc import Callable
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
@@ -20,7 +18,7 @@ CAPABILITY = (8, 0)
 """The oldest compute capability of NVIDIA chips that Triton supports."""
 
 
-def lack() -> str:
+def missing_requirement() -> str:
     """The reason why this machine can build no kernel, with a remedy; empty if it can."""
     if find_spec("triton") is None:
         return "there is no Triton. pip install 'fastweights[gpu]'"
@@ -54,11 +52,6 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
     """None: a launch costs more time than a kernel for a single time step would save."""
 
 
-def walks() -> Any:
-    """The kernels that pass a state from chunk to chunk; None without a Triton that builds them."""
-    return None if lack() else import_module("fastweights.backends.chunkwise.triton.state_passing")
-
-
 def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, heads: int) -> str:
     """The grid, warps, registers, spills and shared memory of both kernels for a number of heads, and the source."""
     from fastweights.compiler.targets.triton.occupancy import choose, target_of
@@ -75,6 +68,6 @@ def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, heads: int) 
 
 
 def _require_triton() -> None:
-    reason = lack()
+    reason = missing_requirement()
     if reason:
         raise Unbuilt(reason)
