@@ -23,7 +23,6 @@ from fastweights.compiler.targets.cpp.flags import BEST
 from fastweights.compiler.targets.cpp.scratch import SEAL, scratch
 from fastweights.compiler.targets.cpp.toolchain import Toolchain, toolchain
 
-
 COMMENT = re.compile(r"\s*//.*")
 DIGEST = re.compile(r"[0-9a-f]{24}")
 
