@@ -1,21 +1,32 @@
-# Two commands, from a bare clone: `make demo` trains a language model on a book, `make test` runs all tests.
+# Two commands, from a bare clone: `make demo` trains a language model on a book, `make test` runs the tests.
 # Both set up what they need in .venv, once; after that they need no network.
 
 PYTHON ?= python3
 BIN = .venv/bin
 READY = .venv/ready
+PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+QUICK = tests/test_architecture.py tests/test_cells.py tests/test_layers.py tests/test_passes.py
 
-.PHONY: demo test test-all lint format generate site bench wheel clean
+.PHONY: demo check test test-slow test-all lint format generate site bench wheel clean
 
 demo: $(READY)
 	$(BIN)/fastweights train oz
 
-test: $(READY)
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# Style, types, and the main properties of rules, layers and compiler passes: two minutes.
+check: lint
+	$(PYTEST) -m quick $(QUICK)
 
-# Also kernels and C programs of every cell by other compilers, and for other machines.
+# Every property of every part, at some shape.
+test: $(READY)
+	$(PYTEST)
+
+# What `make test` leaves out: every shape, processes that are killed, and kernels by other compilers and for other
+# systems: apt install clang libomp-dev qemu-user g++-aarch64-linux-gnu
+test-slow: $(READY)
+	$(PYTEST) -m slow
+
 test-all: $(READY)
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal -m "extended or not extended"
+	$(PYTEST) -m ""
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -429,6 +429,7 @@ def start(cache, **environment):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 100\n")
