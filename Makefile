@@ -2,6 +2,7 @@
 # Both set up what they need in .venv, once; after that they need no network.
 
 PYTHON ?= python3
+TORCH ?= torch
 BIN = .venv/bin
 READY = .venv/ready
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
@@ -52,7 +53,6 @@ bench: $(READY)
 	$(BIN)/python benchmarks/episodes.py
 
 # The wheel as a user gets it, in an environment of its own: make wheel PYTHON=python3.13 TORCH=torch==2.11.0
-TORCH ?= torch
 wheel:
 	rm -rf build/wheel
 	$(PYTHON) -m venv build/wheel
@@ -67,7 +67,7 @@ wheel:
 # torch comes first and alone: what follows must find it installed, and not choose another build of it.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$(TORCH)" numpy
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[compiler,train,cluster,nlp,rl,torchrl,transformers,onnx,docs,gpu,dev]"
 	touch $(READY)
 
