@@ -84,6 +84,7 @@ def test_what_a_process_refuses_is_said_here(crew_of):
         crew.hear([0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", APART)
 def test_agents_learn_what_they_did_apart(way, tmp_path):
     updates = {"impala": 80, "hogwild": 160}[way]
@@ -94,6 +95,7 @@ def test_agents_learn_what_they_did_apart(way, tmp_path):
     assert Run(tmp_path).result().test["return"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", APART)
 def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
     learn, calls = acting.WAYS[way].learn, []
@@ -115,6 +117,7 @@ def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
     assert not any(process.is_alive() for process in calls[0].processes)
 
 
+@pytest.mark.slow
 def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch):
     """As where the environment takes a process down: nobody is hired again and again."""
     begun = acting.begin_acting
@@ -151,6 +154,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["synchronous", "impala"])
 def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous(way, tmp_path):
     """In the middle between two evaluations. Those who acted for it end by themselves."""

@@ -266,6 +266,7 @@ def one_update(fabric, path):
         torch.save(model.state_dict(), path)
 
 
+@pytest.mark.slow
 def test_processes_learn_together_what_one_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     for devices in (1, 2):

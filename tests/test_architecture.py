@@ -13,6 +13,7 @@ import fastweights
 from fastweights.compiler.targets.target import TARGETS
 from fastweights.registry import BACKENDS
 
+pytestmark = pytest.mark.quick
 ROOT = Path(fastweights.__file__).parent
 FOUNDATIONS = {"core", "signature", "state", "registry"}
 MAY_IMPORT = {

@@ -346,6 +346,58 @@ def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
     compare(fresh(2.0))
 
 
+def without_a_compiler(monkeypatch):
+    """No compiler process may start."""
+    monkeypatch.setattr(toolchain, "attempt", lambda *_: pytest.fail("a compiler was started"))
+
+
+def test_a_change_of_the_compiler_that_emits_the_same_code_builds_nothing(cache, monkeypatch):
+    compare(fresh(2.0))
+    before = {library: library.stat().st_mtime_ns for library in libraries(cache)}
+    forget()
+    monkeypatch.setattr("fastweights.compiler.targets.cpp.target.fingerprint", lambda target: "edited")
+    without_a_compiler(monkeypatch)
+    compare(fresh(2.0))
+    assert {library: library.stat().st_mtime_ns for library in libraries(cache)} == before
+    forget()
+    monkeypatch.setattr(compiler, "trace", lambda *_: pytest.fail("traced"))
+    compare(fresh(2.0))  # the emitted code was recorded for the edited compiler, too
+
+
+def test_comments_do_not_count_in_the_digest_of_a_source():
+    assert build.source_digest("int a; // rule.py:3: a\n") == build.source_digest("int a; // rule.py:4: a\n")
+    assert build.source_digest("int a;") != build.source_digest("int b;")
+
+
+@pytest.mark.parametrize("content", [b"", b"0123", b"\xff" * 24, b"../../../../tmp/elsewhere", b"0" * 24])
+def test_a_damaged_record_is_written_again(cache, content, monkeypatch):
+    compare(fresh(2.0))
+    records = {path: path.read_bytes() for path in cache.glob("*.record")}
+    assert len(records) == 2
+    for path in records:
+        path.write_bytes(content)
+    forget()
+    without_a_compiler(monkeypatch)
+    compare(fresh(2.0))
+    assert {path: path.read_bytes() for path in records} == records
+
+
+def test_a_record_that_others_could_have_written_is_not_read(cache, monkeypatch):
+    compare(fresh(2.0))
+    (one, _) = sorted(cache.glob("*.record"))
+    one.chmod(0o666)
+    assert build._read_record(one.name) == ""
+
+
+def test_records_are_private_under_any_umask(cache):
+    before = os.umask(0)
+    try:
+        compare(fresh(2.0))
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in cache.glob("*.record")} == {0o600}
+
+
 def test_other_constants_make_another_kernel(cache):
     compare(fresh(2.0))
     compare(fresh(3.0))
@@ -377,6 +429,7 @@ def start(cache, **environment):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 100\n")

@@ -50,6 +50,7 @@ from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.settings.streamed import Streamed
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.settings.translation import Translation
+from tiers import in_tiers
 
 RETRIEVAL = "schlag2021/figure-2"
 SLOW = "state-tracking/groups"
@@ -103,7 +104,15 @@ def everywhere(shared_folder):
     return shared_folder / "experiments"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def combinations(name):
+    """The loops, kinds of tasks and models of the smoke runs of an experiment."""
+    experiment = EXPERIMENTS.load(name)
+    preset = experiment.preset("smoke")
+    trials = [experiment.trial(model, preset.columns[0], "smoke") for model in preset.models]
+    return {(type(trial.training), TASKS.load(trial.task).kind(), trial.model) for trial in trials}
+
+
+@pytest.mark.parametrize("name", in_tiers({name: combinations(name) for name in EXPERIMENTS.names()}))
 def test_every_experiment_runs_and_reports(name, everywhere, capsys):
     experiment = EXPERIMENTS.load(name)
     preset = experiment.preset("smoke")
@@ -255,6 +264,7 @@ def same(one, other):
     return equal and one.result().test == other.result().test
 
 
+@pytest.mark.slow
 def test_killed_runs_end_as_if_nothing_had_been(tmp_path):
     models = ("--models", "recurrent-delta-net")
     assert reproduce(SLOW, tmp_path / "whole", *models) == 0
@@ -281,6 +291,7 @@ def stopped(folder, *flags):
     return error
 
 
+@pytest.mark.slow
 def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert "same command again" in stopped(tmp_path)
     (checkpoint,) = tmp_path.rglob("last.safetensors")
@@ -288,12 +299,14 @@ def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert not list(tmp_path.rglob("result.json"))
 
 
+@pytest.mark.slow
 def test_stopped_jobs_leave_checkpoints(tmp_path):
     assert "same command again" in stopped(tmp_path, "--jobs", "2")
     assert list(tmp_path.rglob("last.safetensors"))
     assert not list(tmp_path.rglob("result.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [True, False])
 def test_jobs_end_with_the_command_that_started_them(tmp_path, early):
     """Even if that is killed: they let go of its output at once, and in training they write a checkpoint first."""
@@ -330,6 +343,7 @@ def holders(path):
     return found
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_folder(tmp_path):
     processes = [start(RETRIEVAL, tmp_path) for _ in range(2)]
     for process in processes:
@@ -343,6 +357,7 @@ def test_two_processes_share_a_folder(tmp_path):
         assert steps == sorted(set(steps)), "a run was trained twice"
 
 
+@pytest.mark.slow
 def test_several_jobs_share_the_runs(tmp_path):
     process = start(RETRIEVAL, tmp_path, "--jobs", "2", "--models", "softmax", "linear", "dpfp-1")
     output, error = process.communicate(timeout=300)
@@ -350,6 +365,7 @@ def test_several_jobs_share_the_runs(tmp_path):
     assert len(collect(tmp_path).groups[0].records) == 3
 
 
+@pytest.mark.slow
 def test_a_process_whose_time_is_up_is_started_again(tmp_path):
     """Else submitit raises in the middle of a step, and the run would count as failed."""
     pytest.importorskip("submitit")

@@ -19,7 +19,7 @@ from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from test_c_interface import check_example, samples
 
-pytestmark = pytest.mark.extended
+pytestmark = pytest.mark.slow
 NAMES = Cell.names()
 ZIG = [sys.executable, "-m", "ziglang", "c++", "-nostdlib++"]
 PROGRAMS = {

@@ -53,6 +53,7 @@ from fastweights.testing.tolerance import tolerance
 from interpret import expected
 
 ROOT = Path(compiler.__file__).parent
+pytestmark = pytest.mark.quick
 SHAPE = Shape(B=1, T=3, H=1, K=5, V=4)
 CELLS = Cell.names()
 

@@ -20,6 +20,7 @@ from fastweights.report.runs import Group, Record, collect
 from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
+from tiers import in_tiers
 
 BLOCKS = [
     Heading(1, "Experiments"),
@@ -243,7 +244,18 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob("report.md")) if [*path.parent.rglob("result.json")]]
 
 
-@pytest.mark.parametrize("folder", WITH_RUNS, ids=[str(path.relative_to(RESULTS)) for path in WITH_RUNS])
+def kinds_of_training(name):
+    """The types of the settings of an experiment's smoke runs."""
+    experiment = EXPERIMENTS.load(name)
+    preset = experiment.preset("smoke")
+    return {type(experiment.trial(model, preset.columns[0], "smoke").training) for model in preset.models}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    in_tiers({path: kinds_of_training(str(path.parent.relative_to(RESULTS))) for path in WITH_RUNS}),
+    ids=[str(path.relative_to(RESULTS)) for path in WITH_RUNS],
+)
 def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     copy = tmp_path / "runs"
     runs = shutil.ignore_patterns("figures", "report.*", ".lock")

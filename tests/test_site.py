@@ -20,6 +20,7 @@ def build_site(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_builds_without_a_warning(build_site, tmp_path):
     assert build_site.build(tmp_path / "site", builder="dummy") == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastweights.compiler.clean_thread import PerProcess
 from fastweights.core.errors import InputError
-from fastweights.core.files import cache_folder, make_private
+from fastweights.core.files import cache_folder, make_private, write_atomically
 
 log = logging.getLogger("fastweights")
 
@@ -71,6 +71,12 @@ def is_trusted(file: Path) -> bool:
     """Whether a file in a safe folder is ours: another user may have created it before the folder was safe."""
     status = file.lstat()
     return stat.S_ISREG(status.st_mode) and _is_ours(status) and not status.st_mode & FOREIGN_WRITE
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Replaces a file atomically by one that only the user can write, whatever the umask."""
+    write_atomically(file, content, durable=False)
+    file.chmod(0o600)
 
 
 def _risk_above(folder: Path) -> str:

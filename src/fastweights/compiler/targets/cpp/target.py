@@ -58,13 +58,14 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep
 def _libraries(
     sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
 ) -> dict[str, CDLL]:
-    """Those of the cache, and what is missing built side by side."""
-    stems = {way: build.stem(f"{name}-{way}", text, fingerprint("cpp")) for way in ways}
-    found = {way: build.load(stem) for way, stem in stems.items()}
-    missing = [way for way, library in found.items() if library is None]
+    """Libraries of the cache; missing ones are built in parallel."""
+    names = {way: f"{name}-{way}" for way in ways}
+    records = {way: build.record(names[way], text, fingerprint("cpp")) for way in ways}
+    loaded = {way: build.load_recorded(names[way], records[way]) for way in ways}
+    missing = [way for way, library in loaded.items() if library is None]
     if missing and (why := missing_requirement()):
         raise Unbuilt(why)  # before seconds go into a source that nobody builds
     texts = sources() if missing else {}
     with ThreadPoolExecutor(len(ways)) as pool:
-        built = {way: pool.submit(build.build, texts[way], stems[way]) for way in missing}
-        return {way: library or built[way].result() for way, library in found.items()}
+        built = {way: pool.submit(build.load_or_build, names[way], texts[way], records[way]) for way in missing}
+        return {way: library or built[way].result() for way, library in loaded.items()}
