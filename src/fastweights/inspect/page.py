@@ -32,7 +32,7 @@ def page(found: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
         T = contents.attention.shape[1]
         require(len(tokens) == T, "tokens", f"as many as {contents.name} has steps, {T}", len(tokens))
     data = {
-        "tokens": [printable(token, kept="\n\t\r") for token in tokens],
+        "tokens": [printable(token, allowed="\n\t\r") for token in tokens],
         "memories": [_memory(contents) for contents in found],
     }
     # A text must not end the script that it stands in.

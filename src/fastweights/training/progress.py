@@ -25,7 +25,7 @@ class Plain(Console):
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """The segments of what is printed, with `printable` texts."""
         for segment in super().render(renderable, options):
-            shown = segment.text if segment.control else printable(segment.text, kept="\n\t")
+            shown = segment.text if segment.control else printable(segment.text, allowed="\n\t")
             yield Segment(shown, segment.style, segment.control)
 
     def on_broken_pipe(self) -> None:
