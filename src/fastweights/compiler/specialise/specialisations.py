@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cell import Cell, examples, keep
+from fastweights.cell import Cell, examples, register
 from fastweights.compiler import lowered
 from fastweights.compiler.affine.finder import affine_form
 from fastweights.compiler.affine.form import AffineForm
@@ -190,7 +190,7 @@ class Forms:
             digest = sha256(f"{self.where.device}\n{tape.text}".encode()).hexdigest()
             key = f"{self.cell.key}@{digest[:24]}"
             lifted = lift(self.cell, tape.captured, key) if tape.captured else replace(self.cell, key=key)
-            self.by_text[tape.text] = BY_KEY[key] = Form(keep(lifted), tape.text, self.where)
+            self.by_text[tape.text] = BY_KEY[key] = Form(register(lifted), tape.text, self.where)
         return self.by_text[tape.text]
 
 
