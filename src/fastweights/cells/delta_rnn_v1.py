@@ -18,7 +18,7 @@ class DeltaRNNV1Inputs(NamedTuple):
 
 
 def delta_rnn_v1(state: DeltaRNNState, x: DeltaRNNV1Inputs) -> tuple[DeltaRNNState, Value]:
-    """y <- softmax(W softmax(q) + R y): the output is squashed, and comes back as it is; all keys by softmax.
+    """y <- softmax(W softmax(q) + R y): the output is a softmax and is fed back unchanged; all keys by softmax.
 
     At the first step y = 0, so that R is not read. This is version 1 of the authors' code, their ablation.
 

@@ -10,7 +10,7 @@ from fastweights.rules.hebbian import hebbian
 from fastweights.signature import Slot
 
 Units = Annotated[Tensor, Slot("R", "value")]
-"""A number for each of the R units; at least 3, since LayerNorm leaves nothing but signs of 2."""
+"""One number per unit. R is at least 3, since LayerNorm of 2 numbers leaves only their signs."""
 
 
 class FastWeightRNNState(NamedTuple):
@@ -47,8 +47,8 @@ def fast_weight_rnn(
 ) -> tuple[FastWeightRNNState, Units]:
     """A <- lambda A + eta h h^T, then h <- relu(LN(W h + x + A h')) for S steps, h' starting at relu(W h + x).
 
-    W h + x stays as it is during the inner steps. What is stored is the state before this step, never the preliminary
-    one. Whether the inner steps share gain and bias is open in the paper; here each has its own.
+    W h + x is constant during the inner steps. The stored state is that before this step, never the preliminary one.
+    The paper does not say whether the inner steps share gain and bias; here each has its own.
 
     Source: Ba et al. 2016, Eqs. 1-2 and 5, with ReLU (Sec. 4).
 

@@ -1,4 +1,4 @@
-"""Gregor's neurons and synapses: a network whose every part has a learned update rule."""
+"""Gregor's neurons and synapses: a network in which every part has a learned update rule."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -18,30 +18,30 @@ CELLS = ("private", "shown")
 """Two readings of an LSTM as a synapse, see `make_neurons_and_synapses`."""
 
 BOUND = 3.0
-"""The largest cell of LSTM-id, to either side, where cells are private. Its output h = o c has no bound of its own, and
-a synapse is never reset: without one, cells of several hundred saturate every network that sees them."""
+"""Bound on the absolute value of a cell of LSTM-id, where cells are private. Its output h = o c is unbounded and a
+synapse is never reset, so that cells of several hundred would saturate every network that reads them."""
 
 
 class NeuronsAndSynapsesInputs(NamedTuple):
-    """What the I neurons of the input layer observe."""
+    """Observations of the I neurons of the input layer."""
 
     x: Annotated[Tensor, Slot("I", "value")]
 
 
 Update = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""An operator: state `[2 Z, ...]`, what its network says of [state, x], product term -> new state."""
+"""An operator: state `[2 Z, ...]`, output of its network for [state, x], product term -> new state."""
 
 
 def _mlp(squash: Callable[[Tensor], Tensor]) -> Update:
-    return lambda state, said, product: squash(said)
+    return lambda state, output, product: squash(output)
 
 
 def _lstm(squash: Callable[[Tensor], Tensor], bound: float | None = None) -> Update:
     """The state is [hidden, cell], C / 2 components each, with hidden = gate * squash(cell) and |cell| <= bound."""
 
-    def update(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
+    def update(state: Tensor, output: Tensor, product: Tensor) -> Tensor:
         cell = state.chunk(2)[1]
-        gate_in, gate_forget, new, gate_out = said.chunk(4)
+        gate_in, gate_forget, new, gate_out = output.chunk(4)
         cell = gate_forget.sigmoid() * cell + gate_in.sigmoid() * new.tanh()
         cell = cell if bound is None else cell.clamp(-bound, bound)
         return torch.cat([gate_out.sigmoid() * squash(cell), cell])
@@ -49,8 +49,8 @@ def _lstm(squash: Callable[[Tensor], Tensor], bound: float | None = None) -> Upd
     return update
 
 
-def _gated(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
-    gate, new = said.chunk(2)
+def _gated(state: Tensor, output: Tensor, product: Tensor) -> Tensor:
+    gate, new = output.chunk(2)
     gate = gate.sigmoid()
     return (1 - gate) * state + gate * (new.tanh() + product)
 
@@ -74,21 +74,23 @@ def _network(params: Any, part: str, x: list[Tensor]) -> Tensor:
 
 
 def _linear(params: Any, name: str, x: list[Tensor]) -> Tensor:
-    """W [x_1, x_2, ...] + b, the sum of maps of the parts `[size, ...]`, each over the neurons that it differs between:
-    what is a neuron's own is mapped once for all of its synapses."""
+    """W [x_1, x_2, ...] + b as the sum of maps of the parts `[size, ...]`.
+
+    A part that belongs to a neuron is mapped once for all synapses of the neuron.
+    """
     weights = getattr(params, name).split([len(part) for part in x], -1)
-    said = sum(torch.tensordot(weight, part, 1) for weight, part in zip(weights, x, strict=True))
+    total = sum(torch.tensordot(weight, part, 1) for weight, part in zip(weights, x, strict=True))
     bias = getattr(params, f"{name}_bias", None)
-    return said if bias is None else said + bias.view(-1, *[1] * (said.ndim - 1))
+    return total if bias is None else total + bias.view(-1, *[1] * (total.ndim - 1))
 
 
 def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
-    """The parameters of a part's network, which sees [state, x]; of an LSTM's state only the hidden half."""
-    said = "2*Z" if operator.startswith("mlp") else "4*Z"
+    """The parameters of the network of a part, whose input is [state, x]; of an LSTM's state only the hidden half."""
+    outputs = "2*Z" if operator.startswith("mlp") else "4*Z"
     if operator.startswith("lstm"):
-        shapes = {part: f"{said} Z+{inputs}"}
+        shapes = {part: f"{outputs} Z+{inputs}"}
     else:
-        shapes = {f"{part}_hidden": f"P 2*Z+{inputs}", part: f"{said} P"}
+        shapes = {f"{part}_hidden": f"P 2*Z+{inputs}", part: f"{outputs} P"}
     fields = [
         [(name, Slot(axes, "weight")), (f"{name}_bias", Slot(axes.split()[0], "bias"))] for name, axes in shapes.items()
     ]
@@ -100,7 +102,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, passed: str) -> t
 
     `passed` is the number of components of a synapse that reach the neuron behind it.
 
-    Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
+    Components come first, so that the CPU vectorises over neurons, of which there are more.
     """
     N, L = "+".join(["I", *map(str, hidden)]), 1 + len(hidden)
     shapes = {"h": f"2*Z {N}", "w": f"2*Z {N} {N}", "p": "I"}
@@ -110,7 +112,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, passed: str) -> t
         ("start", Annotated[Tensor, Slot(f"2*Z {N} {N}", "fixed weight")]),
         *(_fields("body", body, f"{passed}+E") if hidden else []),
         *_fields("synapse", synapse, f"6*Z+{passed}+2*E"),
-        # Without the last bias: a softmax across neurons ignores a number that all of them get.
+        # Without the last bias, since a softmax across neurons ignores a constant that all of them receive.
         *_fields("input", "mlp", f"{passed}+E")[:-1],
     ]
     return NamedTuple("State", state), NamedTuple("Params", fields)
@@ -127,7 +129,7 @@ def make_network(
     synapse: str,
     cells: str = "shown",
 ) -> tuple[Any, dict[str, int]]:
-    """The step for `depth` hidden layers of as many neurons, and its sizes."""
+    """The step for `depth` hidden layers of `neurons` neurons each, and its sizes."""
     require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
     for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
         require(size >= 1, name, "at least 1", size)
@@ -147,10 +149,10 @@ def make_neurons_and_synapses(
         hidden: Neurons of each hidden layer.
         body: The operator of neurons, one of `OPERATORS`.
         synapse: The operator of synapses, one of `OPERATORS`.
-        cells: "private": an LSTM as a synapse passes on its hidden half only, as an LSTM does elsewhere, and a cell of
-            LSTM-id stays within +-3. "shown": it passes on its cells, too, which have no bound. Equation 5 of the paper
-            has one product per component of the state and does not say which halves of an LSTM it means. With "shown",
-            synapses with LSTM operators learn nothing: their cells grow by one per symbol and saturate the network.
+        cells: With "private", an LSTM as a synapse outputs its hidden half only, as usual, and a cell of LSTM-id stays
+            within +-3. With "shown", it outputs its unbounded cells as well. Equation 5 of the paper has one product
+            per component of the state and does not say which halves of an LSTM it means. With "shown", synapses with
+            LSTM operators learn nothing: their cells grow by one per symbol and saturate the network.
 
     Raises:
         InputError: an operator or a reading is unknown, or a layer is empty.
@@ -162,7 +164,7 @@ def make_neurons_and_synapses(
     state_type, params_type = _records(hidden, body, synapse, "Z" if is_half else "2*Z")
     bound = BOUND if cells == "private" else None
     update_body = _update(body, torch.sigmoid, bound)
-    update_synapse = _update(synapse, lambda said: said, bound)
+    update_synapse = _update(synapse, lambda output: output, bound)
 
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
@@ -184,34 +186,49 @@ def make_neurons_and_synapses(
         e = [type_.unsqueeze(-1).expand(-1, size) for type_, size in zip(params.embedding, sizes, strict=True)]
         h[0] = torch.cat([x.x.unsqueeze(0), h[0][1:-1], (x.x - state.p).unsqueeze(0)])
         for layer in [*range(1, len(sizes)), 0]:
-            # Before the synapses change: what they pass on now.
+            # The outputs of the synapses before they change.
             bodies, types = torch.cat(h, -1), torch.cat(e, -1)
             passed = w[layer].chunk(2)[0] if is_half else w[layer]
             u = passed * bodies[0]
             w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], bodies, e[layer], types)
-            seen = [u.sum(-1), e[layer]]
+            inputs = [u.sum(-1), e[layer]]
             if layer:
-                said = _network(params, "body", [_visible(h[layer], params, "body"), *seen])
-                h[layer] = update_body(h[layer], said, torch.zeros_like(h[layer]))
+                output = _network(params, "body", [_visible(h[layer], params, "body"), *inputs])
+                h[layer] = update_body(h[layer], output, torch.zeros_like(h[layer]))
             else:
-                h[0] = _network(params, "input", [h[0], *seen]).softmax(-1)
+                h[0] = _network(params, "input", [h[0], *inputs]).softmax(-1)
         return state_type(torch.cat(h, -1), torch.cat(w, 1) - params.start, h[0][0]), h[0][0]
 
     prediction = Annotated[Tensor, Slot("I", "value")]
     result: Any = tuple.__class_getitem__((state_type, prediction))
     records = {"state": state_type, "x": NeuronsAndSynapsesInputs, "params": params_type, "return": result}
-    # Set, not written above: no type checker can follow types that are made here.
+    # Set here rather than written above: type checkers cannot follow types that are created at run time.
     neurons_and_synapses.__annotations__ = records
     return neurons_and_synapses
 
 
 def _synapses(
-    update: Update, params: Any, w: Tensor, u: Tensor, bodies: Tensor, others: Tensor, own: Tensor, other: Tensor
+    update: Update,
+    params: Any,
+    w: Tensor,
+    u: Tensor,
+    bodies: Tensor,
+    others: Tensor,
+    embeddings: Tensor,
+    other_embeddings: Tensor,
 ) -> Tensor:
     """The new synapses `[2 Z, n, N]` of a layer's n neurons with all N."""
-    mine, theirs = bodies.unsqueeze(-1), others.unsqueeze(1)
-    product = mine * others[1]
-    x = [_visible(w, params, "synapse"), mine, theirs, u, product, own.unsqueeze(-1), other.unsqueeze(1)]
+    own, other = bodies.unsqueeze(-1), others.unsqueeze(1)
+    product = own * others[1]
+    x = [
+        _visible(w, params, "synapse"),
+        own,
+        other,
+        u,
+        product,
+        embeddings.unsqueeze(-1),
+        other_embeddings.unsqueeze(1),
+    ]
     return update(w, _network(params, "synapse", x), product)
 
 

@@ -1,4 +1,4 @@
-"""What the forms of FAVOR+ share: exponentials of random projections."""
+"""Base class of the forms of FAVOR+: exponentials of random projections."""
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,8 @@ from fastweights.core.errors import require
 class RandomFeatures(nn.Module):
     """(exp(+-w.x - |x|^2 / 2) + least) / sqrt(2 m) for m random directions w, the columns of `directions` `[size, m]`.
 
-    They are redrawn in every forward pass in training mode: a state that is carried from one to the next was written
-    under others than it is read under. The last ones are a buffer, so that a saved model evaluates the same.
+    They are redrawn in every forward pass in training mode, so a state that is carried over was written with other
+    directions. The last ones are a buffer, so that a saved model evaluates the same.
     """
 
     least = 0.0
@@ -32,7 +32,7 @@ class RandomFeatures(nn.Module):
     @torch.no_grad()
     def redraw(self) -> None:
         """Draws new directions."""
-        # Not in place: gradients of earlier steps may need the last ones. Contiguous, as they are once loaded.
+        # Not in place, since gradients of earlier steps may need the last ones. Contiguous, as after loading.
         self.directions = self.draw(*self.directions.shape).to(self.directions).contiguous()
 
     def draw(self, size: int, m: int) -> Tensor:

@@ -23,7 +23,7 @@ class DPFP(Function):
 
     @property
     def function(self) -> Callable[[Tensor], Tensor]:
-        """phi."""
+        """The map phi as a function."""
         nu = self.nu
         return lambda x: products(x, nu)
 

@@ -13,5 +13,5 @@ class Identity(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return x

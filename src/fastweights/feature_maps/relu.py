@@ -14,5 +14,5 @@ class ReLU(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return torch.relu(x)

@@ -13,5 +13,5 @@ class Softmax(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return x.softmax(dim=-1)

@@ -14,5 +14,5 @@ class Tanh(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return torch.tanh(x)
