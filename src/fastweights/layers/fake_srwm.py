@@ -13,7 +13,7 @@ from fastweights.state import with_methods
 
 @with_methods
 class NoState(NamedTuple):
-    """The state of a layer that remembers nothing."""
+    """The empty state of a layer without memory."""
 
 
 class FakeSRWM(Layer):
@@ -41,10 +41,10 @@ class FakeSRWM(Layer):
     def run(
         self, x: Tensor, state: NoState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, NoState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         parts = x.unflatten(-1, (len(self.weight), -1))
         return self.output(torch.einsum("hvk,bthk->bthv", self.weight, parts).flatten(2)), NoState()
 
     def initial_state(self, batch_size: int) -> NoState:
-        """Nothing."""
+        """Returns the empty state."""
         return NoState()

@@ -11,25 +11,24 @@ from fastweights.layers.base.fast_weight import FastWeight
 class NeuronsAndSynapses(FastWeight):
     """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-    u_ij = w_ij h_j^0, over all neurons j. A linear map of x is what the input layer observes, and a linear map of its
-    prediction is y.
+    u_ij = w_ij h_j^0, over all neurons j. The input layer observes a linear map of x, and y is a linear map of its
+    prediction.
+    Synapses start like the weights of ordinary networks.
 
-    Synapses start as the weights of ordinary networks do.
-
-    Source: Gregor 2020, Eqs. 2-18. The paper leaves the sizes open, but for the components: 6 and 14 in its figures.
+    Source: Gregor 2020, Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its figures.
 
     Args:
         d_model: Size of the input and output.
         heads: Number of independent networks.
-        inputs: Neurons of the input layer.
-        neurons: Neurons of a hidden layer.
-        depth: Number of hidden layers, which take turns; 0 for none.
-        components: Of the state of every neuron and synapse, even.
-        embedding: Size of a layer's embedding.
-        width: Hidden units of the operators' networks.
-        body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
-        synapse: What updates a synapse, one of the same.
-        cells: "private" or "shown": whether an LSTM as a synapse passes on its cells, see `make_neurons_and_synapses`.
+        inputs: Number of neurons of the input layer.
+        neurons: Number of neurons per hidden layer.
+        depth: Number of hidden layers, which are updated in turn; 0 for none.
+        components: Number of components of the state of every neuron and synapse, even.
+        embedding: Size of the embedding of a layer.
+        width: Number of hidden units of the networks of the operators.
+        body: Operator that updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
+        synapse: Operator that updates a synapse, one of the same.
+        cells: "private" or "shown": whether an LSTM as a synapse outputs its cells, see `make_neurons_and_synapses`.
         backend: The backend of `scan`.
         initial: The initial state, as in `FastWeight`: synapses add it to their random start.
     """

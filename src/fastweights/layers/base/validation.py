@@ -1,4 +1,4 @@
-"""What a call of a layer is given: found to fit, or refused with one line that says what to do."""
+"""Checks of the arguments of a call of a layer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
         require(False, "layer", "in a floating dtype of 16 bits or more", like.dtype, "Use layer.to(torch.bfloat16).")
     elif x.dtype != like.dtype or x.device != like.device:
         _check_kind(x, like)
-    # Every size may be a symbol: `in` would compare it as an object.
+    # A size may be a symbol, which `in` would compare as an object.
     fits = x.ndim == 3 and (size is None or x.shape[-1] == size) and x.shape[0] > 0 and x.shape[1] > 0
     if not fits:
-        wanted = f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1"
-        require(False, "x", wanted, list(x.shape))
+        requirement = f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1"
+        require(False, "x", requirement, list(x.shape))
 
 
 def _dense(x: Tensor) -> str:
@@ -35,8 +35,8 @@ def _dense(x: Tensor) -> str:
 
 
 def _check_kind(x: Tensor, like: Tensor) -> None:
-    where = f"on {like.device} like the layer's parameters"
-    require(x.device == like.device, "x", where, x.device, f"Use x.to('{like.device}') or layer.to('{x.device}').")
+    location = f"on {like.device} like the layer's parameters"
+    require(x.device == like.device, "x", location, x.device, f"Use x.to('{like.device}') or layer.to('{x.device}').")
     casts = autocasts(x.device) and {x.dtype, like.dtype} <= {torch.float32, torch.get_autocast_dtype(x.device.type)}
     require(casts or x.dtype == like.dtype, "x", f"{like.dtype} like the layer's parameters", x.dtype, _cast(x, like))
 
@@ -72,15 +72,15 @@ def _refuse_reset(x: Tensor, reset: Tensor) -> None:
 
 
 def check_controls(x: Tensor, controls: Mapping[str, Tensor] | None, names: tuple[str, ...], layer: str) -> None:
-    """Raises unless all controls have names that the layer knows, and are marks for every step of x."""
+    """Raises unless all controls have names of the layer and one value per step of x."""
     if controls is None:
         return
     if not isinstance(controls, Mapping):
-        remedy = "Name every mark: {'name': tensor}."
+        remedy = "Name every signal: {'name': tensor}."
         require(False, "controls", "a mapping of names to tensors", type(controls).__name__, remedy)
     for name, mark in controls.items():
-        known = f"among {', '.join(names)}" if names else f"left out for {layer}, which takes none"
-        require(name in names, "controls", known, repr(name))
+        requirement = f"among {', '.join(names)}" if names else f"left out for {layer}, which has none"
+        require(name in names, "controls", requirement, repr(name))
         require(isinstance(mark, Tensor), name, "a tensor", type(mark).__name__, "Try torch.tensor(...).")
         require(not mark.is_complex(), name, "bool, int or floating", mark.dtype)
         require(mark.shape[:2] == x.shape[:2], name, f"[B, T] = {list(x.shape[:2])}", list(mark.shape))
@@ -88,44 +88,44 @@ def check_controls(x: Tensor, controls: Mapping[str, Tensor] | None, names: tupl
 
 
 def fit_state(state: Any, template: Any, x: Tensor) -> Any:
-    """The state in the dtypes of `template`, a state for a batch of one, once it is found to be like it.
+    """Checks a state against `template`, a state for a batch of one, and returns it in the dtypes of the template.
 
     Raises:
-        InputError: it is another structure, or of another batch, shape, kind of number or device.
+        InputError: the structure, batch size, a shape, kind of dtype or device differs.
     """
     if _is_flat(state) and type(state) is type(template) and _is_flat(template) and _are_like(state, template, x):
-        return type(state)(*(leaf.to(want.dtype) for leaf, want in zip(state, template, strict=True)))
-    leaves, (wanted, structure) = tree_leaves(state), tree_flatten(template)
-    if type(state) is not type(template) or not _are_like(leaves, wanted, x):
-        # The message is not built before it is needed: under torch.compile it would pin the sizes that it names.
-        remedy = "Take it from the layer's last call or its initial_state."
+        return type(state)(*(leaf.to(like.dtype) for leaf, like in zip(state, template, strict=True)))
+    leaves, (expected, structure) = tree_leaves(state), tree_flatten(template)
+    if type(state) is not type(template) or not _are_like(leaves, expected, x):
+        # The message is built only if needed: under torch.compile it would specialise the sizes that it names.
+        remedy = "Use the state of the last call of the layer or its initial_state."
         require(False, "state", _describe(template, x), _describe(state), remedy)
-    cast = [leaf if leaf is None else leaf.to(want.dtype) for leaf, want in zip(leaves, wanted, strict=True)]
+    cast = [leaf if leaf is None else leaf.to(like.dtype) for leaf, like in zip(leaves, expected, strict=True)]
     return tree_unflatten(cast, structure)
 
 
 def _is_flat(state: Any) -> bool:
-    """Whether it is a NamedTuple of tensors, as most are: then nobody need walk it, which takes microseconds."""
+    """Whether the state is a flat NamedTuple of tensors, for which no traversal is needed. That saves microseconds."""
     return hasattr(state, "_fields") and all(isinstance(leaf, Tensor) for leaf in state)
 
 
-def _are_like(leaves: Sequence[Any], wanted: Sequence[Any], x: Tensor) -> bool:
-    return len(leaves) == len(wanted) and all(
-        _is_like(leaf, want, x) for leaf, want in zip(leaves, wanted, strict=True)
+def _are_like(leaves: Sequence[Any], expected: Sequence[Any], x: Tensor) -> bool:
+    return len(leaves) == len(expected) and all(
+        _is_like(leaf, like, x) for leaf, like in zip(leaves, expected, strict=True)
     )
 
 
-def _is_like(leaf: Any, want: Any, x: Tensor) -> bool:
-    if want is None:
+def _is_like(leaf: Any, like: Any, x: Tensor) -> bool:
+    if like is None:
         return leaf is None
-    if not isinstance(leaf, Tensor) or leaf.shape[1:] != want.shape[1:] or leaf.shape[:1] != x.shape[:1]:
+    if not isinstance(leaf, Tensor) or leaf.shape[1:] != like.shape[1:] or leaf.shape[:1] != x.shape[:1]:
         return False
-    same = leaf.is_floating_point() if want.is_floating_point() else leaf.dtype == want.dtype
+    same = leaf.is_floating_point() if like.is_floating_point() else leaf.dtype == like.dtype
     return same and leaf.device == x.device
 
 
 def _describe(state: Any, x: Tensor | None = None) -> str:
-    """Type, shapes and kinds of a state; those that x asks for."""
+    """Describes type, shapes and dtypes of a state, or of a state that fits x."""
     leaves = [_describe_leaf(leaf, x) for leaf in tree_leaves(state)]
     return f"{type(state).__name__}({', '.join(leaves)})"
 

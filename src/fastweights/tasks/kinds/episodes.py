@@ -212,7 +212,7 @@ class Episodes(Labelled):
         if isinstance(outputs, Tensor):
             return super().loss(outputs, targets)
         # All pictures are asked for, or those before the last came with their labels.
-        labels = targets if self.labels == "delayed" else torch.cat([outputs.told[:, :-1], targets], 1)
+        labels = targets if self.labels == "delayed" else torch.cat([outputs.labels[:, :-1], targets], 1)
         own: Tensor = outputs.weight * prototype_loss(outputs.features, labels)
         return super().loss(outputs.outputs, targets) + own
 
