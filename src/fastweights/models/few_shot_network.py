@@ -1,4 +1,4 @@
-"""A vision net, and a memory of what it saw."""
+"""A vision encoder with a memory, for few-shot classification."""
 
 import inspect
 from typing import Any, Literal, NamedTuple
@@ -20,42 +20,42 @@ BRIGHTEST = 255
 
 
 class Studied(NamedTuple):
-    """What a network says in training whose vision net has a loss of its own."""
+    """Outputs in training of a network whose vision encoder has a separate loss."""
 
     outputs: Tensor  # [B, P, ways]
-    features: Tensor  # [B, T, F]: of all pictures
-    told: Tensor  # [B, T]: the labels that came with them
+    features: Tensor  # [B, T, F]: of all images
+    labels: Tensor  # [B, T]: the labels that came with them
     weight: float  # of that loss
 
 
 class FewShotNetwork(nn.Module):
-    """y_t = W h_t + b, h = memory([vision(x_t), one-hot(label told with x_t)]): names pictures by examples.
+    """y_t = W h_t + b, h = memory([vision(x_t), one-hot(label given with x_t)]): few-shot image classification.
 
-    The vision net takes all pictures of all episodes as one batch, over which it normalises in training.
+    The vision encoder processes all images of all episodes as one batch, over which it normalises in training.
 
     Source: Irie et al. 2022, Sec. 4.1 and Appendix B; SNAIL: Mishra et al. 2018.
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
         ways: Number of labels.
-        codes: Number of what may be told with a picture: the labels, and perhaps a code for none.
+        codes: Number of label codes: the labels, and a code for no label if the task needs one.
         normalisations: Mean and standard deviation of the channels, for each data set of the task.
-        layer: What `make_layer` takes; `options` go to it. Not for SNAIL.
+        layer: A layer, as in `make_layer`, with `options`. Not for SNAIL.
         d_model: Size of the memory.
-        depth: Number of blocks; layers of an LSTM.
-        heads: Memories a layer.
+        depth: Number of blocks, or of layers of an LSTM.
+        heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks of blocks.
         dropout: Probability of dropping a unit of the blocks.
-        vision: Vision net, from `fastweights list vision-nets`; `vision_options` go to it.
-        memory: "blocks": a linear map, then a stack of blocks. "layer": the layer alone, which takes features and label
-            as they are. "snail": SNAIL, over `length` pictures.
-        norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
-        feed_forward_norm: The same around the feed-forward networks.
-        vision_loss: Weight of a loss of the vision net alone, in training, which brings pictures of a class together; 0
-            for none. Without it each waits for the other on a long plateau: the vision net for a memory to learn from,
-            the memory for features that are worth to be remembered.
-        length: Pictures of an episode; only for SNAIL, which sees so far back.
+        vision: Vision encoder, from `fastweights list vision-nets`, with `vision_options`.
+        memory: "blocks": a linear map, then a stack of blocks. "layer": the layer alone, applied to features and label.
+            "snail": SNAIL, over `length` images.
+        norm: Position of LayerNorm around the layers, from `fastweights list norms`.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks.
+        vision_loss: Weight in training of a separate loss of the vision encoder, which moves images of a class
+            together; 0 for none. Without it training has a long plateau, in which the vision encoder has no useful
+            memory to learn from, and the memory no useful features.
+        length: Number of images per episode; only for SNAIL, which attends that far back.
     """
 
     @checked
@@ -98,13 +98,13 @@ class FewShotNetwork(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets the moments of the data sets; the parts of the network initialise themselves."""
+        """Sets the moments of the data sets. The parts of the network initialise themselves."""
         assign(self.get_buffer("moments"), self.normalisations)
 
     def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
-        """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them.
+        """Maps the images of a task to outputs `[B, answers, ways]` for the last of them.
 
-        In training with a `vision_loss`, their features beside.
+        In training with a `vision_loss` it also returns their features.
         """
         features = self.see(inputs.images, inputs.sources)
         h, _ = self.memory(self.read(features, inputs.labels))
@@ -116,10 +116,10 @@ class FewShotNetwork(nn.Module):
     def name(
         self, images: Tensor, labels: Tensor, state: Any = None, sources: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Outputs for pictures uint8 `[B, T, channels, side, side]` that are told labels `[B, T]`, and the state.
+        """Returns outputs for images uint8 `[B, T, channels, side, side]` with labels `[B, T]`, and the state.
 
-        The state is carried: a sequence may come in as many calls as one likes. `sources` `[B, T]` are the data sets
-        whose normalisation pictures take; the first if None.
+        The state can be carried, so a sequence may be split over any number of calls. `sources` `[B, T]` are the
+        indices of the data sets for the normalisation of the images; the first data set if None.
         """
         sources = torch.zeros_like(labels) if sources is None else sources
         h, state = self.memory(self.read(self.see(images, sources), labels), state)
@@ -127,16 +127,16 @@ class FewShotNetwork(nn.Module):
         return outputs, state
 
     def see(self, images: Tensor, sources: Tensor) -> Tensor:
-        """Features of the pictures, `[B, T, F]`."""
+        """Returns the features of the images, `[B, T, F]`."""
         pixels = self._normalised(images, sources).flatten(0, 1)
         features: Tensor = self.vision(pixels).unflatten(0, sources.shape)
         return features
 
     def read(self, features: Tensor, labels: Tensor) -> Tensor:
-        """What the memory is given, `[B, T, D]`: features beside what is told with them."""
-        told = one_hot(labels, self.codes).to(features.dtype)
-        seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
-        return seen
+        """Returns the input of the memory, `[B, T, D]`, from features and labels."""
+        codes = one_hot(labels, self.codes).to(features.dtype)
+        inputs: Tensor = self.reader(torch.cat([features, codes], dim=-1))
+        return inputs
 
     def _normalised(self, images: Tensor, sources: Tensor) -> Tensor:
         moments: Tensor = self.moments  # type: ignore[assignment]
@@ -144,7 +144,7 @@ class FewShotNetwork(nn.Module):
             mean, deviation = moments[0]
         else:
             mean, deviation = moments[sources].unbind(2)
-        # At once: images are many, and every pass over them takes time.
+        # One expression, since every pass over the images takes time.
         return images.to(moments.dtype) / (BRIGHTEST * deviation) - mean / deviation
 
 
@@ -153,14 +153,14 @@ Parts = tuple[nn.Module, nn.Module, int]
 
 def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -> Any:
     make = VISION_NETS.load(name)
-    taken = [*inspect.signature(make).parameters][2:]
+    accepted = [*inspect.signature(make).parameters][2:]
     for option in options:
-        require(option in taken, "vision_options", f"among {', '.join(taken)}, which {name} takes", repr(option))
+        require(option in accepted, "vision_options", f"among {', '.join(accepted)} for {name}", repr(option))
     return make(channels, side, **options)
 
 
 def _blocks(width: int, length: int, layer: LayerKinds, d_model: int, **sizes: Any) -> Parts:
-    """A linear map, blocks, and the size of what they say."""
+    """A linear map, blocks, and the size of their output."""
     return nn.Linear(width, d_model), make_stack(layer, d_model, **sizes), d_model
 
 
@@ -174,17 +174,17 @@ def _layer(
     options: dict[str, Any] | None,
     **_: Any,
 ) -> Parts:
-    """A layer as it is; one that takes no input of another size has a linear map in front."""
-    known = layer_options(layer)
-    own = {"layers": depth} if "layers" in known else {}
-    if "input_size" in known:
-        own["input_size"] = width
-    reader = nn.Identity() if "input_size" in known else nn.Linear(width, d_model)
-    # Several layers are for blocks: make_layer refuses them.
-    return reader, make_layer(layer, d_model, heads, **own, **(options or {})), d_model  # type: ignore[arg-type]
+    """A layer alone, with a linear map in front if its input size is fixed."""
+    accepted = layer_options(layer)
+    size_options = {"layers": depth} if "layers" in accepted else {}
+    if "input_size" in accepted:
+        size_options["input_size"] = width
+    reader = nn.Identity() if "input_size" in accepted else nn.Linear(width, d_model)
+    # Several layers need blocks, so make_layer raises an error for them.
+    return reader, make_layer(layer, d_model, heads, **size_options, **(options or {})), d_model  # type: ignore[arg-type]
 
 
 def _snail(width: int, length: int, **_: Any) -> Parts:
-    """All of SNAIL but its last map, which every memory has behind it."""
+    """SNAIL without its last linear map, which is the head of the network."""
     blocks = SNAILBlocks(width, length)
     return nn.Identity(), blocks, blocks.width

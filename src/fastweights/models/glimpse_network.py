@@ -1,4 +1,4 @@
-"""A convolutional network on the glimpses that a memory sees one by one."""
+"""A convolutional network over the glimpses that a memory reads one by one."""
 
 from torch import Tensor, nn
 
@@ -12,16 +12,14 @@ QUADRANTS, GLIMPSES = 4, 6
 class GlimpseNetwork(nn.Module):
     """Three layers of rectified linear units with shared weights: a glimpse, a quadrant of six, the image of four.
 
-    A convolution whose strides are its widths: each layer sees all of the one below once, as the memories do.
-
-    Source: the baseline of Ba et al. 2016, Sec. 4.2, of which the paper says that it has three layers and sees the same
-    patches; the rest is our reading.
+    It is a convolution whose strides equal its widths, so each layer reads every output of the one below once.
+    Source: the baseline of Ba et al. 2016, Sec. 4.2. The paper only says that it has three layers and the same patches.
 
     Args:
         kind: "features".
-        input_size: Pixels of a glimpse.
+        input_size: Number of pixels per glimpse.
         output_size: Number of classes.
-        features: Units of every layer.
+        features: Number of units per layer.
     """
 
     @checked
@@ -34,7 +32,7 @@ class GlimpseNetwork(nn.Module):
         self.head = nn.Linear(features, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """Glimpses `[B, 24, pixels]` -> outputs `[B, 1, output_size]`; there is one question, about the image."""
+        """Maps glimpses `[B, 24, pixels]` to outputs `[B, 1, output_size]` for the image."""
         quadrants = self.glimpse(inputs).flatten(1).unflatten(1, (QUADRANTS, -1))
         outputs: Tensor = self.head(self.image(self.quadrant(quadrants).flatten(1)))
         return outputs.unsqueeze(1)

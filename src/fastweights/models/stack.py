@@ -16,15 +16,15 @@ from fastweights.state import with_methods
 
 @with_methods
 class StackState(NamedTuple):
-    """One layer's state a block."""
+    """One layer state per block."""
 
     layers: tuple[Any, ...]
 
 
 class Stack(Layer, nn.ModuleList):
-    """y = block_n(... block_1(x)), each with a state of its own: blocks have the interface of a layer, and so has this.
+    """y = block_n(... block_1(x)), each with its own state. Blocks and the stack have the interface of a layer.
 
-    It is a list of its blocks: their number is its length, and their parameters are named by their places.
+    The stack is a list of its blocks: its length is their number, and their parameters are named by their indices.
     """
 
     @checked
@@ -39,24 +39,24 @@ class Stack(Layer, nn.ModuleList):
     def run(
         self, x: Tensor, state: StackState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, StackState]:
-        """Every block on what the one before it said."""
-        given = (None,) * len(self) if state is None else state.layers
+        """Applies the blocks in sequence."""
+        states = (None,) * len(self) if state is None else state.layers
         after = []
-        for block, before in zip(self, given, strict=True):
+        for block, before in zip(self, states, strict=True):
             x, new = call(block, x, before, reset, lengths, controls)
             after.append(new)
         return x, StackState(tuple(after))
 
     def take(self, state: Any, x: Tensor) -> StackState:
-        """The state, found to have a part for every block, which checks its own."""
+        """Checks that the state has one part per block. Each block checks its part."""
         fits = isinstance(state, StackState) and len(state.layers) == len(self)
-        remedy = "Take it from the last call or from initial_state."
+        remedy = "Use the state of the last call or of initial_state."
         require(fits, "state", f"a StackState of {len(self)} blocks", type(state).__name__, remedy)
-        taken: StackState = state
-        return taken
+        stack_state: StackState = state
+        return stack_state
 
     def initial_state(self, batch_size: int) -> StackState:
-        """The blocks'."""
+        """Returns the initial states of the blocks."""
         return StackState(tuple(block.initial_state(batch_size) for block in self))  # type: ignore[operator]
 
 
@@ -73,19 +73,19 @@ def make_stack(
     feed_forward_norm: str | None = None,
     positions: str | None = None,
 ) -> Stack:
-    """Blocks that are alike but for their layers, behind positions if they are to have any.
+    """Returns a stack of blocks, after positions if there are any.
 
     Args:
-        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
+        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
         d_model: D.
         depth: Number of blocks.
-        heads: Memories a layer.
+        heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
-        norm: Where LayerNorm stands, from `fastweights list norms`.
+        norm: Position of LayerNorm, from `fastweights list norms`.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
-        feed_forward_norm: The same for the feed-forward networks; `norm` if None.
-        positions: What is added to the input, before dropout, from `fastweights list positions`; nothing if None.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks; `norm` if None.
+        positions: Positions that are added to the input, from `fastweights list positions`; none if None.
     """
 
     def blocks() -> Iterator[Block]:
@@ -94,5 +94,5 @@ def make_stack(
                 behind_convolution(memory, d_model, convolution), d_model, d_ff, dropout, norm, feed_forward_norm
             )
 
-    places = [POSITIONS.load(positions)(d_model, dropout)] if positions else []
-    return Stack([*places, *blocks()], d_model)
+    position_layers = [POSITIONS.load(positions)(d_model, dropout)] if positions else []
+    return Stack([*position_layers, *blocks()], d_model)
