@@ -65,7 +65,7 @@ def check_batches_hold_the_sentences(make: Make) -> None:
     for batch in batches(task, seed=1, start=0, number=3):
         assert max(batch.source.numel(), batch.target.numel()) <= BUDGET, "a batch is larger than its budget"
         for n, length in enumerate(batch.target_lengths.tolist()):
-            target, wanted = batch.target[n, :length], batch.wanted[n]
+            target, wanted = batch.target[n, :length], batch.labels[n]
             assert target[0] == task.begin, "a target does not begin"
             assert wanted[length - 1] == task.end, "a target does not end"
             assert torch.equal(target[1:], wanted[: length - 1]), "what is wanted is not what comes next"

@@ -82,7 +82,7 @@ def update(
     how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.smoothing, "reduction": "sum"}
 
     def loss(part: PairBatch) -> Tensor:
-        return cross_entropy(_logits(model, part), part.wanted.flatten(), **how) / tokens
+        return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
     return descend(fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.clip)
 
@@ -105,7 +105,7 @@ def measure(
         for chosen in torch.arange(len(pairs.sources)).split(AT_ONCE):
             batch = PairBatch(*(fabric.to_device(part) for part in task.batch(chosen.tolist(), pairs)))
             total += cross_entropy(
-                _logits(model, batch), batch.wanted.flatten(), ignore_index=IGNORE, reduction="sum"
+                _logits(model, batch), batch.labels.flatten(), ignore_index=IGNORE, reduction="sum"
             ).item()
             tokens += int(batch.target_lengths.sum())
         said = translate(model, task, pairs.sources, beam, penalty)
