@@ -1,4 +1,4 @@
-"""What memories hold: what was written, forgotten and read at every step.
+"""Inspection of memories: writes, decay and reads at every step.
 
 >>> import torch
 >>> from fastweights.inspect import look_into, watch
@@ -6,8 +6,8 @@
 >>> model = torch.nn.Sequential(make_layer("delta-net", 8, heads=2))
 >>> with watch(model) as scans:
 ...     y, state = model(torch.randn(1, 5, 8))
->>> found = look_into(scans[0])
->>> found.name, found.attention.shape
+>>> contents = look_into(scans[0])
+>>> contents.name, contents.attention.shape
 ('0', torch.Size([2, 5, 5]))
 """
 

@@ -1,4 +1,4 @@
-"""What a memory wrote, forgot and read at every step of one sequence."""
+"""Analysis of the writes, the decay and the reads of a memory at every step of one sequence."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,20 +12,21 @@ from fastweights.dispatch import run_problem
 from fastweights.inspect.watch import Watched
 
 PROBES = 2
-"""Random directions in which a read is asked for its origins; one is exact where a value is only scaled."""
+"""Number of random directions for the gradients of a read; one is exact where a value is only scaled."""
 COPIES = 64
-"""Reads that are asked at once."""
+"""Number of reads whose gradients are computed together."""
 
 
 class Contents(NamedTuple):
     """A memory over T steps, each of its H heads.
 
-    `courses` are numbers `[T, H]` by name, `limits` how large some of them can be: the length of what a step changed
-    in the state ("written"), the share of the state before it that is gone after ("forgotten": below 0 if there is more
-    of it, above 1 if it is turned round), the length of the state ("held") and of what was read ("read"), the effective
-    rank of every matrix in the state, and the cell's own rates.
-    `attention` `[H, T, T]` says how much of read t stems from step i: if `signed`, the factor with which value i is
-    part of it, averaged over its places, else the length of the derivative by all inputs of step i.
+    `courses` are time series `[T, H]` by name, with upper `limits` of some. They are the norm of the change of the
+    state ("written"), the share of the previous state that is removed ("forgotten": below 0 if it grows, above 1 if its
+    sign changes), the norms of the state ("held") and of the output ("read"), the effective rank of every matrix in the
+    state, and the rates of the cell.
+
+    `attention` `[H, T, T]` is the influence of step i on read t: if `signed`, the factor of value i in the read,
+    averaged over its components, otherwise the norm of the derivative by all inputs of step i.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Contents(NamedTuple):
 
 
 def look_into(watched: Watched, member: int = 0) -> Contents:
-    """What the memory of one member of the batch did.
+    """Analyses the memory of one member of the batch.
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
@@ -46,19 +47,19 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
     courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
-        kept, length = _dot(state, before), _dot(before, before)
+        overlap, length = _dot(state, before), _dot(before, before)
         courses["written"].append(_dot(change, change).sqrt())
-        courses["forgotten"].append(torch.where(length > 0, 1 - kept / length, 0))
+        courses["forgotten"].append(torch.where(length > 0, 1 - overlap / length, 0))
         courses["held"].append(_dot(state, state).sqrt())
         courses["read"].append(y.flatten(1).norm(dim=1))
     ranks, limits = _ranks(problem, [state for _, state, _ in steps])
-    found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **_rates(problem)}
+    series = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **_rates(problem)}
     attention, signed = _attention(problem)
-    return Contents(watched.name, problem.cell.name, found, limits, attention, signed)
+    return Contents(watched.name, problem.cell.name, series, limits, attention, signed)
 
 
 def _alone(problem: Problem, member: int) -> Problem:
-    """The steps of one member, with mapped inputs."""
+    """The call for one member, without padding, with mapped inputs."""
     B, T, _ = problem.leading
     require(0 <= member < B, "member", f"one of the {B} of the batch", member)
     problem = problem.mapped
@@ -84,7 +85,7 @@ def _part(problem: Problem, members: slice, steps: slice) -> Problem:
 
 @torch.no_grad()
 def _steps(problem: Problem) -> Iterator[tuple[Any, Any, Tensor]]:
-    """The state before and after every step, `[H, ...]` each, and what was read."""
+    """Yields the state before and after every step, `[H, ...]` each, and the output."""
     state = problem.state
     for t in range(problem.leading[1]):
         y, after = run_problem(_part(problem, slice(None), slice(t, t + 1))._replace(state=state), "reference")
@@ -131,10 +132,10 @@ def _attention(problem: Problem) -> tuple[Tensor, bool]:
     names, signed = _origins(problem)
     draw, first = torch.Generator().manual_seed(0), problem.inputs[0]
     attention = first.new_zeros(H, T, T)
-    asked = torch.arange(T, device=first.device).repeat_interleave(PROBES)
-    for ts in asked.split(COPIES):
-        signs, origins = _asked(problem, names, ts, draw)
-        # Derivatives `[copies, T, H, ...]`: of a number for every sign, by every origin.
+    steps = torch.arange(T, device=first.device).repeat_interleave(PROBES)
+    for ts in steps.split(COPIES):
+        signs, origins = _probe(problem, names, ts, draw)
+        # Derivatives `[copies, T, H, ...]` of the signed sums of reads by every origin.
         parts = [(g * signs[:, None] if signed else g.square()).reshape(*g.shape[:3], -1).sum(3) for g in origins]
         scale = PROBES * (signs[0, 0].numel() if signed else 1)
         attention.index_add_(1, ts, sum(parts).transpose(1, 2).transpose(0, 1) / scale)  # type: ignore[union-attr]
@@ -142,7 +143,7 @@ def _attention(problem: Problem) -> tuple[Tensor, bool]:
 
 
 def _origins(problem: Problem) -> tuple[list[str], bool]:
-    """The inputs that reads are traced back to, and whether they are values that a read is made of."""
+    """Names of the inputs that reads are traced back to, and whether they are values, of which reads are sums."""
     slots = problem.cell.slots["Inputs"]
     for name, slot in slots.items():
         if slot.kind == "value" and slot.axes == problem.cell.output.axes:
@@ -150,7 +151,7 @@ def _origins(problem: Problem) -> tuple[list[str], bool]:
     return [name for name, slot in slots.items() if slot.kind != "control"], False
 
 
-def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
+def _probe(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
     """Random signs `[copies, H, ...]`, and the derivatives of the reads at steps `ts`, summed with them."""
     copies, end = len(ts), int(ts.max()) + 1
     T = problem.leading[1]
@@ -162,14 +163,14 @@ def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator
     inputs = {name: x.detach().expand(copies, *x.shape[1:]) for name, x in part.inputs._asdict().items()}
     origins = {name: inputs[name].clone().requires_grad_() for name in names}
     reset = None if part.reset is None else part.reset.expand(copies, -1)
-    given = part._replace(
+    call = part._replace(
         inputs=type(part.inputs)(**{**inputs, **origins}),
         **{"state": copied(part.state), "initial": copied(part.initial), "reset": reset},
     )
     with torch.enable_grad():
-        y, _ = run_problem(given, "auto")
+        y, _ = run_problem(call, "auto")
         reads = y[torch.arange(copies, device=y.device), ts]
         signs = torch.randint(0, 2, reads.shape, generator=draw, device=draw.device).to(reads) * 2 - 1
-        found = torch.autograd.grad((reads * signs).sum(), list(origins.values()))
-    # What comes after a read is no part of it.
-    return signs, [torch.nn.functional.pad(g, (0, 0) * (g.ndim - 2) + (0, T - end)) for g in found]
+        gradients = torch.autograd.grad((reads * signs).sum(), list(origins.values()))
+    # Steps after a read have no influence.
+    return signs, [torch.nn.functional.pad(g, (0, 0) * (g.ndim - 2) + (0, T - end)) for g in gradients]

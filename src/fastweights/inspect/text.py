@@ -1,4 +1,4 @@
-"""What the memories of a language model do while it reads a text."""
+"""Analysis of the memories of a language model on a text."""
 
 from typing import Any
 
