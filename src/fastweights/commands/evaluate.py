@@ -1,4 +1,4 @@
-"""Held-out results of a run, beside the baselines."""
+"""Evaluates a run on held-out data, compared with the baselines."""
 
 import argparse
 
@@ -7,13 +7,13 @@ from fastweights.commands._shown import show
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A run."""
+    """Adds a run."""
     add_run(command)
     add_env(command)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures and shows them."""
+    """Measures and prints the results."""
     from fastweights.experiments.run_trial import measure_run
     from fastweights.experiments.trust import Own
     from fastweights.training.run_folder.run import Run
