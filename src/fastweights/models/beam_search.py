@@ -119,7 +119,7 @@ class _Search:
         return score / float(length**self.penalty)
 
     def _finish(self) -> None:
-        """Sets the results of members with `beam` ended sequences or at their limit: the ended ones, if there are any."""
+        """Sets the results of members with `beam` ended sequences or at their limit: the ended ones, if any."""
         length = self.written.shape[-1]
         for member, ended in enumerate(self.ended):
             if member not in self.results and (len(ended) >= self.beam or length == self.limits[member]):

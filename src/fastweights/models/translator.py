@@ -135,7 +135,7 @@ class Translator(nn.Module):
     def forward(
         self, source: Tensor, source_lengths: Tensor | None, target: Tensor, target_lengths: Tensor | None
     ) -> Tensor:
-        """Maps source int `[B, S]` and target int `[B, T]` to logits `[B, T, N]` of the tokens that follow the target's."""
+        """Maps source int `[B, S]` and target int `[B, T]` to logits `[B, T, N]` of the next target tokens."""
         logits, _ = self.decode(target, self.encode(source, source_lengths), target_lengths)
         return logits
 
