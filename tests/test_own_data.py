@@ -156,7 +156,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(name, here, monkeypatch, ca
 
     def stop(session, *told):
         rest(session, *told)
-        if session.place.step == 3:
+        if session.progress.step == 3:
             raise Interrupted("Stopped.")
 
     assert train(name, "whole") == 0

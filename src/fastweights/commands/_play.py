@@ -8,7 +8,7 @@ from fastweights.core.errors import InputError
 from fastweights.core.files import write_atomically
 from fastweights.experiments.load import load
 from fastweights.experiments.load_run import trial_of
-from fastweights.experiments.trust import Own
+from fastweights.experiments.trust import TrustedCode
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE
@@ -25,7 +25,7 @@ def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300, env: s
     Raises:
         InputError: the folder is no run of an agent, or its environment is not installed.
     """
-    settings = trial_of(Run.open(folder), Own(layer, env)).training
+    settings = trial_of(Run.open(folder), TrustedCode(layer, env)).training
     if not isinstance(settings, ActorCritic):
         raise InputError(f"run must be one of an agent, got {folder} of another kind of model.")
     return watch_episode(*load(folder, layer, env), seed, most, settings.greedy)

@@ -7,11 +7,11 @@ def show(run: Any, trial: Any, session: Any, result: Any) -> None:
     """Prints the results of a run with the baselines, and the path of its learning curve."""
     from fastweights.experiments.trial import loop_of
     from fastweights.report.learning_curve import draw_learning_curve
-    from fastweights.training.progress import Plain
+    from fastweights.training.progress import PlainConsole
 
-    console = Plain()
+    console = PlainConsole()
     loop_of(trial).show(session, result, console)
-    metric, evaluations = session.task.main_metric, session.place.evaluations
+    metric, evaluations = session.task.main_metric, session.progress.evaluations
     picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
     console.print(f"\nRun folder: {run.path}. Learning curve: {picture}.")
 

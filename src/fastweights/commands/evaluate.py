@@ -15,9 +15,9 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measures and prints the results."""
     from fastweights.experiments.run_trial import measure_run
-    from fastweights.experiments.trust import Own
+    from fastweights.experiments.trust import TrustedCode
     from fastweights.training.run_folder.run import Run
 
     run = Run.open(options.folder)
-    show(run, *measure_run(run, Own(options.layer, options.env)))
+    show(run, *measure_run(run, TrustedCode(options.layer, options.env)))
     return 0

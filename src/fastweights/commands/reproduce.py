@@ -12,7 +12,7 @@ from fastweights.commands.report import print_report
 from fastweights.core.errors import Died, require, require_name
 from fastweights.registry import EXPERIMENTS
 from fastweights.training.distributed.torchrun import launched
-from fastweights.training.settings._training import PRECISIONS, Where
+from fastweights.training.settings._training import PRECISIONS, Hardware
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -56,17 +56,17 @@ def run(options: argparse.Namespace) -> int:
     require_name("experiment", options.name, EXPERIMENTS.names())
     from fastweights.experiments.plan import make_plan
     from fastweights.experiments.scheduler import reproduce
-    from fastweights.training.progress import Interrupted, Plain
+    from fastweights.training.progress import Interrupted, PlainConsole
 
     require(
         launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
     )
     devices = launched() if launched() > 1 else options.devices
     hardware = (options.accumulate, options.recompute, options.sharded, options.compiled, options.precision)
-    where = Where(options.device, devices, *hardware)
+    where = Hardware(options.device, devices, *hardware)
     chosen = (options.models, options.columns, options.seeds, where)
     plan = make_plan(options.name, options.preset, options.folder, *chosen)
-    console = Plain(soft_wrap=False)
+    console = PlainConsole(soft_wrap=False)
     if not console.is_terminal:
         console.width = 120
     try:

@@ -14,7 +14,7 @@ from fastweights.dispatch import WATCHERS
 
 
 class Watched(NamedTuple):
-    """What a memory was given: `name` is that of its module in the model."""
+    """A recorded call of `scan`; `name` is that of its module in the model."""
 
     name: str
     problem: Problem
@@ -22,7 +22,7 @@ class Watched(NamedTuple):
 
 @contextmanager
 def watch(model: nn.Module) -> Iterator[list[Watched]]:
-    """Collects every scan that the model runs in this thread, in order: what `look_into` looks into.
+    """Records every scan that the model runs in this thread, in order, for `look_into`.
 
         with watch(model) as scans:
             model(tokens)

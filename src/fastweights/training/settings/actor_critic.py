@@ -8,47 +8,46 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 MOST_ACTORS = 1024
 
-Way = Literal["synchronous", "impala", "hogwild"]
+Mode = Literal["synchronous", "impala", "hogwild"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCritic(Training):
-    """How an agent learns in environments, by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
+    """Settings of an agent, trained by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
 
     Args:
-        batch_size: Environments side by side.
-        unroll: Steps of every environment between two updates.
-        acting: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with the
-            weights of the update before; "hogwild", processes that each learn, too, and change shared weights whenever
-            they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new episodes.
-        actors: Processes that act, among which the environments are shared out; none if synchronous.
-        truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
-            the papers does for fast weights, and not what their text says.
-        learning_rate: RMSProp's.
-        anneal: Part of it that is gone at the last update; it falls linearly.
-        alpha: RMSProp's.
-        epsilon: RMSProp's.
-        squares: Where RMSProp's mean of squared gradients begins: 0 in PyTorch, 1 in TensorFlow. With 1, weights whose
-            gradients are small take small steps at first. With 0 all take ten times those of later, and most units of
-            an eye for pictures may go out for good before the agent knows what it earns.
-        clip: Largest norm of the gradient; 0 for no limit.
-        discount: Of rewards, a step.
-        bootstrap_time_limits: Whether the value of the last observation of an episode that a time limit ended stands
-            for the rewards that would follow. Truncation is not termination. False treats both alike, as the papers do.
-        value_cost: Of half the squared errors of values.
-        entropy_cost: What an agent gains by a nat of entropy of its policy.
-        reward_scale: Factor of rewards that are learnt from. A value is learnt fast where discounted returns are of the
-            order of 1 to 100. Returns are told as they are.
-        clip_reward: Largest reward, to either side, that is learnt from, after `reward_scale`; 0 for no limit. Returns
-            are told as they are.
-        episodes: How many are played to validate; as many for the test.
-        greedy: Whether the likeliest action is taken there, in place of a random one.
-        longest: Steps of such an episode, on average over those of an environment: what comes after that many in all of
-            them is cut off.
+        batch_size: Number of parallel environments.
+        unroll: Number of steps of every environment per training step.
+        acting: Mode of acting: "synchronous" for acting and learning in turn; "impala" for actor processes with the
+            weights of the previous training step; "hogwild" for actor processes that also learn, and update shared
+            weights without a lock (A3C). With the last two, a resumed run starts new episodes.
+        actors: Number of actor processes, which share the environments; unused if synchronous.
+        truncate: Number of steps of backpropagation through a memory; 0 for the whole unroll. The public code of the
+            papers uses 1 for fast weights, unlike their text.
+        learning_rate: Learning rate of RMSProp.
+        anneal: Fraction by which the learning rate falls linearly until the last training step.
+        alpha: Decay of the squared gradients of RMSProp.
+        epsilon: Epsilon of RMSProp.
+        squares: Initial mean of squared gradients of RMSProp: 0 in PyTorch, 1 in TensorFlow. With 1, weights with small
+            gradients take small steps at first. With 0 the first steps are ten times as long as later ones, and most
+            units of a convolutional encoder may die permanently.
+        clip: Maximum gradient norm; 0 for no limit.
+        discount: Discount factor of rewards per step.
+        bootstrap_time_limits: Whether the value of the last observation replaces the rewards after a time limit.
+            Truncation is not termination. False treats both alike, as in the papers.
+        value_cost: Coefficient of half the squared errors of values.
+        entropy_cost: Coefficient of the entropy of the policy.
+        reward_scale: Factor of rewards in the loss. Values are learnt fast if discounted returns are of the order of 1
+            to 100. Reported returns are not scaled.
+        clip_reward: Maximum absolute reward in the loss, after `reward_scale`; 0 for no limit. Reported returns are not
+            clipped.
+        episodes: Number of episodes of an evaluation.
+        greedy: Whether evaluations take the most probable action, rather than a sampled one.
+        longest: Maximum mean number of steps per episode of an evaluation; later steps are cut off.
     """
 
     unroll: int
-    acting: Way = "synchronous"
+    acting: Mode = "synchronous"
     actors: int = 2
     truncate: int = 0
     learning_rate: float
@@ -74,26 +73,26 @@ class ActorCritic(Training):
         require_positive(self, ("learning_rate", "epsilon", "reward_scale"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
-        require_name("acting", self.acting, get_args(Way))
+        require_name("acting", self.acting, get_args(Mode))
         require_numbers(self, ("actors",), 1, MOST_ACTORS)
         if self.acting != "synchronous":
             self._require_shares()
 
     def learning_rate_at(self, step: int) -> float:
-        """A line, to what `anneal` leaves."""
+        """Linear decay by the fraction `anneal`."""
         return self.learning_rate * (1 - self.anneal * step / self.steps)
 
     @property
     def frames(self) -> int:
-        """Steps of environments an update."""
+        """Number of environment steps per training step."""
         return self.batch_size * self.unroll // (self.actors if self.acting == "hogwild" else 1)
 
     def _require_shares(self) -> None:
-        """`InputError` unless the environments can be shared out, and the model handed to processes."""
+        """`InputError` unless the actors can share the environments, and processes the model."""
         shares = self.devices * self.actors
         require(self.batch_size % shares == 0, "batch_size", f"a multiple of {shares}, of all actors", self.batch_size)
         require(not self.compiled, "compiled", "False for actors in processes", self.compiled)
         if self.acting == "hogwild":
-            alone = (self.devices, self.accumulate, self.precision)
-            wanted = (1, 1, "32-true")
-            require(alone == wanted, "devices, accumulate, precision", f"{wanted} with hogwild", alone)
+            got = (self.devices, self.accumulate, self.precision)
+            single = (1, 1, "32-true")
+            require(got == single, "devices, accumulate, precision", f"{single} with hogwild", got)
