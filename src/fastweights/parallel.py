@@ -53,32 +53,32 @@ def scan_over_ranks(
     cell = Cell.of(cell)
     problem = pose(cell, inputs, state, params, reset, None, None)
     with full_precision(problem.inputs[0].device):
-        found = stretch(problem)
-        if found is not None:
-            return _at_once(found, group)
+        segment = stretch(problem)
+        if segment is not None:
+            return _at_once(segment, group)
         before = _receive(problem.state, group)
         y, after = scan(cell, inputs, before, params, reset)
         return _send(y, after, group)
 
 
-def _at_once(found: Stretch, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
-    """All but the last two products."""
-    start = _receive(found.problem.state, group)
-    return _send(found.output(start), found.after(start), group)
+def _at_once(segment: Stretch, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
+    """Completes a segment, which needs only the last two products."""
+    start = _receive(segment.problem.state, group)
+    return _send(segment.output(start), segment.after(start), group)
 
 
 def _receive(state: Any, group: dist.ProcessGroup | None) -> Any:
-    """The state of the process before; the given one in the first."""
+    """Receives the state of the previous process; returns `state` in the first process."""
     if dist.get_rank(group) == 0:
         return state
     leaves, structure = tree_flatten(state)
-    # What comes has a gradient, though nothing here needs one.
+    # Received tensors have gradients, though no input here needs one.
     hooks = [leaf.detach().requires_grad_() for leaf in leaves]
     return tree_unflatten(list(Receive.apply(group, *hooks)), structure)
 
 
 def _send(y: Tensor, state: Any, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
-    """Hands the state to the process after this one, if there is one; returns the same."""
+    """Sends the state to the next process, if there is one; returns its arguments."""
     if dist.get_rank(group) == dist.get_world_size(group) - 1:
         return y, state
     leaves, structure = tree_flatten(state)
@@ -87,7 +87,7 @@ def _send(y: Tensor, state: Any, group: dist.ProcessGroup | None) -> tuple[Tenso
 
 
 class Receive(torch.autograd.Function):
-    """Tensors like the given ones, from the process before, and their gradients back to it."""
+    """Receives tensors from the previous process, and sends their gradients back to it."""
 
     @staticmethod
     def forward(ctx: Any, group: dist.ProcessGroup | None, *like: Tensor) -> tuple[Tensor, ...]:
@@ -106,9 +106,9 @@ class Receive(torch.autograd.Function):
 
 
 class Send(torch.autograd.Function):
-    """The given tensors, all but the first handed to the process after this one, and their gradients from there.
+    """Sends all tensors but the first to the next process, and receives their gradients from there.
 
-    The first only takes part: whoever goes backward from it waits for the gradients.
+    The first only takes part so that its backward pass waits for the gradients.
     """
 
     @staticmethod
@@ -121,7 +121,7 @@ class Send(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        found = [torch.empty_like(gradient, memory_format=torch.contiguous_format) for gradient in gradients]
-        for gradient in found:
+        received = [torch.empty_like(gradient, memory_format=torch.contiguous_format) for gradient in gradients]
+        for gradient in received:
             dist.recv(gradient, group=ctx.group, group_src=dist.get_rank(ctx.group) + 1)
-        return None, d_y, *(one + other for one, other in zip(gradients, found, strict=True))
+        return None, d_y, *(one + other for one, other in zip(gradients, received, strict=True))

@@ -70,6 +70,6 @@ def lay_out(kept: Tensor | None, packing: Packing, B: int, T: int) -> Layout:
     return layout._replace(reset=packing.starts(layout.gather, B, T))
 
 
-def _at(places: Tensor, x: Tensor) -> Tensor:
+def _at(positions: Tensor, x: Tensor) -> Tensor:
     """`x[b, places[b, t]]` for every row b and place t."""
-    return x[torch.arange(len(x), device=x.device).unsqueeze(1), places]
+    return x[torch.arange(len(x), device=x.device).unsqueeze(1), positions]

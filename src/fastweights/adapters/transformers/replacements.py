@@ -38,13 +38,13 @@ def memory(function: Callable[..., Any], kind: str, is_enabled: Callable[[], Any
         served = value.shape[2] // key.shape[2]
         if served > 1:
             query, key = (x.repeat_interleave(served, dim=2) for x in (query, key))
-        known = {name: options[name] for name in OPTIONS & options.keys()}
-        given = (query, key, value, g, beta)
+        arguments = {name: options[name] for name in OPTIONS & options.keys()}
+        inputs = (query, key, value, g, beta)
         sequences = Sequences.of(options, *value.shape[:2])
         if sequences is None:
-            return compute(*given, **known, state_out=_overwritten(known.get("initial_state")))
-        known["initial_state"] = sequences.initial(known.get("initial_state"))
-        o, last = compute(*map(sequences.in_a_row, given), cu_seqlens=sequences.ends, **known)
+            return compute(*inputs, **arguments, state_out=_overwritten(arguments.get("initial_state")))
+        arguments["initial_state"] = sequences.initial(arguments.get("initial_state"))
+        o, last = compute(*map(sequences.in_a_row, inputs), cu_seqlens=sequences.ends, **arguments)
         return sequences.in_rows(o), sequences.final(last)
 
     return run

@@ -47,8 +47,8 @@ class Sequences(NamedTuple):
         require(fits, "seq_idx", f"[B, T] = [{B}, {T}]", list(numbers.shape))
         starts = torch.nn.functional.pad(numbers.diff() != 0, (T - numbers.shape[1] + 1, 0))
         starts[:, 0] = True
-        places = starts.flatten().nonzero()[:, 0]
-        return Sequences(torch.cat([places, places.new_tensor([B * T])]), B, T)
+        indices = starts.flatten().nonzero()[:, 0]
+        return Sequences(torch.cat([indices, indices.new_tensor([B * T])]), B, T)
 
     def in_a_row(self, x: Tensor) -> Tensor:
         """x `[B, T, ...]` as `[1, B * T, ...]`."""
