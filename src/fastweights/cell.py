@@ -15,7 +15,7 @@ from fastweights import inner
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
-from fastweights.inner.step import Parts, step_of
+from fastweights.inner.step import MemoryParts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
 from fastweights.state import with_methods
@@ -160,7 +160,7 @@ class Cell:
         >>> Cell.from_loss(inner.l2, retention=inner.fade).Inputs._fields
         ('q', 'k', 'v', 'decay', 'beta')
         """
-        parts = Parts(loss, memory, retention, optimiser, link)
+        parts = MemoryParts(loss, memory, retention, optimiser, link)
         return Cell.of(step_of(parts, fades_first, steps, learned_start))
 
 

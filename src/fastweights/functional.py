@@ -23,7 +23,7 @@ from fastweights.core.arguments import fit
 from fastweights.core.autocast import PRECISIONS
 from fastweights.core.errors import require
 from fastweights.core.family import family
-from fastweights.core.packing import Group, alike, check_packed, in_order, pack, starts
+from fastweights.core.packing import SequenceGroup, alike, check_packed, in_order, pack, starts
 from fastweights.core.padding import remedy_for
 from fastweights.dispatch import scan
 from fastweights.normalisers.l2 import l2
@@ -213,7 +213,7 @@ def _scan_packed(
     """Sequences with a state each, side by side."""
     everybody = [torch.arange(len(cu_seqlens) - 1, device=cu_seqlens.device)]
     # States are written over all at once.
-    groups = [Group.of(cu_seqlens, one) for one in (alike(cu_seqlens) if state_out is None else everybody)]
+    groups = [SequenceGroup.of(cu_seqlens, one) for one in (alike(cu_seqlens) if state_out is None else everybody)]
     if len(groups) == 1:
         (group,) = groups
         inputs = tuple(map(group.unpack, given))

@@ -70,7 +70,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Classes(Folder):
+class ClassFolder(Folder):
     """The parts of a folder that are classes: recipes, but not the searches for their settings."""
 
     def names(self) -> list[str]:
@@ -175,7 +175,7 @@ BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
 TOKENIZERS = Folder("tokenizer", "tokenizers")
-RECIPES = Classes("recipe", "recipes")
+RECIPES = ClassFolder("recipe", "recipes")
 MODELS = Folder("model", "models")
 SETTINGS = Folder("kind of settings", "training/settings")
 NORMS = Folder("norm", "models/residuals")

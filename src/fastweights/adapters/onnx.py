@@ -193,7 +193,7 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
             state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial, state, strict=True)))
         given = (state, x) if params is None else (state, x, params)
         axes = (0, 0, None)[: len(given)]
-        with Padded():
+        with PaddedConcatenation():
             after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
         # A scan hands out no tensor that it was given, and none twice: y may be the state.
         return [*(leaf.clone() for leaf in after), y * 1]
@@ -205,7 +205,7 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
     return make_fx(torch.func.functionalize(step), tracing_mode="symbolic")(*like)
 
 
-class Padded(TorchFunctionMode):
+class PaddedConcatenation(TorchFunctionMode):
     """Puts tensors together by padding and adding: PyTorch 2.13 maps `cat` over one batch of any size, but not two."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -50,7 +50,7 @@ def alike(cu_seqlens: Tensor) -> list[Tensor]:
     return [(doublings == n).nonzero()[:, 0] for n in doublings.unique()]
 
 
-class Group(NamedTuple):
+class SequenceGroup(NamedTuple):
     """Sequences as members of a batch: indices and lengths `[N]`, and positions of their steps, `[N, longest]`."""
 
     chosen: Tensor
@@ -58,11 +58,11 @@ class Group(NamedTuple):
     positions: Tensor
 
     @staticmethod
-    def of(cu_seqlens: Tensor, chosen: Tensor) -> "Group":
+    def of(cu_seqlens: Tensor, chosen: Tensor) -> "SequenceGroup":
         """The group of the sequences with the indices `chosen`."""
         lengths = lengths_of(cu_seqlens)[chosen]
         steps = torch.arange(max(int(lengths.max()), 1), device=cu_seqlens.device)
-        return Group(chosen, lengths, cu_seqlens[:-1][chosen, None] + steps)
+        return SequenceGroup(chosen, lengths, cu_seqlens[:-1][chosen, None] + steps)
 
     def unpack(self, x: Tensor) -> Tensor:
         """`[1, T, ...]` -> `[N, longest, ...]`, padded at the ends."""
@@ -75,13 +75,13 @@ class Group(NamedTuple):
         return within(self.lengths, self.positions.shape[1])
 
 
-def pack(groups: Sequence[Group], parts: Sequence[Tensor]) -> Tensor:
+def pack(groups: Sequence[SequenceGroup], parts: Sequence[Tensor]) -> Tensor:
     """Packs the results of all groups, `[N, longest, ...]` each -> `[1, T, ...]`."""
     steps = torch.cat([x[group.inside] for group, x in zip(groups, parts, strict=True)])
     positions = torch.cat([group.positions[group.inside] for group in groups])
     return steps.index_select(0, positions.argsort())[None]
 
 
-def in_order(groups: Sequence[Group], parts: Sequence[Tensor]) -> Tensor:
+def in_order(groups: Sequence[SequenceGroup], parts: Sequence[Tensor]) -> Tensor:
     """Sorts the results of all groups, `[N, ...]` each, into the order of the sequences."""
     return torch.cat(list(parts)).index_select(0, torch.cat([group.chosen for group in groups]).argsort())

@@ -41,8 +41,8 @@ class Adaptation(NamedTuple):
 def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
     """Feeds the examples of a folder, with one sub-folder per class, to the model, and classifies the other images.
 
-    Examples are interleaved, the first of every class, then the second. After each one all images are classified, each from
-    copy of the state, so that none influences another.
+    Examples are interleaved, the first of every class, then the second. After each one every image is classified, from
+    a copy of the state, so that none influences another.
 
     Raises:
         InputError: The model is no few-shot network, or the folder lacks examples or images.

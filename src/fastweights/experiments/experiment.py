@@ -104,7 +104,7 @@ class Course(NamedTuple):
     switch: float
 
 
-class Pairs(NamedTuple):
+class PairMap(NamedTuple):
     """Models that are pairs of choices, as a map: titles and labels of its rows and columns, the model of a row and a
     column, and the pairs that also have a line in charts, which would be unreadable with all of them."""
 
@@ -159,7 +159,7 @@ class Experiment:
     details: Mapping[str, str] = field(default_factory=dict)
     published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
-    pairs: Pairs | None = None
+    pairs: PairMap | None = None
     fold: str = ""
 
     def preset(self, name: str) -> Preset:

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 
-class Function(nn.Module):
+class FunctionMap(nn.Module):
     """A feature map that is a function of the last axis, so that it can be part of a kernel.
 
     A subclass defines `function`, and `output_size` if it differs from the size of the input.

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class Identity(Function):
+class Identity(FunctionMap):
     """phi(x) = x.
 
     Source: Schmidhuber 1991 uses keys as they are.

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class ReLU(Function):
+class ReLU(FunctionMap):
     """phi(x) = max(x, 0).
 
     Source: Choromanski et al. 2021 (ReLU features); Schlag et al. 2021, Sec. 5.4.

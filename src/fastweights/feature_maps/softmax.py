@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class Softmax(Function):
+class Softmax(FunctionMap):
     """phi(x) = exp(x) / sum exp(x): positive, with sum 1.
 
     Source: Irie et al. 2021, Eq. 12 (keys and queries of the recurrent fast net).

@@ -19,7 +19,7 @@ from fastweights.signature import Key, Slot, is_slot, keyed_by, slot_of
 Hints = Mapping[str, Any]
 
 
-class Parts(NamedTuple):
+class MemoryParts(NamedTuple):
     """The functions that define a memory: see `fastweights.inner`."""
 
     loss: Callable[..., Tensor]
@@ -29,7 +29,7 @@ class Parts(NamedTuple):
     link: Callable[..., Tensor]
 
 
-def step_of(parts: Parts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+def step_of(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
     """Returns the step of a memory. Other processes can load it if they can import its parts.
 
     Raises:
@@ -42,10 +42,10 @@ def step_of(parts: Parts, fades_first: bool, steps: int, learned_start: bool) ->
 @family
 def step_at(addresses: tuple[str, ...], fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
     """The step with the parts at these import paths."""
-    return _step(Parts(*map(find_imported, addresses)), fades_first, steps, learned_start)
+    return _step(MemoryParts(*map(find_imported, addresses)), fades_first, steps, learned_start)
 
 
-def _step(parts: Parts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+def _step(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
     records = _records(parts, learned_start)
     loss, memory, retention, optimiser, link = parts
     loss_inputs, retention_inputs, optimiser_inputs = (tuple(hints) for hints in _part_inputs(parts))
@@ -92,7 +92,7 @@ def _pick(x: Any, names: Sequence[str]) -> dict[str, Tensor]:
     return {name: getattr(x, name) for name in names}
 
 
-def _records(parts: Parts, learned_start: bool) -> dict[str, Any]:
+def _records(parts: MemoryParts, learned_start: bool) -> dict[str, Any]:
     """The annotations of the step: its state, inputs, parameters and output."""
     weights, output = _weights(parts.memory), slot_of(_hints(parts.memory)["return"], "y")
     value = Annotated[Tensor, Slot(output.axes, "value")]
@@ -111,7 +111,7 @@ def _record(name: str, fields: Hints) -> Any:
     return NamedTuple(name, list(fields.items()))
 
 
-def _annotate(step: Any, parts: Parts, records: dict[str, Any]) -> Callable[..., Any]:
+def _annotate(step: Any, parts: MemoryParts, records: dict[str, Any]) -> Callable[..., Any]:
     """Sets the annotations, the name and the docstring of a step."""
     names = [_name(part) for part in parts]
     words = [names[part] for part in (2, 3, 0, 1) if parts[part] is not as_it_is]
@@ -131,7 +131,7 @@ def _weights(memory: Callable[..., Tensor]) -> Hints:
     return {name: hints[name] for name in names}
 
 
-def _part_inputs(parts: Parts) -> tuple[Hints, Hints, Hints]:
+def _part_inputs(parts: MemoryParts) -> tuple[Hints, Hints, Hints]:
     """The inputs of loss, retention and optimiser from the slow network: all parameters after the fixed ones."""
     optimiser = _inputs_after("optimiser", parts.optimiser, 1 + _has_last(parts.optimiser))
     return _inputs_after("loss", parts.loss, 2), _inputs_after("retention", parts.retention, 1), optimiser
@@ -150,14 +150,14 @@ def _has_last(optimiser: Callable[..., Tensor]) -> bool:
     return "last" in list(inspect.signature(optimiser).parameters)[1:2]
 
 
-def _require_rate(parts: Parts) -> None:
+def _require_rate(parts: MemoryParts) -> None:
     *_, inputs = _part_inputs(parts)
     fits = any(slot_of(hint, name).kind == "rate" for name, hint in inputs.items())
     remedy = "Annotate its step size with Rate: (gradient, beta: Rate)."
     require(fits, "optimiser", "a function that takes a rate", _name(parts.optimiser), remedy)
 
 
-def _require_scalar(parts: Parts, output: Slot) -> None:
+def _require_scalar(parts: MemoryParts, output: Slot) -> None:
     inputs, *_ = _part_inputs(parts)
     slots = {name: slot_of(hint, name) for name, hint in inputs.items()}
     sizes = dict.fromkeys(ascii_uppercase, 3)

@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.call.call import Problem
 from fastweights.core.errors import require
 from fastweights.dispatch import run_problem
-from fastweights.inspect.watch import Watched
+from fastweights.inspect.watch import RecordedScan
 
 PROBES = 2
 """Number of random directions for the gradients of a read; one is exact where a value is only scaled."""
@@ -37,7 +37,7 @@ class Contents(NamedTuple):
     signed: bool
 
 
-def look_into(watched: Watched, member: int = 0) -> Contents:
+def look_into(watched: RecordedScan, member: int = 0) -> Contents:
     """Analyses the memory of one member of the batch.
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).

@@ -13,7 +13,7 @@ from fastweights.call.call import Problem
 from fastweights.dispatch import WATCHERS
 
 
-class Watched(NamedTuple):
+class RecordedScan(NamedTuple):
     """A recorded call of `scan`; `name` is that of its module in the model."""
 
     name: str
@@ -21,7 +21,7 @@ class Watched(NamedTuple):
 
 
 @contextmanager
-def watch(model: nn.Module) -> Iterator[list[Watched]]:
+def watch(model: nn.Module) -> Iterator[list[RecordedScan]]:
     """Records every scan that the model runs in this thread, in order, for `look_into`.
 
         with watch(model) as scans:
@@ -30,14 +30,14 @@ def watch(model: nn.Module) -> Iterator[list[Watched]]:
     Memories that other kernels run, such as `torch.nn.LSTM`'s, are no scans. A model under `torch.compile` is watched
     as `model._orig_mod`.
     """
-    found: list[Watched] = []
+    found: list[RecordedScan] = []
     inside: list[str] = []
     thread = threading.get_ident()
 
     def note(problem: Problem) -> None:
         if inside and threading.get_ident() == thread:
             keep = Tensor.detach if problem.out is None else torch.clone  # before it is written over
-            found.append(Watched(inside[-1], tree_map_only(Tensor, keep, problem)))
+            found.append(RecordedScan(inside[-1], tree_map_only(Tensor, keep, problem)))
 
     handles = [hook for name, module in model.named_modules() for hook in _hooks(module, name, inside)]
     WATCHERS.append(note)

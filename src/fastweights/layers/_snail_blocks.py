@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from fastweights.layers.base.attention import attention
 from fastweights.layers.base.like import zeros
-from fastweights.layers.base.window_cache import Padded, last, number_segments, still_valid, visible
+from fastweights.layers.base.window_cache import PaddedWindow, last, number_segments, still_valid, visible
 from fastweights.layers.softmax_attention import AttentionCache
 
 
@@ -20,7 +20,7 @@ class DenseBlock(nn.Module):
 
     def forward(self, x: Tensor, tail: Tensor, reset: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns the input with the new channels, and the last inputs, which the next call needs."""
-        past = Padded(tail, x, reset, lengths)
+        past = PaddedWindow(tail, x, reset, lengths)
         a, b = self.convolution(torch.cat([past.earlier(self.dilation), x], dim=-1)).chunk(2, dim=-1)
         return torch.cat([x, a.tanh() * b.sigmoid()], dim=-1), past.tail()
 

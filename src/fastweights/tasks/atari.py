@@ -12,7 +12,7 @@ from fastweights.core.action_spaces import Actions
 from fastweights.core.errors import require_name
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
-from fastweights.tasks.sources.spaces import given
+from fastweights.tasks.sources.spaces import convert_space
 from fastweights.tasks.sources.vector_environment import VectorWorlds, needed
 
 Episode = Literal["life", "game"]
@@ -57,7 +57,7 @@ class Atari(Environment):
     @cached_property
     def actions(self) -> Actions:
         environment = self._make(1, self.episode)
-        actions = given(environment.single_action_space).actions
+        actions = convert_space(environment.single_action_space).actions
         environment.close()
         return actions
 

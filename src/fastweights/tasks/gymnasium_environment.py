@@ -14,7 +14,7 @@ from fastweights.core.errors import InputError, require
 from fastweights.core.import_path import module_of
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Worlds
-from fastweights.tasks.sources.spaces import given
+from fastweights.tasks.sources.spaces import convert_space
 from fastweights.tasks.sources.vector_environment import MissingPackage, VectorWorlds, needed
 
 
@@ -52,7 +52,10 @@ class GymnasiumEnvironment(Environment):
     @cached_property
     def _spaces(self) -> Spaces:
         environment = self._build()
-        space, actions = environment.observation_space, given(getattr(environment, "action_space", None)).actions
+        space, actions = (
+            environment.observation_space,
+            convert_space(getattr(environment, "action_space", None)).actions,
+        )
         environment.close()
         pictures = _is_picture(space)
         return Spaces(_picture_shape(space.shape) if pictures else tuple(space.shape), pictures, actions)

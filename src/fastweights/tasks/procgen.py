@@ -11,7 +11,7 @@ from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.errors import require, require_name
 from fastweights.core.metric import RETURN, SCORE, Metric
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
-from fastweights.tasks.kinds.environment import Cut, Environment, Observed, Worlds
+from fastweights.tasks.kinds.environment import Environment, Observed, Truncated, Worlds
 from fastweights.tasks.sources.vector_environment import MissingPackage, needed
 
 Distribution = Literal["easy", "hard", "memory"]
@@ -133,7 +133,7 @@ class Games(Worlds):
                 observations[over] = environment.reset(over)[0]
             parts.append((observations, reward, ended | cut))
         rows, last = (torch.from_numpy(np.concatenate(part)) for part in zip(*finals, strict=True))
-        return self._joined(parts)._replace(cut=Cut(rows, last) if len(rows) else None)
+        return self._joined(parts)._replace(cut=Truncated(rows, last) if len(rows) else None)
 
     def close(self) -> None:
         """Closes all environments."""

@@ -27,7 +27,7 @@ MOST_CLASSES = 20
 Examples = list[Example]
 
 
-class Parts(NamedTuple):
+class ExampleSets(NamedTuple):
     """Examples by their use."""
 
     training: Examples
@@ -191,7 +191,7 @@ class SequenceFiles(Labelled):
         require(unknown is None, "class", "one of the training data", got)
 
     @cached_property
-    def _parts(self) -> Parts:
+    def _parts(self) -> ExampleSets:
         """The examples of each set."""
         if not self.data:
             raise MissingFile("data must be a folder or a file, got none. Say data=PATH.")
@@ -199,7 +199,7 @@ class SequenceFiles(Labelled):
         from_files = {name: _labelled(path) for name, path in self._files.items() if path}
         drawn = [name for name in self._files if name not in from_files]
         training, *others = _draw(training, len(drawn), self.data_seed)
-        return Parts(training, **{**from_files, **dict(zip(drawn, others, strict=True))})
+        return ExampleSets(training, **{**from_files, **dict(zip(drawn, others, strict=True))})
 
     @property
     def _files(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fastweights.adapters.transformers.configuration import FastWeightConfig
-from fastweights.adapters.transformers.layout import Layout, lay_out
+from fastweights.adapters.transformers.layout import TokenLayout, lay_out
 from fastweights.adapters.transformers.packing import Packing
 from fastweights.adapters.transformers.state_cache import StateCache
 from fastweights.core.errors import require
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
     hidden: Tensor
     cache: StateCache | None
     hidden_states: tuple[Tensor, ...] | None
-    layout: Layout
+    layout: TokenLayout
 
 
 class FastWeightPreTrainedModel(PreTrainedModel):

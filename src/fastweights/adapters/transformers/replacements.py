@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastweights import functional
-from fastweights.adapters.transformers.sequences import Sequences
+from fastweights.adapters.transformers.sequences import PackedRows
 
 COMPUTED: dict[str, Callable[..., functional.Result]] = {
     "gated_delta_rule": functional.gated_delta_rule,
@@ -40,7 +40,7 @@ def memory(function: Callable[..., Any], kind: str, is_enabled: Callable[[], Any
             query, key = (x.repeat_interleave(served, dim=2) for x in (query, key))
         arguments = {name: options[name] for name in OPTIONS & options.keys()}
         inputs = (query, key, value, g, beta)
-        sequences = Sequences.of(options, *value.shape[:2])
+        sequences = PackedRows.of(options, *value.shape[:2])
         if sequences is None:
             return compute(*inputs, **arguments, state_out=_overwritten(arguments.get("initial_state")))
         arguments["initial_state"] = sequences.initial(arguments.get("initial_state"))
@@ -64,7 +64,7 @@ def convolution(function: Callable[..., Tensor], is_enabled: Callable[[], Any]) 
     ) -> Tensor:
         B, _, T = hidden_states.shape
         replaces = hidden_states.device.type == "cpu" and is_enabled()
-        sequences = Sequences.of(options, B, T) if replaces else None
+        sequences = PackedRows.of(options, B, T) if replaces else None
         if sequences is None:
             return function(hidden_states, weight, bias, activation=activation, **options)
         row = sequences.in_a_row(hidden_states.transpose(1, 2)).transpose(1, 2)

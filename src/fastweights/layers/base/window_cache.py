@@ -57,7 +57,7 @@ def still_valid(segments: Tensor, size: int, ends: Tensor | None = None) -> Tens
     return last(segments == segments[:, -1:], size, ends)
 
 
-class Padded:
+class PaddedWindow:
     """The cached inputs and the new ones in one row; steps before the start or before a reset read as 0.
 
     It serves causal convolutions, whose padding is zero.

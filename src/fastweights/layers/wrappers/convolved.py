@@ -9,7 +9,7 @@ from fastweights.core.arguments import Size
 from fastweights.core.errors import require
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
-from fastweights.layers.base.window_cache import Padded
+from fastweights.layers.base.window_cache import PaddedWindow
 from fastweights.state import with_methods
 
 
@@ -49,7 +49,7 @@ class Convolved(Layer):
     ) -> tuple[Tensor, ConvolvedState]:
         """Runs the layer on checked inputs."""
         inner, tail = self.initial_state(x.shape[0]) if state is None else state
-        past = Padded(tail, x, reset, lengths)
+        past = PaddedWindow(tail, x, reset, lengths)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
         y, after = call(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)
         return y, ConvolvedState(after, past.tail())

@@ -56,7 +56,7 @@ class Normalisation(NamedTuple):
     deviation: tuple[float, ...] = (1.0,)
 
 
-class Plain:
+class PlainImages:
     """The images without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
 
     def __init__(self, classes: Classes) -> None:

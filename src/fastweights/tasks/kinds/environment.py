@@ -13,7 +13,7 @@ from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.task import Task
 
 
-class Cut(NamedTuple):
+class Truncated(NamedTuple):
     """Truncated episodes, which a time limit ended. The environment could continue from `seen`."""
 
     rows: Tensor  # int64 [N]: the environments
@@ -26,7 +26,7 @@ class Observed(NamedTuple):
     seen: Tensor  # [B, *shape]: the observations, uint8 for images, float32 for numbers
     reward: Tensor  # float32 [B]: of the last action, also where that ended an episode; 0 at the start
     first: Tensor  # bool [B]: whether the observation is the first of an episode
-    cut: Cut | None = None  # episodes that the time limit truncated at the last action; None if there are none
+    cut: Truncated | None = None  # episodes that the time limit truncated at the last action; None if there are none
 
 
 def require_finite(observed: Observed, step: str) -> None:

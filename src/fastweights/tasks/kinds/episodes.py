@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.core.errors import require, require_name
-from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, Plain, turned
+from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, PlainImages, turned
 from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed, moved
 from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut
 from fastweights.tasks.kinds._prototypes import prototype_loss
@@ -126,9 +126,9 @@ class Episodes(Labelled):
     def facts(self) -> dict[str, Any]:
         return {"pictures": [part.pictures.digest for part in self.classes(TRAINING)]}
 
-    def plain(self, split: int = TRAINING) -> Plain:
+    def plain(self, split: int = TRAINING) -> PlainImages:
         """Images of the training (0), the validation (1) or the test split (2) of the first data set."""
-        return Plain(self.classes(split)[0])
+        return PlainImages(self.classes(split)[0])
 
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """Endless batches from step `start` on, prefetched by `workers` threads."""

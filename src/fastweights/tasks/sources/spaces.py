@@ -9,7 +9,7 @@ from fastweights.core.action_spaces import Actions, Box, Discrete, MultiDiscrete
 from fastweights.core.errors import require
 
 
-class Given(NamedTuple):
+class ConvertedSpace(NamedTuple):
     """An action space, and the conversion of its actions for an environment."""
 
     actions: Actions
@@ -27,7 +27,7 @@ class Given(NamedTuple):
         return (values.reshape(len(values), *self.shape) + self.start).astype(self.dtype)
 
 
-def given(space: Any) -> Given:
+def convert_space(space: Any) -> ConvertedSpace:
     """The action space of an environment of Gymnasium.
 
     Raises:
@@ -37,7 +37,7 @@ def given(space: Any) -> Given:
     supported = kind in ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
     require(supported, "action space", "Discrete, MultiDiscrete, MultiBinary or Box", space, remedy)
     require(int(np.prod(space.shape)) > 0, "action space", "of at least one number", space, remedy)
-    return Given(_actions(kind, space), getattr(space, "start", 0), tuple(space.shape), space.dtype)
+    return ConvertedSpace(_actions(kind, space), getattr(space, "start", 0), tuple(space.shape), space.dtype)
 
 
 def _actions(kind: str, space: Any) -> Actions:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fastweights.tasks.kinds._random import random_stream
-from fastweights.tasks.kinds.environment import Cut, Observed, Worlds
+from fastweights.tasks.kinds.environment import Observed, Truncated, Worlds
 from fastweights.tasks.sources.data_files import MissingFile
-from fastweights.tasks.sources.spaces import given
+from fastweights.tasks.sources.spaces import convert_space
 
 
 class MissingPackage(MissingFile):
@@ -33,7 +33,7 @@ class VectorWorlds(Worlds):
         self.environments, self.arrange = environments, arrange
         # Members have consecutive seeds of 31 bits.
         self.seed = int(random_stream(seed, split).integers(2**31 - environments.num_envs))
-        self.action_space = given(environments.single_action_space)
+        self.action_space = convert_space(environments.single_action_space)
 
     def begin(self) -> Observed:
         """Resets all environments."""
@@ -50,12 +50,12 @@ class VectorWorlds(Worlds):
         """Closes the environments."""
         self.environments.close()
 
-    def _cut(self, rows: np.ndarray) -> Cut | None:
+    def _cut(self, rows: np.ndarray) -> Truncated | None:
         """The episodes of these rows, which a time limit has just truncated."""
         if not len(rows):
             return None
         last = self.arrange(np.stack([self.info["final_obs"][row] for row in rows]))
-        return Cut(torch.from_numpy(rows), torch.from_numpy(np.array(last)))
+        return Truncated(torch.from_numpy(rows), torch.from_numpy(np.array(last)))
 
     def _observed(self, observations: np.ndarray, reward: np.ndarray, first: np.ndarray) -> Observed:
         # A copy, since an environment may reuse the array.

@@ -126,7 +126,7 @@ class ActorProcesses:
         self.pool.close()
 
 
-class Impala(ActorProcesses):
+class ImpalaActors(ActorProcesses):
     """IMPALA: actors use the weights of the previous training step, while the learner trains on their last unrolls.
 
     Shared memory has two copies of the weights, of which actors read one while the learner writes the other, and one
@@ -172,7 +172,7 @@ class Impala(ActorProcesses):
         return tree_map_only(Tensor, lambda leaf: leaf.to(self.session.fabric.device), joined)
 
 
-class Hogwild(ActorProcesses):
+class HogwildActors(ActorProcesses):
     """Asynchronous advantage actor-critic: processes act, and update shared weights and moments without a lock.
 
     Each copies the weights, acts with the copy for an unroll, and applies its gradient to the shared weights. One
@@ -206,7 +206,7 @@ class Hogwild(ActorProcesses):
         return float(loss)
 
 
-MODES: dict[str, Any] = {"synchronous": Synchronous, "impala": Impala, "hogwild": Hogwild}
+MODES: dict[str, Any] = {"synchronous": Synchronous, "impala": ImpalaActors, "hogwild": HogwildActors}
 
 
 def rows_of(session: Session) -> int:
