@@ -85,7 +85,7 @@ def test_rule_is_differentiable_twice(name):
 
 
 def test_function_without_annotations_is_refused():
-    with pytest.raises(InputError, match="annotated with what it takes"):
+    with pytest.raises(InputError, match="annotated with axes and roles"):
         Cell.of(lambda state, x: (state, x))
 
 

@@ -16,7 +16,7 @@ from fastweights.tasks import IGNORE, AssociativeRecall, Batch
 from fastweights.training.distributed.ranks import share
 from fastweights.training.loops.supervised import update
 from fastweights.training.run_folder.run import Run
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import Hardware
 from fastweights.training.settings.supervised import Supervised
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu"]
@@ -134,6 +134,6 @@ def test_where_a_run_is_trained_is_no_part_of_what_it_is(tmp_path):
 
 
 def test_every_run_of_a_plan_is_trained_where_it_says(tmp_path):
-    plan = make_plan(GROUPS, "smoke", tmp_path, where=Where("cpu", 2))
+    plan = make_plan(GROUPS, "smoke", tmp_path, where=Hardware("cpu", 2))
     trainings = [job.trial(plan.experiment, plan.where).training for job in plan.jobs]
     assert {(training.device, training.devices) for training in trainings} == {("cpu", 2)}

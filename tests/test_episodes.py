@@ -17,7 +17,7 @@ from fastweights.tasks.kinds._classes import turned
 from fastweights.tasks.kinds._draws import different
 from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.tasks.sources.cifar_100 import ARCHIVE
-from fastweights.tasks.sources.pictures import remembered
+from fastweights.tasks.sources.pictures import cached
 from fastweights.testing import checks_in, episodes_checks
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.hardware import make_fabric
@@ -213,13 +213,13 @@ def test_what_is_kept_is_read_again_only_while_it_is_whole(tmp_path):
         made.append(1)
         return np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
 
-    first, again = remembered(path, make).copy(), remembered(path, make)
+    first, again = cached(path, make).copy(), cached(path, make)
     assert np.array_equal(first, again)
     assert len(made) == 1
     content = bytearray(path.read_bytes())
     content[-40] ^= 1
     path.write_bytes(content)
-    assert np.array_equal(remembered(path, make), first)
+    assert np.array_equal(cached(path, make), first)
     assert len(made) == 2, "a changed file is used"
 
 

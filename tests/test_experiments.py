@@ -794,5 +794,5 @@ def test_retrieval_model_is_the_delta_rule_of_the_paper():
 
 
 def test_retrieval_model_refuses_a_memory_that_decays():
-    with pytest.raises(InputError, match="memory must be a cell that writes nothing"):
+    with pytest.raises(InputError, match="memory must be a cell without slow weights"):
         RetrievalModel("pairs", 5, 5, "gated-delta")

@@ -138,9 +138,9 @@ def rateless(gradient: torch.Tensor, beta: Decay) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Cell.from_loss(lambda y, v: (y - v).square()), r"loss must be a scalar, got \[3\]. Add up"),
+        (lambda: Cell.from_loss(lambda y, v: (y - v).square()), r"loss must be a scalar, got \[3\]. Sum it"),
         (lambda: Cell.from_loss(lambda y, v: 1.0), "loss must be a scalar, got float"),
-        (lambda: Cell.from_loss(lambda y, v, w: w.sum()), "loss must be annotated with what it takes.*Annotate w"),
+        (lambda: Cell.from_loss(lambda y, v, w: w.sum()), "loss must be annotated in all its inputs.*Annotate w"),
         (lambda: Cell.from_loss("l2"), "loss must be a function, got 'l2'"),
         (lambda: Cell.from_loss(inner.l2, optimiser=rateless), "optimiser must be a function that takes a rate"),
         (lambda: Cell.from_loss(inner.l2, optimiser=lambda g, beta: -g), "optimiser must be annotated.*Annotate beta"),

@@ -28,7 +28,7 @@ from fastweights.registry import COMMANDS
 from fastweights.report.adaptation_page import adaptation_page
 from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.learning_curve import draw_learning_curve
-from fastweights.training.progress import Bar, Plain
+from fastweights.training.progress import Bar, PlainConsole
 from fastweights.training.run_folder.run import Run
 
 HOSTILE = [
@@ -93,7 +93,7 @@ def test_everything_that_is_printed_goes_through_it(text):
         with printable_streams():
             print(text, end=text)
             logging.lastResort.handle(logging.makeLogRecord({"msg": "%s", "args": (text,), "levelno": 30}))
-            console = Plain()
+            console = PlainConsole()
             console.print(text)
             table = Table(text, title=text)
             table.add_row(text)
@@ -112,11 +112,11 @@ def test_everything_that_is_printed_goes_through_it(text):
 def test_a_terminal_gets_our_own_styles_and_no_others():
     written = io.StringIO()
     written.isatty = lambda: True
-    console = Plain()
+    console = PlainConsole()
     console.file = written
     console._color_system = console._detect_color_system() if console.is_terminal else None
     for text in HOSTILE:
-        with Bar(Plain(), 1, 0):
+        with Bar(PlainConsole(), 1, 0):
             console.print(text, style="red")
     shown = re.sub(r"\x1b\[[\d;]*m", "", written.getvalue())
     assert not STEERS.search(shown)

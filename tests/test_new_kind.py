@@ -112,7 +112,7 @@ def train(session: Session) -> None:
     model, optimiser = session.set_up(torch.optim.SGD(session.model.parameters(), settings.learning_rate))
     session.resume(())
     with session.running():
-        while not session.place.stopped:
+        while not session.progress.stopped:
             logarithms = model(settings.batch_size)
             arms = logarithms.exp().multinomial(1)
             loss = -(task.pull(arms[:, 0]) * logarithms.gather(1, arms)[:, 0]).mean()

@@ -121,7 +121,7 @@ def test_an_option_goes_to_the_layers_that_have_it():
 
 REFUSED = {
     "no layer": ([], "layer must be at least one"),
-    "more layers than blocks": (["lstm"] * 3, "layer must be at most 2 layers for as many blocks, got 3"),
+    "more layers than blocks": (["lstm"] * 3, "layer must be at most 2 layers for 2 blocks, got 3 layers"),
     "an unknown name among known ones": ("lstm,detla", r"Did you mean 'delta'\?"),
     "a module that is not there": ("no_such_module:rule", "no_such_module"),
     "a file that is not there": ("./no/such.py:rule", "No such file"),
@@ -131,8 +131,11 @@ REFUSED = {
     "a call of what is no family": ("my_memories:make_leaky(0.5)", "must be a member of a family"),
     "a call with code in it": ("my_memories:leaky_family(__import__('os'))", "with plain arguments"),
     "a module that is made": (torch.nn.Linear(2, 2), "layer must be a name, .* got a Linear"),
-    "a class that makes no layer": (torch.nn.LayerNorm, "layer must be a maker of modules .* got LayerNorm"),
-    "a class that needs more": (torch.nn.Linear, "options must be all that Linear needs, .*'out_features'"),
+    "a class that makes no layer": (
+        torch.nn.LayerNorm,
+        "layer must be a class or function of modules .* got LayerNorm",
+    ),
+    "a class that needs more": (torch.nn.Linear, "options must fit the parameters of Linear, .*'out_features'"),
 }
 
 

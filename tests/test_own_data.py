@@ -156,7 +156,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(name, here, monkeypatch, ca
 
     def stop(session, *told):
         rest(session, *told)
-        if session.place.step == 3:
+        if session.progress.step == 3:
             raise Interrupted("Stopped.")
 
     assert train(name, "whole") == 0
@@ -197,7 +197,7 @@ def _lay_out_for_use(here):
 @pytest.mark.parametrize("name", ["classifier", "translation"])
 def test_a_layer_that_takes_no_lengths_is_refused(name, here, capsys):
     flags = ["--layer", f"{my_memories.__file__}:Wrapped", "--preset", "smoke", "--run", "run"]
-    assert "layer must be one that takes lengths" in refused(["train", name, *EXAMPLES[name], *flags], capsys)
+    assert "layer must be one with the argument lengths" in refused(["train", name, *EXAMPLES[name], *flags], capsys)
 
 
 CHANGED = {"classifier": "texts/tool/1.txt", "language-model": "book.txt", "translation": "target.txt"}

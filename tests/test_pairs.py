@@ -52,7 +52,7 @@ def test_every_sentence_is_read_once_an_epoch_within_the_budget(budget):
         assert batch.source.numel() <= budget
         assert batch.target.numel() <= budget
         for n, length in enumerate(batch.target_lengths.tolist()):
-            target, wanted = batch.target[n, :length], batch.wanted[n]
+            target, wanted = batch.target[n, :length], batch.labels[n]
             assert target[0] == TASK.begin
             assert wanted[length - 1] == TASK.end
             assert torch.equal(target[1:], wanted[: length - 1])

@@ -13,7 +13,7 @@ from fastweights.inspect.episode import frames_of
 from fastweights.models import Agent
 from fastweights.registry import EXPERIMENTS
 from fastweights.tasks import Catch, TMaze
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import Hardware
 
 Image = pytest.importorskip("PIL.Image", reason="matplotlib of the extra train brings it")
 SMALL = {"d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
@@ -60,7 +60,7 @@ def test_a_frame_shows_what_was_seen():
 @pytest.mark.parametrize(("model", "memories", "said"), [("delta-net", 1, "1 memory"), ("lstm", 0, "0 memories")])
 def test_a_run_is_played(tmp_path, capsys, model, memories, said):
     job = Job("agents/memory", "smoke", model, "t-maze", 0)
-    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
+    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
     assert cli.main(["play", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
     assert re.search(rf"11 steps, a return of -?[\d.]+, {said} ", capsys.readouterr().out)
@@ -73,7 +73,7 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
     """Drawn once, and shown where the weights are no longer there."""
     for model in ("delta-net", "lstm"):
         job = Job("agents/memory", "smoke", model, "t-maze", 0)
-        carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
+        carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     assert cli.main(["report", str(tmp_path)]) == 0
     drawn = sorted(tmp_path.rglob("episode.png"))
     assert [path.parts[-4] for path in drawn] == ["delta-net", "lstm"]
@@ -88,6 +88,6 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
 
 def test_a_run_without_an_agent_is_refused(tmp_path, capsys):
     job = Job("schlag2021/figure-2", "smoke", "linear", "20", 0)
-    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Where())
+    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     assert cli.main(["play", str(job.run(tmp_path).path)]) == 2
     assert "run must be one of an agent, got" in capsys.readouterr().err

@@ -227,9 +227,9 @@ def test_a_text_forks_at_any_token_and_takes_another_prompt():
 
 def test_where_a_text_stands_is_not_known_before_it_begins():
     model = LanguageModel(9, "delta-net", 16, depth=1, heads=2)
-    with pytest.raises(InputError, match="state must be asked for behind a token"):
+    with pytest.raises(InputError, match="state must be read after a token"):
         _ = model.stream(torch.tensor([[1, 2]]), 3).state
-    with pytest.raises(InputError, match="prompt must be tokens"):
+    with pytest.raises(InputError, match="prompt must be given"):
         model.stream(None, 3)
 
 

@@ -149,7 +149,10 @@ def test_bidirectional_goes_on_from_nothing_read_only():
     x = torch.randn(2, 5, D)
     y, state = layer(x)
     assert torch.equal(layer(x, layer.initial_state(2))[0], y)
-    with pytest.raises(InputError, match=r"state must be None, since both directions begin anew, got Bidir.* Give all"):
+    with pytest.raises(
+        InputError,
+        match=r"state must be None, since both directions start at an end of the sequence, got Bidir.* Pass all",
+    ):
         layer(x, state)
 
 
@@ -315,7 +318,7 @@ def test_controls_go_through_layers_around_a_layer(wrap):
 @pytest.mark.parametrize(
     ("controls", "message"),
     [
-        (None, r"controls must be marks for store, which marked takes, got none\. Call layer\(x, controls=\{'store'"),
+        (None, r"controls must be signals for store, which marked needs, got none\. Call layer\(x, controls=\{'store'"),
         ({"stores": torch.ones(2, 6)}, r"controls must be among store, got 'stores'\."),
         ({"store": torch.ones(6)}, r"store must be \[B, T\] = \[2, 6\], got \[6\]"),
         ({"store": torch.ones(2, 6, 3)}, r"store must be \[2, 6\] like the steps of x, got \[2, 6, 3\]"),
@@ -332,7 +335,7 @@ def test_controls_that_do_not_fit_are_refused(controls, message):
 
 
 def test_layer_that_takes_no_controls_says_so():
-    with pytest.raises(InputError, match="controls must be left out for DeltaNet, which takes none, got 'store'"):
+    with pytest.raises(InputError, match="controls must be left out for DeltaNet, which has none, got 'store'"):
         make_layer("delta-net", D, heads=2)(torch.randn(1, 2, D), controls={"store": torch.ones(1, 2)})
 
 

@@ -29,7 +29,7 @@ def curve(run):
 
 def stop_after_ten(session, *told, rest=Session.rest):
     rest(session, *told)
-    if session.place.step == 10:
+    if session.progress.step == 10:
         raise Interrupted("Stopped.")
 
 

@@ -182,7 +182,7 @@ def forgetful(state: Nothing, x: Inputs) -> tuple[Nothing, Value]:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (bare, r"annotated with what it takes, got bare\. Annotate it as a rule \(W: Matrix"),
+        (bare, r"annotated with axes and roles, got bare\. Annotate it as a rule \(W: Matrix"),
         (half, r"k must be annotated with its axes"),
         (of_a_vector, r"z must be annotated as a Matrix, got axes 'K'"),
         (queried, r"q must be left out"),
@@ -190,7 +190,7 @@ def forgetful(state: Nothing, x: Inputs) -> tuple[Nothing, Value]:
         (plain, r"W must be annotated with its axes, got <class 'torch.Tensor'>"),
         (torch.outer, r"annotations can be read, got <built-in"),
         (3, r"cell must be a function, a Cell or a name, got int"),
-        (lambda: None, r"annotated with what it takes"),
+        (lambda: None, r"annotated with axes and roles"),
         (Frozen(2), r"got an unhashable Frozen\. Freeze it"),
         (misspelt, r"role of beta must be one of .*, got 'rat'\. Did you mean 'rate'"),
         (forgetful, r"State must be of at least one tensor, got none"),
@@ -258,7 +258,7 @@ def slotted(state: Slots, x: Keyed) -> tuple[Slots, Key]:
 def test_a_size_that_only_the_state_knows():
     cell = Cell.of(slotted)
     inputs = Keyed(torch.randn(1, 2, 1, 3))
-    with pytest.raises(InputError, match="state must be given, since only it tells the size N, got None"):
+    with pytest.raises(InputError, match="state must be given, since only it determines the size N, got None"):
         scan(cell, inputs)
     state = Slots(torch.zeros(1, 1, 5, 3))
     assert scan(cell, inputs, state, backend="reference")[1].S.shape == (1, 1, 5, 3)

@@ -115,7 +115,7 @@ def test_a_run_goes_on_in_another_number_of_processes(alone, tmp_path, monkeypat
 
     def stop(session, *told):
         rest(session, *told)
-        if session.place.step == 10:
+        if session.progress.step == 10:
             raise Interrupted("Stopped.")
 
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A cell: one step of one head, written once, with everything else read off its signature."""
+"""Cells: one time step of one head, from whose annotated signature everything else is derived."""
 
 import copyreg
 import inspect
@@ -15,16 +15,16 @@ from fastweights import inner
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, invalid, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
-from fastweights.inner.step import Parts, step_of
+from fastweights.inner.step import MemoryParts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
 from fastweights.state import with_methods
 
 
 class Inside(NamedTuple):
-    """What is inside a cell that is given its inputs unmapped: the cell it comes from, and what maps them.
+    """A cell whose inputs are prepared by another cell: the inner cell, and the function that prepares its inputs.
 
-    `prepare` takes the inputs of one step of one head, or of all of them at once: it acts on last axes.
+    `prepare` takes the inputs of one step of one head, or of all steps and heads: it acts on the last axes.
     """
 
     cell: "Cell"
@@ -35,15 +35,16 @@ class Inside(NamedTuple):
 class Cell:
     """One step of one head, `step(state, x) -> (state, y)`, or `step(state, x, params)` with slow weights.
 
-    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes, which `slots` keeps under the same
-    names; `output` are the axes of y.
-    Make one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`. It is pickled by where its
-    function can be found, and copied as itself.
+    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes. `slots` holds these axes by record
+    and field, and `output` those of y.
+
+    Create one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`. Pickling stores the
+    import path of its function, and copying returns the cell itself.
     """
 
     name: str
     function: Callable[..., Any]
-    """What it is the cell of: the step itself, or the rule that the step applies."""
+    """The function that defines the cell: the step itself, or the rule that the step applies."""
     step: Callable[..., tuple[Any, Tensor]]
     State: type
     Inputs: type
@@ -51,7 +52,7 @@ class Cell:
     slots: dict[str, dict[str, Slot]]
     output: Slot
     key_maps: KeyMaps
-    """What its keys go through where nobody asks for something else."""
+    """Feature map and normaliser of its keys by default."""
     summary: str
     inside: Inside | None
     key: str
@@ -73,32 +74,34 @@ class Cell:
         if address:
             return _cell_at, (address, self.inside and self.inside.cell)
         remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
-        require(_is_pickled(self.function), "cell", "of a function that another process finds", self.key, remedy)
+        require(
+            _can_be_pickled(self.function), "cell", "of a function that another process can import", self.key, remedy
+        )
         return Cell.of, (self.function,)
 
     @property
     def example_sizes(self) -> dict[str, int]:
-        """A size for every axis, as small as they can be and all different."""
+        """A size for every axis: all different, and as small as possible."""
         axes = "".join(slot.axes for record in self.slots.values() for slot in record.values())
         letters = dict.fromkeys(letter for letter in axes if letter.isalpha())
         return {letter: size for size, letter in enumerate(letters, start=3)}
 
     @staticmethod
     def names() -> list[str]:
-        """Every cell of the library: those with a file of their own, and one for every rule."""
+        """Names of all cells of the library: those in `cells/`, and one for every rule."""
         return names("cells")
 
     @staticmethod
     @checked
     def named(name: str) -> "Cell":
-        """The library's cell of this name: `cells/NAME.py`, else the memory that the rule `rules/NAME.py` makes."""
+        """Returns a cell of the library: `cells/NAME.py`, or the memory with the rule `rules/NAME.py`."""
         require_name("cell", hyphens(name), Cell.names())
         folder = CELLS if hyphens(name) in CELLS.names() else RULES
         return Cell.of(folder.load(name))
 
     @staticmethod
     def of_key(key: str) -> "Cell":
-        """The cell with this `key`: one that is already made, else that of the function at this address.
+        """Returns the cell with this `key`: an existing one, or that of the function at this import path.
 
         Raises:
             InputError: the function is in a module that this process has not imported, or is not there.
@@ -107,9 +110,9 @@ class Cell:
 
     @staticmethod
     def of(source: "str | Callable[..., Any] | Cell") -> "Cell":
-        """The cell of a name, of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
+        """Returns the cell of a name, of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
 
-        A name is one of the library's, or says where your function is: `MODULE:NAME` or `PATH.py:NAME`.
+        A name is that of a cell of the library, or an import path: `MODULE:NAME` or `PATH.py:NAME`.
 
         >>> Cell.of("delta").Inputs._fields
         ('q', 'k', 'v', 'beta')
@@ -118,9 +121,11 @@ class Cell:
             source = find(source) if is_address(source) else Cell.named(source)
         if isinstance(source, Cell):
             return source
-        wanted = "a function, a Cell or a name"
-        require(callable(source), "cell", wanted, type(source).__name__)
-        require(isinstance(source, Hashable), "cell", wanted, f"an unhashable {type(source).__name__}", "Freeze it.")
+        requirement = "a function, a Cell or a name"
+        require(callable(source), "cell", requirement, type(source).__name__)
+        require(
+            isinstance(source, Hashable), "cell", requirement, f"an unhashable {type(source).__name__}", "Freeze it."
+        )
         return _lift(source)
 
     @staticmethod
@@ -136,19 +141,20 @@ class Cell:
         steps: Size = 1,
         learned_start: bool = False,
     ) -> "Cell":
-        """The cell of a memory that minimises a loss while it reads: W <- retention(W) + optimiser(grad_W loss), y.
+        """Returns the cell of a memory that minimises a loss as it reads: W <- retention(W) + optimiser(grad_W loss).
 
         Args:
-            loss: `(y, v) -> scalar`: what the memory recalls for the key k, what it should, and any inputs behind them.
-            memory: `(W: Matrix, k: Key) -> Value`: its matrices, annotated, then the key. It is read by the query.
-            retention: `(W, ...) -> W`: what is kept of every matrix.
-            optimiser: `(gradient, beta: Rate) -> change`, or `(gradient, last, ...)`, with the change before.
-            link: What makes the weights of what is kept and changed, as in mirror descent.
-            fades_first: Whether the gradient is that of what retention kept, or of what was there before.
-            steps: How often the optimiser steps on one token.
+            loss: `(y, v) -> scalar`: the value recalled for the key k, the target value, and any further inputs.
+            memory: `(W: Matrix, k: Key) -> Value`: its annotated matrices, then the key. The output reads it with the
+                query.
+            retention: `(W, ...) -> W`: the decay of every matrix.
+            optimiser: `(gradient, beta: Rate) -> change`, or `(gradient, last, ...)` with the previous change.
+            link: Maps the stored matrices to the weights of the memory, as in mirror descent.
+            fades_first: Whether the gradient is taken after the retention, or before it.
+            steps: Number of optimiser steps per token.
             learned_start: Whether the matrices start at slow weights, rather than at 0.
 
-        Whatever a part takes beyond, annotated, is an input of the cell: see `fastweights.inner`.
+        Further annotated parameters of a part are inputs of the cell: see `fastweights.inner`.
 
         Raises:
             InputError: the loss is no scalar, the optimiser takes no rate, or a part is not annotated.
@@ -156,15 +162,15 @@ class Cell:
         >>> Cell.from_loss(inner.l2, retention=inner.fade).Inputs._fields
         ('q', 'k', 'v', 'decay', 'beta')
         """
-        parts = Parts(loss, memory, retention, optimiser, link)
+        parts = MemoryParts(loss, memory, retention, optimiser, link)
         return Cell.of(step_of(parts, fades_first, steps, learned_start))
 
 
 _CELLS: dict[str, Cell] = {}
 
 
-def _is_pickled(function: Callable[..., Any]) -> bool:
-    """Whether it is: objects and parts of functions with arguments are, if all in them is."""
+def _can_be_pickled(function: Callable[..., Any]) -> bool:
+    """Whether a callable can be pickled, as objects and `functools.partial` can if their parts can."""
     try:
         pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError, InputError):
@@ -173,7 +179,7 @@ def _is_pickled(function: Callable[..., Any]) -> bool:
 
 
 def _cell_at(address: str, inside: Cell | None = None) -> Cell:
-    """What a pickled cell is loaded with; the one inside it was loaded before, from a module that may be a user's."""
+    """Loads a pickled cell. `inside` only makes pickle load the inner cell, and so its module, first."""
     return Cell.of(find(address))
 
 
@@ -186,7 +192,7 @@ def _lift(function: Callable[..., Any]) -> Cell:
         "tuple[State, Value] with NamedTuples of annotated fields."
     )
     fits = is_slot(first) or all(hasattr(hint, "_fields") for hint in [*list(hints.values())[:2], first])
-    require(fits, "cell", "annotated with what it takes", _name(function), remedy)
+    require(fits, "cell", "annotated with axes and roles", _name(function), remedy)
     return _of_rule(function, hints) if is_slot(first) else _of_step(function, hints, result, remedy)
 
 
@@ -195,16 +201,16 @@ def _annotations(function: Callable[..., Any]) -> tuple[dict[str, Any], Any]:
     require(callable(function), "cell", "a function", type(function).__name__)
     try:
         hints = get_type_hints(_annotated(function), include_extras=True)
-        given = function if isinstance(function, partial) else _annotated(function)
-        parameters = inspect.signature(given).parameters.values()
+        target = function if isinstance(function, partial) else _annotated(function)
+        parameters = inspect.signature(target).parameters.values()
     except (TypeError, ValueError, NameError) as error:
         raise InputError(f"cell must be a function whose annotations can be read, got {function!r}: {error}.") from None
-    told = {p.name: hints.get(p.name) for p in parameters if p.default is p.empty or is_slot(hints.get(p.name))}
-    return told, hints.get("return")
+    annotations = {p.name: hints.get(p.name) for p in parameters if p.default is p.empty or is_slot(hints.get(p.name))}
+    return annotations, hints.get("return")
 
 
 def _annotated(function: Any) -> Any:
-    """Where the annotations of a callable are."""
+    """The function that holds the annotations of a callable."""
     if isinstance(function, partial):
         return _annotated(function.func)
     plain = inspect.isroutine(function) or isinstance(function, type)
@@ -235,12 +241,12 @@ def _cell(
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":
             _pickle_by_cell(cell, kind)
-    return keep(cell)
+    return register(cell)
 
 
 def _pickle_by_cell(cell: Cell, kind: str) -> None:
-    """Lets instances of a record be pickled whose class no other process finds: as the record of a cell."""
-    # Told to Python, not to the class: a step reaches its records, and must be seen to reach nothing that can change.
+    """Pickles instances of a record that other processes cannot import as a record of a cell."""
+    # Registered with Python, not set on the class: a step refers to its records, which must stay unchanged.
     copyreg.pickle(getattr(cell, kind), lambda values: (_record_of, (cell, kind, tuple(values))))
 
 
@@ -248,8 +254,8 @@ def _record_of(cell: Cell, kind: str, values: tuple[Any, ...]) -> Any:
     return getattr(cell, kind)(*values)
 
 
-def keep(cell: Cell) -> Cell:
-    """Lets `Cell.of_key` find a cell."""
+def register(cell: Cell) -> Cell:
+    """Registers a cell for `Cell.of_key`."""
     _CELLS[cell.key] = cell
     return cell
 
@@ -261,7 +267,7 @@ def _key(function: Callable[..., Any]) -> str:
 
 
 class MemoryState(NamedTuple):
-    """The state of a memory made of one rule."""
+    """State of a memory with one rule."""
 
     W: Matrix
 
@@ -270,7 +276,7 @@ def _of_rule(rule: Callable[..., Tensor], hints: Mapping[str, Any]) -> Cell:
     (memory, matrix), *instructions = hints.items()
     axes = slot_of(matrix, memory).axes
     require(axes == "V K", memory, "annotated as a Matrix", f"axes '{axes}'", "Write a step for other states.")
-    require("q" not in hints, "q", "left out: a memory is read with the query q", _name(rule), "Give it another name.")
+    require("q" not in hints, "q", "left out, since it names the query", _name(rule), "Give it another name.")
     Inputs = NamedTuple("Inputs", [("q", Key), *instructions])  # type: ignore[misc]
 
     def step(state: MemoryState, x: Any) -> tuple[MemoryState, Tensor]:
@@ -289,7 +295,7 @@ def _name(function: Any) -> str:
 def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], like: Tensor) -> Any:
     """The state before the first step: zeros with `leading` axes (`[B, H]`) on the device of `like`.
 
-    They have its dtype, but at least float32: a memory that adds up is not kept in half precision.
+    They have its dtype, but at least float32, since sums over time lose accuracy in half precision.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
     for letter in letters(cell, "State"):
@@ -307,7 +313,7 @@ def letters(cell: Cell, kind: str) -> set[str]:
 def examples(
     cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: torch.device | None = None, value: float = 0.5
 ) -> list[Any]:
-    """State, inputs and, if it has any, params of one step of one head, every tensor filled with one number."""
+    """State, inputs and, if any, params of one step of one head, with every tensor filled with one number."""
     kinds = (("State", cell.State), ("Inputs", cell.Inputs), ("Params", cell.Params))
     return [
         record(

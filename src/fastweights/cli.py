@@ -1,6 +1,6 @@
-"""The command line: `fastweights COMMAND`, where a command is a file in `commands/`.
+"""The command line `fastweights COMMAND`, where each command is a file in `commands/`.
 
-torch takes seconds to import, so nothing here needs it before a command runs.
+torch takes seconds to import, so it is only imported when a command runs.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from fastweights.registry import COMMANDS
 from fastweights.training.distributed.torchrun import dismiss, follow, follows
 
 EPILOGUE = """examples:
-  fastweights list layers                     what there is, with formula and source
-  fastweights train oz                        a character model on a book, in minutes
-  fastweights train oz --layer lstm           the same with another memory
-  fastweights train --help                    recipes for your own data, and for named data sets
-  fastweights train classifier DATA           classes of your own sequences
-  fastweights generate RUN --prompt "Dorothy" what the model has learnt
-  fastweights explain delta --source          the code that a cell compiles to
+  fastweights list layers                     all layers, with formula and source
+  fastweights train oz                        character-level model of a book, in minutes
+  fastweights train oz --layer lstm           the same with another layer
+  fastweights train --help                    recipes for your own data and for named data sets
+  fastweights train classifier DATA           classifier of your own sequences
+  fastweights generate RUN --prompt "Dorothy" text of the trained model
+  fastweights explain delta --source          generated code of a cell
 """
 
 EXTRA = {
@@ -35,25 +35,25 @@ EXTRA = {
     **dict.fromkeys(("tokenizers", "sacrebleu"), "nlp"),
     "PIL": "vision",
 }
-"""Which extra brings a package that a command needs."""
+"""The extra that installs each package that a command needs."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}. See {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status: 0, 1 for what failed, 2 for bad input, 130 after Ctrl-C."""
+    """Runs a command; returns the exit status: 0, 1 for a failure, 2 for invalid input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _share_cores()
     with printable_streams():
         try:
             return follow(_carry_out) if follows() else _run(arguments)
-        except Died as death:
-            return _complain(str(death), status=1)
+        except Died as error:
+            return _report_error(str(error), status=1)
         finally:
             dismiss()
 
@@ -65,7 +65,7 @@ def _carry_out(order: dict[str, Any]) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """A command, and one line for whatever it complains of."""
+    """Runs a command, and prints its errors in one line."""
     try:
         _require_utf8(arguments)
         options = _parser(arguments[:1]).parse_args(arguments)
@@ -73,25 +73,25 @@ def _run(arguments: list[str]) -> int:
         print(end="", flush=True)
         return status
     except InputError as error:
-        return _complain(str(error))
+        return _report_error(str(error))
     except BrokenPipeError:
-        # The reader of a pipe has gone (`| head`): nothing is wrong, and nothing more can be printed.
+        # The reader of a pipe has ended (`| head`): that is no error, but nothing more can be printed.
         print_nowhere()
         return 0
     except OSError as error:
         if error.filename is None:
             print_nowhere()
-        return _complain(f"{error.strerror or error}: {error.filename or 'the output'}")
+        return _report_error(f"{error.strerror or error}: {error.filename or 'the output'}")
     except ModuleNotFoundError as error:
-        return _complain(_missing(error))
+        return _report_error(_missing(error))
     except (MemoryError, RuntimeError) as error:
-        return _complain(_out_of_memory(error))
+        return _report_error(_out_of_memory(error))
     except KeyboardInterrupt:
         return 130
 
 
 def _require_utf8(arguments: list[str]) -> None:
-    """Neither tokenizers nor the files of weights can take other text, and Python hands it on as lone surrogates."""
+    """Raises for arguments that are not UTF-8, which Python passes on as lone surrogates."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         value = before.startswith("--") and not argument.startswith("--")
         fits = not any("\ud800" <= character <= "\udfff" for character in argument)
@@ -100,7 +100,7 @@ def _require_utf8(arguments: list[str]) -> None:
 
 
 def _missing(error: ModuleNotFoundError) -> str:
-    """Which extra has a package that is not installed. Any other absence is a fault of ours."""
+    """Names the extra of a package that is not installed. Any other missing module is a bug of the library."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRA:
         raise error
@@ -108,30 +108,30 @@ def _missing(error: ModuleNotFoundError) -> str:
 
 
 def _out_of_memory(error: Exception) -> str:
-    """What to do where memory does not suffice. Any other error while running is a fault of ours."""
+    """Describes a lack of memory. Any other error at run time is a bug of the library."""
     text = str(error)
     if not (isinstance(error, MemoryError) or re.search("(allocate|enough|out of) memory", text)):
         raise error
-    return f"memory must be enough for these sizes, got less: {text[:200] or 'none is left'}. Take smaller ones."
+    return f"memory must be enough for these sizes, got less: {text[:200] or 'none is left'}. Use smaller ones."
 
 
 def _share_cores() -> None:
-    """Lets threads of GNU OpenMP sleep sooner while they wait for another; whoever has chosen how they wait is obeyed.
+    """Lets threads of GNU OpenMP sleep sooner while they wait, unless the user has configured the waiting.
 
-    By default they spin for milliseconds. Where another program holds a core, the thread that all wait for is then left
-    without any: a step takes seconds. It must be said before torch is loaded.
+    By default they spin for milliseconds. If another program uses a core, the thread that all wait for is then starved,
+    and a step takes seconds. The variable must be set before torch is loaded.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
-def _complain(message: str, status: int = 2) -> int:
+def _report_error(message: str, status: int = 2) -> int:
     print(f"fastweights: {' '.join(message.split())}", file=sys.stderr)
     return status
 
 
-def _parser(given: Sequence[str] = ()) -> Parser:
-    """Knows all commands by name, and the arguments of those that are given: only these are imported."""
+def _parser(used: Sequence[str] = ()) -> Parser:
+    """The parser with the names of all commands, and the arguments of those in use, which alone are imported."""
     parser = Parser(
         "fastweights",
         description="Neural networks whose weights are a memory that the network writes while it reads.",
@@ -141,9 +141,9 @@ def _parser(given: Sequence[str] = ()) -> Parser:
     parser.add_argument("--version", action="version", version=f"fastweights {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for name in COMMANDS.names():
-        told = COMMANDS.docstring(name)
-        command = commands.add_parser(name, help=told.partition("\n")[0], description=told)
-        if name in given:
+        docstring = COMMANDS.docstring(name)
+        command = commands.add_parser(name, help=docstring.partition("\n")[0], description=docstring)
+        if name in used:
             module = import_module(f"fastweights.commands.{name}")
             module.add(command)
             command.set_defaults(run=module.run)

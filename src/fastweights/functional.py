@@ -28,7 +28,7 @@ from fastweights.core.arguments import fit
 from fastweights.core.autocast import PRECISIONS
 from fastweights.core.errors import invalid
 from fastweights.core.family import family
-from fastweights.core.packing import Group, alike, check_packed, in_order, pack, starts
+from fastweights.core.packing import SequenceGroup, alike, check_packed, in_order, pack, starts
 from fastweights.core.padding import remedy_for
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
@@ -221,7 +221,7 @@ def _scan_packed(
     sequences = torch.arange(len(cu_seqlens) - 1, device=cu_seqlens.device)
     # A given `state_out` is written in one scan of all sequences.
     chosen = alike(cu_seqlens) if options.state_out is None else [sequences]
-    groups = [Group.of(cu_seqlens, members) for members in chosen]
+    groups = [SequenceGroup.of(cu_seqlens, members) for members in chosen]
     if len(groups) == 1:
         (group,) = groups
         o, last = _scan(cell, tuple(map(group.unpack, inputs)), options, group.lengths)

@@ -1,4 +1,4 @@
-"""The parts of the library by name: a file in a folder is a part, and its name is the file's.
+"""Registry of the parts of the library by name: each file of a folder is a part of that name.
 
 `rules/gated_delta.py` holds the rule `gated_delta`, known as `gated-delta` on the command line. Names and descriptions
 are read from the source, so that listing them imports nothing.
@@ -17,7 +17,7 @@ from fastweights.core.errors import require_name
 
 
 class Description(NamedTuple):
-    """What the docstring of a part says: its first line (the formula), where it comes from, what a memory can do."""
+    """The docstring of a part, split: its first line (the formula), its source, and the abilities of a memory."""
 
     formula: str
     source: str
@@ -26,7 +26,7 @@ class Description(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """All parts of one kind: the files of one folder of the package."""
+    """All parts of one kind, which are the files of one folder of the package."""
 
     kind: str
     folder: str
@@ -36,12 +36,12 @@ class Folder:
         return Path(__file__).parent / self.folder
 
     def names(self) -> list[str]:
-        """Sorted names, spelt with hyphens. A part is a file, or a folder with a file of its own name."""
+        """Sorted names, with hyphens. A part is a file, or a folder that contains a file of the same name."""
         files = [*self.path.glob("[a-z]*.py"), *self.path.glob("[a-z]*/[a-z]*.py")]
         return sorted(hyphens(file.stem) for file in files if file.parent in (self.path, self.path / file.stem))
 
     def load(self, name: str) -> Any:
-        """The part itself. An unknown name raises `InputError` with the known ones."""
+        """Imports and returns a part. An unknown name raises `InputError` with the known ones."""
         require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
         module = import_module(f"fastweights.{self.folder.replace('/', '.')}.{stem}")
@@ -52,7 +52,7 @@ class Folder:
         return describe(self.docstring(name))
 
     def docstring(self, name: str) -> str:
-        """What a part says of itself, or its file if that only holds functions."""
+        """The docstring of a part, or of its file if the part has no definition of that name."""
         stem = _underscores(name)
         tree = ast.parse(self._file(stem).read_text(encoding="utf-8"))
         parts = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
@@ -60,7 +60,7 @@ class Folder:
         return ast.get_docstring(part) or ""
 
     def docstrings(self, name: str) -> list[str]:
-        """What a class says of itself, and then what those of this library say that it inherits from."""
+        """The docstrings of a class and of its base classes in this library."""
         path = self._file(_underscores(name))
         return list(_lineage(path, _class_of(path)))
 
@@ -70,8 +70,8 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Classes(Folder):
-    """Those parts of a folder that are classes: a recipe that stands on its own, beside searches for its settings."""
+class ClassFolder(Folder):
+    """The parts of a folder that are classes: recipes, but not the searches for their settings."""
 
     def names(self) -> list[str]:
         return [name for name in super().names() if _class_of(self.path / f"{_underscores(name)}.py")]
@@ -86,8 +86,8 @@ class Shelf(Folder):
 
     def names(self) -> list[str]:
         files = [*self.path.glob("[a-z]*.py"), *self.path.glob("[a-z]*/[a-z]*.py")]
-        found = [file for file in files if self._constant(file)]
-        return sorted(hyphens(file.relative_to(self.path).with_suffix("").as_posix()) for file in found)
+        files = [file for file in files if self._constant(file)]
+        return sorted(hyphens(file.relative_to(self.path).with_suffix("").as_posix()) for file in files)
 
     def load(self, name: str) -> Any:
         require_name(self.kind, hyphens(name), self.names())
@@ -97,18 +97,18 @@ class Shelf(Folder):
 
     def _constant(self, path: Path) -> str:
         """The first of the constants that a file defines; empty if it defines none."""
-        found = re.findall(r"^(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
-        return next((name for name in self.constants if name in found), "")
+        assigned = re.findall(r"^(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return next((name for name in self.constants if name in assigned), "")
 
 
 def _class_of(path: Path) -> str | None:
-    """The class that a file is named after."""
+    """The class that has the name of its file."""
     names = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     return next((name for name in names if matches(name, path.stem)), None)
 
 
 def _lineage(path: Path, name: str | None) -> Iterator[str]:
-    """Docstrings of a class in a file, and of what it inherits from; none if the file has no such class."""
+    """Docstrings of a class in a file and of its base classes; none if the file has no such class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     part = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
     if part is None:
@@ -129,31 +129,31 @@ ABILITIES = {
     "recur": "what it read decides what it writes: it can count and track a state",
     "modify itself": "programs the weights that make its own keys, queries and rates",
 }
-"""What a memory may be able to do, as its docstring says after `Can:`."""
+"""Abilities of memories, which a docstring lists after `Can:`."""
 
 
 def describe(docstring: str) -> Description:
-    """Splits a docstring into its first line and what follows `Source:` and `Can:`."""
+    """Splits a docstring into its first line and the paragraphs `Source:` and `Can:`."""
     words = marked(docstring, "Can:").rstrip(".").split(", ")
     formula = docstring.partition("\n")[0].strip()
     return Description(formula, marked(docstring, "Source:"), tuple(word for word in words if word in ABILITIES))
 
 
 def marked(docstring: str, mark: str) -> str:
-    """The paragraph that begins with a mark, without it; empty if there is none."""
+    """The paragraph that begins with a mark, without the mark; empty if there is none."""
     text = "\n".join(line.strip() for line in docstring.splitlines())
     return " ".join(text.partition(f"\n{mark}")[2].partition("\n\n")[0].split())
 
 
 def arguments(docstring: str) -> dict[str, str]:
-    """What a docstring says of every argument after `Args:`."""
+    """The descriptions of the arguments after `Args:` in a docstring."""
     section = cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", section, re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in found}
+    entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", section, re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in entries}
 
 
 def hyphens(name: str) -> str:
-    """A name as it is spelt on the command line."""
+    """A name in its spelling on the command line."""
     return name.replace("_", "-")
 
 
@@ -162,7 +162,7 @@ def _underscores(name: str) -> str:
 
 
 def matches(attribute: str, stem: str) -> bool:
-    """Whether a definition is the part its file is named after: `DeltaNet` or `delta_net` in `delta_net.py`."""
+    """Whether a definition has the name of its file: `DeltaNet` or `delta_net` in `delta_net.py`."""
     return attribute.replace("_", "").lower() == stem.replace("_", "")
 
 
@@ -175,7 +175,7 @@ BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
 TOKENIZERS = Folder("tokenizer", "tokenizers")
-RECIPES = Classes("recipe", "recipes")
+RECIPES = ClassFolder("recipe", "recipes")
 MODELS = Folder("model", "models")
 SETTINGS = Folder("kind of settings", "training/settings")
 NORMS = Folder("norm", "models/residuals")
@@ -203,7 +203,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "recipes": (RECIPES,),
     "experiments": (EXPERIMENTS,),
 }
-"""Where the names of a kind come from; the first folder that has a name wins. Every rule makes a cell, every cell a
+"""Folders of the names of a kind; the first folder that has a name wins. Every rule is also a cell, and every cell a
 layer."""
 
 
@@ -213,6 +213,6 @@ def names(kind: str) -> list[str]:
 
 
 def descriptions(kind: str) -> dict[str, Description]:
-    """What the docstrings say of every part of a kind, by name."""
+    """The descriptions of all parts of a kind, by name."""
     homes = {name: folder for folder in reversed(KINDS[kind]) for name in folder.names()}
     return {name: homes[name].describe(name) for name in sorted(homes)}

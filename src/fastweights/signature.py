@@ -1,10 +1,11 @@
-"""The vocabulary in which rules and cells say what they take: axes and roles, as annotations.
+"""Annotations of the parameters of rules and cells: the axes of a tensor and its role.
 
 A signature such as `delta(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix` is the whole specification: the scan
-checks shapes against it, a layer sizes its slow net from it, and the contract tests draw random inputs for it.
+checks shapes against it, a layer sizes its slow network from it, and the contract tests draw random inputs for it.
 
-Letters: K key size, V value size, any other letter a size of the cell's own; a digit is a fixed size, and "4*K+1" one
-that follows. Batch, time and heads never appear: a rule and a cell are written for one head and one step.
+Letters: K is the key size, V the value size, any other letter a size that the cell defines. A digit is a fixed size,
+and "4*K+1" is computed from another one. Batch, time and heads never appear, since rules and cells are written for one
+head and one step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from fastweights.core.errors import require, require_name
 
 
 class KeyMaps(NamedTuple):
-    """What makes keys and queries of what a slow net says: names of a feature map and of a normaliser."""
+    """Feature map and normaliser, by name, that turn outputs of a slow network into keys and queries."""
 
     feature_map: str = "elu"
     normaliser: str = "sum"
@@ -27,9 +28,9 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
-    """Says what a rule or a cell wants its keys to go through where nobody asks for something else.
+    """Sets the default feature map and normaliser for the keys of a rule or a cell.
 
-    Without it that is ELU + 1 over its sum, as the papers' delta models have it.
+    Without it they are ELU + 1 and the sum, as in the delta-rule models of the papers.
     """
 
     def declare(step: Step) -> Step:
@@ -55,11 +56,12 @@ def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step
 
 
 class Slot(NamedTuple):
-    """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
+    """The axes of one tensor ("V K", "" for a scalar), and the role by which a layer computes or initialises it.
 
-    Inputs have the role "key", "value", "rate", "decay" or "control", after "shared" if one map makes them for all
-    heads; states "memory", "gram" for a sum of k k^T, or "output" for one that is kept; parameters "weight" (a map from
-    its last axis), "gain", "bias" or "constant", after "shared" if all heads have the same or "fixed" if none learns.
+    Roles of inputs: "key", "value", "rate", "decay" or "control", after "shared" if one projection serves all heads.
+    Roles of states: "memory", "gram" for a sum of k k^T, or "output" for an output that the next step reads.
+    Roles of parameters: "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads
+    have the same, or after "fixed" if it is not trained.
     """
 
     axes: str
@@ -72,7 +74,7 @@ class Slot(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether all heads have the same."""
+        """Whether all heads share the tensor."""
         return self.role.startswith("shared")
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -86,7 +88,7 @@ def size(axis: str, sizes: Mapping[str, int]) -> int:
     >>> size("4*K+1", {"K": 3})
     13
     """
-    # Lists, since `torch.compile` takes no generators here.
+    # Lists, since `torch.compile` does not support generators here.
     terms = [[int(f) if f.isdigit() else _known(f, sizes) for f in term.split("*")] for term in axis.split("+")]
     return sum([prod(term) for term in terms])
 
@@ -103,35 +105,35 @@ ROLES = {
     "State": ["memory", "gram", "output"],
     "Params": [f"{how}{role}" for role in ("weight", "gain", "bias", "constant") for how in ("", "shared ", "fixed ")],
 }
-"""What a field of every record can be."""
+"""Possible roles of the fields of each record."""
 
 Matrix = Annotated[Tensor, Slot("V K", "memory")]
 Accumulator = Annotated[Tensor, Slot("K", "memory")]
 RecurrentMatrix = Annotated[Tensor, Slot("V V", "memory")]
 Output = Annotated[Tensor, Slot("V", "output")]
-"""An output that a state keeps for the next step."""
+"""An output in the state, for the next step."""
 Key = Annotated[Tensor, Slot("K", "key")]
-"""What a memory is addressed with, for writing and for reading (a query is a key): feature map, then normaliser."""
+"""A key or a query, after feature map and normaliser."""
 Value = Annotated[Tensor, Slot("V", "value")]
-"""What is written, and whatever else the slow net emits as it is."""
+"""A value, or any other output of the slow network that is used unchanged."""
 RawKey = Annotated[Tensor, Slot("K", "value")]
-"""A key or query that the cell itself makes positive, after something was added to it."""
+"""A key or query that the cell itself makes positive, after it has added a term."""
 RawRate = Annotated[Tensor, Slot("", "value")]
-"""A rate that the cell itself squashes."""
+"""A rate that the cell itself passes through a sigmoid."""
 Rate = Annotated[Tensor, Slot("", "rate")]
-"""How strongly to write: in [0, 1]."""
+"""Write strength in [0, 1]."""
 Decay = Annotated[Tensor, Slot("", "decay")]
-"""How much of the memory stays: in [0, 1], near 1 at the start of training."""
+"""Decay factor of the memory in [0, 1], near 1 at the start of training."""
 KeyDecay = Annotated[Tensor, Slot("K", "decay")]
-"""How much of every column of the memory stays, one for each feature of a key."""
+"""Decay factors of the columns of the memory, one per feature of a key."""
 ValueDecay = Annotated[Tensor, Slot("V", "decay")]
-"""How much of every row of the memory stays, one for each component of a value."""
+"""Decay factors of the rows of the memory, one per component of a value."""
 KeyRate = Annotated[Tensor, Slot("K", "rate")]
-"""A rate for each feature of a key."""
+"""Rates, one per feature of a key."""
 ValueRate = Annotated[Tensor, Slot("V", "rate")]
-"""A rate for each component of a value."""
+"""Rates, one per component of a value."""
 Control = Annotated[Tensor, Slot("", "control")]
-"""A mark that comes with the data, not from a slow net: 0 or 1."""
+"""A control signal, 0 or 1, that comes with the data and not from the slow network."""
 
 
 def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None:
@@ -149,13 +151,13 @@ def slots_of(kind: str, record: type) -> dict[str, Slot]:
     """The slots of the "Inputs", the "State" or the "Params" of a cell.
 
     Raises:
-        InputError: it has no field, or one without a slot, or in a role that it cannot be in.
+        InputError: the record has no field, or a field without a slot or with a role of another record.
     """
-    found = slots(record)
-    require(bool(found), kind, "of at least one tensor", "none")
-    for name, slot in found.items():
+    by_name = slots(record)
+    require(bool(by_name), kind, "of at least one tensor", "none")
+    for name, slot in by_name.items():
         require_name(f"role of {name}", slot.role, ROLES[kind])
-    return found
+    return by_name
 
 
 def slots(record: type) -> dict[str, Slot]:
@@ -171,11 +173,11 @@ def slots(record: type) -> dict[str, Slot]:
 
 def slot_of(hint: Any, name: str) -> Slot:
     """The slot inside an annotation; an error that names the field if there is none."""
-    remedy = "Key, Value, Rate and others are there, Annotated[Tensor, Slot(axes, role)] is any other."
+    remedy = "Use Key, Value, Rate or another of fastweights.signature, or Annotated[Tensor, Slot(axes, role)]."
     require(is_slot(hint), name, "annotated with its axes", hint, remedy)
     return next(extra for extra in get_args(hint)[1:] if isinstance(extra, Slot))
 
 
 def is_slot(hint: Any) -> bool:
-    """Whether an annotation tells the axes of a tensor."""
+    """Whether an annotation gives the axes of a tensor."""
     return any(isinstance(extra, Slot) for extra in get_args(hint)[1:])

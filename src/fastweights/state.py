@@ -1,4 +1,4 @@
-"""What every state can do, whatever memory it belongs to: `detach`, `to`, `members`, `save` and `load`."""
+"""Methods of states: `detach`, `to`, `members`, `save` and `load`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,11 +29,12 @@ ANY_MEMBERS = Requirement(
 
 
 def with_methods(state: State) -> State:
-    """Gives a NamedTuple of tensors, nested as one likes, the methods of a state.
+    """Adds the methods of a state to a NamedTuple of tensors, which may be nested.
 
-    Cells do this to the states that they are annotated with; a state of a layer is decorated. A NamedTuple can have no
-    base class, so the methods are put onto it; a field or a method of its own that has the name of one stays. torch
-    learns of it, too: `torch.load(weights_only=True)` reads it, and `torch.export.save` writes programs that return it.
+    Cells call this for the states in their annotations; the state of a layer is decorated. A NamedTuple cannot have a
+    base class, so the methods are set on it; its own fields and methods of the same names are kept. The type is also
+    registered with torch: `torch.load(weights_only=True)` reads it, and `torch.export.save` saves programs that
+    return it.
     """
     for method in (detach, to, members, save, load):
         if method.__name__ not in vars(state):
@@ -45,13 +46,13 @@ def with_methods(state: State) -> State:
 
 
 def detach(state: Any) -> Any:
-    """The same numbers without their history, as between windows of truncated back-propagation."""
+    """The state without its autograd history, as between windows of truncated backpropagation."""
     return tree_map_only(Tensor, Tensor.detach, state)
 
 
 @checked
 def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
-    """The state on another device or, its numbers, in another floating dtype.
+    """The state on another device, or with its floating-point tensors in another floating dtype.
 
     Raises:
         InputError: the target is no device and no floating dtype.
@@ -79,21 +80,21 @@ Members = Annotated[int | slice | Sequence[int] | Sequence[bool] | Tensor | np.n
 
 @checked
 def members(state: Any, which: Members) -> Any:
-    """The members of the batch that an int, a slice, a list or a tensor of ints or bools picks, repeated if it says so.
+    """Selects members of the batch by an int, a slice, or a list or tensor of ints or bools, repeated if listed twice.
 
-    This is how beam search reorders its hypotheses and how an agent keeps the environments that go on. One int picks a
+    Beam search reorders its hypotheses with it, and an agent selects the environments that continue. One int selects a
     batch of one.
 
     Raises:
-        InputError: there is no member of that number, or `which` picks in no way that is known.
+        InputError: an index is out of range, or `which` is of another kind.
     """
     sizes = [len(leaf) for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
-    picked = which if isinstance(which, slice) or not sizes else _picked(torch.as_tensor(which), sizes[0])
-    return tree_map_only(Tensor, lambda leaf: leaf[picked], state)
+    index = which if isinstance(which, slice) or not sizes else _index_of(torch.as_tensor(which), sizes[0])
+    return tree_map_only(Tensor, lambda leaf: leaf[index], state)
 
 
-def _picked(which: Tensor, B: int) -> Tensor:
-    """The members by number, int `[N]`, or marked among all of them, bool `[B]`."""
+def _index_of(which: Tensor, B: int) -> Tensor:
+    """Indices of members, int `[N]`, or a mask over all of them, bool `[B]`."""
     if which.dtype == torch.bool:
         require(which.shape == (B,), "which", f"[B] with B={B}, if it is of bools", list(which.shape))
         return which
@@ -110,7 +111,7 @@ def _picked(which: Tensor, B: int) -> Tensor:
 
 @checked
 def save(state: Any, file: str | Path) -> None:
-    """Writes the state to a safetensors file, whole or not at all."""
+    """Writes the state to a safetensors file, atomically."""
     files = _tensor_file()
     content = files.TensorFile(named(state), {"state": type(state).__name__})
     files.write_tensor_file(Path(file), content)
@@ -118,26 +119,32 @@ def save(state: Any, file: str | Path) -> None:
 
 @checked
 def load(state: Any, file: str | Path) -> Any:
-    """The state that was saved to a file, bit by bit, on the device of this one, for any batch size.
+    """Loads a saved state, bit-identical and of any batch size, onto the device of this state.
 
-    Only the structure of this state is used, as in `layer.initial_state(1).load(file)`. Nothing is unpickled.
+    Of this state only the structure is used, as in `layer.initial_state(1).load(file)`. Nothing is unpickled.
 
     Raises:
         InputError: the file cannot be read, is damaged, or holds the state of another layer.
     """
     tensors, facts = _tensor_file().read_tensor_file(Path(file), "state")
-    kind, wanted = type(state).__name__, named(state)
-    remedy = "Load it as the state of the layer that it came from."
+    kind, expected = type(state).__name__, named(state)
+    remedy = "Load it as the state of the layer that saved it."
     require(facts.get("state") == kind, "state", f"a {kind}", f"{facts.get('state', 'none')} in {file}", remedy)
-    unlike = sorted(wanted.keys() ^ tensors.keys())
-    require(not unlike, "state", f"a {kind} of {', '.join(wanted)}", f"another {', '.join(unlike)} in {file}", remedy)
-    for name, leaf in wanted.items():
-        require(_alike(tensors[name], leaf), f"{name} of {file}", _outline(leaf), _outline(tensors[name]), remedy)
+    different = sorted(expected.keys() ^ tensors.keys())
+    require(
+        not different,
+        "state",
+        f"a {kind} of {', '.join(expected)}",
+        f"another {', '.join(different)} in {file}",
+        remedy,
+    )
+    for name, leaf in expected.items():
+        require(_alike(tensors[name], leaf), f"{name} of {file}", _describe(leaf), _describe(tensors[name]), remedy)
     sizes = {len(tensor) for tensor in tensors.values()}
     require(len(sizes) <= 1, "state", "of one batch size", f"{sorted(sizes)} in {file}")
     leaves, structure = tree_flatten_with_path(state)
-    # Copies: numbers that begin anywhere in a file are added up in another order than those that begin at a vector.
-    moved = [tensors[name].to(leaf.device, copy=True) for name, (_, leaf) in zip(wanted, leaves, strict=True)]
+    # Copies: sums over unaligned memory, as in a mapped file, are computed in another order than over aligned memory.
+    moved = [tensors[name].to(leaf.device, copy=True) for name, (_, leaf) in zip(expected, leaves, strict=True)]
     return tree_unflatten(moved, structure)
 
 
@@ -150,7 +157,7 @@ def _tensor_file() -> Any:
 
 
 def named(state: Any) -> dict[str, Tensor]:
-    """The tensors of a state by where they are in it, such as `layers.0.W`."""
+    """The tensors of a state by their paths in it, such as `layers.0.W`."""
     leaves, _ = tree_flatten_with_path(state)
     return {
         ".".join(str(getattr(key, "name", getattr(key, "idx", key))) for key in path): leaf for path, leaf in leaves
@@ -161,13 +168,13 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return one.shape[1:] == other.shape[1:] and one.is_floating_point() == other.is_floating_point()
 
 
-def _outline(leaf: Tensor) -> str:
+def _describe(leaf: Tensor) -> str:
     shape = ", ".join(["B", *map(str, leaf.shape[1:])])
     return f"[{shape}] of {'floats' if leaf.is_floating_point() else leaf.dtype}"
 
 
 def where(chosen: Tensor, state: Any, other: Any) -> Any:
-    """One state for the members of the batch that are chosen (bool `[B]`), the other for the others."""
+    """Combines two states: `state` for the members of the batch that are chosen (bool `[B]`), `other` for the rest."""
 
     def choose(mine: Tensor, theirs: Tensor) -> Tensor:
         return torch.where(chosen.view(-1, *[1] * (mine.ndim - 1)), mine, theirs)

@@ -1,1 +1,1 @@
-"""Memories where users already are: in other libraries, and under the names that these have for them."""
+"""Adapters: memories in other libraries, and under the names of these libraries."""

@@ -85,8 +85,8 @@ def fused_recurrent_delta_rule(
     Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
     """
     beta = torch.ones_like(q[..., 0]) if beta is None else beta
-    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
-    return functional.delta_rule(q, k, v, beta, *given, None, cu_seqlens)
+    options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    return functional.delta_rule(q, k, v, beta, *options, None, cu_seqlens)
 
 
 def chunk_delta_rule(
@@ -139,9 +139,9 @@ def chunk_gated_delta_rule(
         bias = 0 if dt_bias is None else dt_bias
         g = -_wide(A_log).exp() * softplus(_wide(g) + bias)  # type: ignore[arg-type]
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
-    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return _gated(
-        functional.gated_delta_rule, (*_for_every_value(q, k, v), v, g, beta), given, state_v_first, cu_seqlens
+        functional.gated_delta_rule, (*_for_every_value(q, k, v), v, g, beta), options, state_v_first, cu_seqlens
     )
 
 
@@ -232,9 +232,9 @@ def chunk_kda(
     if use_gate_in_kernel:
         g = _kda_decay(g, A_log, dt_bias, lower_bound)
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
-    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return _gated(
-        functional.kimi_delta_attention, (*_for_every_value(q, k, v), v, g, beta), given, state_v_first, cu_seqlens
+        functional.kimi_delta_attention, (*_for_every_value(q, k, v), v, g, beta), options, state_v_first, cu_seqlens
     )
 
 
@@ -258,10 +258,10 @@ def fused_recurrent_kda(
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
     """`chunk_kda`, with its arguments in another order."""
-    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     gates = (use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     switches = {"lower_bound": lower_bound, "state_v_first": state_v_first, "cu_seqlens": cu_seqlens}
-    return chunk_kda(q, k, v, g, beta, *given, *gates, **switches, A_log=A_log, dt_bias=dt_bias)  # type: ignore[arg-type]
+    return chunk_kda(q, k, v, g, beta, *options, *gates, **switches, A_log=A_log, dt_bias=dt_bias)  # type: ignore[arg-type]
 
 
 def chunk_gla(
@@ -280,8 +280,8 @@ def chunk_gla(
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
     """
-    given = (scale, initial_state, output_final_state)
-    return _gated(functional.gated_linear_attention, (q, k, v, g), given, state_v_first, cu_seqlens)
+    options = (scale, initial_state, output_final_state)
+    return _gated(functional.gated_linear_attention, (q, k, v, g), options, state_v_first, cu_seqlens)
 
 
 def fused_recurrent_gla(
@@ -303,9 +303,9 @@ def fused_recurrent_gla(
         InputError: gv is given, decays of values.
     """
     require(gv is None, "gv", "None", "decays of values", "This memory decays by features of its keys, gk.")
-    given = (q, k, v, torch.zeros_like(k) if gk is None else gk)
-    rest = (scale, initial_state, output_final_state, state_v_first)
-    return _reversed(chunk_gla, given, rest, cu_seqlens) if reverse else chunk_gla(*given, *rest, cu_seqlens)
+    inputs = (q, k, v, torch.zeros_like(k) if gk is None else gk)
+    options = (scale, initial_state, output_final_state, state_v_first)
+    return _reversed(chunk_gla, inputs, options, cu_seqlens) if reverse else chunk_gla(*inputs, *options, cu_seqlens)
 
 
 def chunk_rwkv7(
@@ -365,8 +365,10 @@ def fused_mul_recurrent_rwkv7(
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
     """`chunk_rwkv7` that removes -kk and writes kk * a there; `reverse` reads from the last step to the first."""
-    given, rest = (r, w, k, v, -kk, kk * a), (scale, initial_state, output_final_state)
-    return _reversed(chunk_rwkv7, given, rest, cu_seqlens) if reverse else chunk_rwkv7(*given, *rest, cu_seqlens)
+    inputs, options = (r, w, k, v, -kk, kk * a), (scale, initial_state, output_final_state)
+    return (
+        _reversed(chunk_rwkv7, inputs, options, cu_seqlens) if reverse else chunk_rwkv7(*inputs, *options, cu_seqlens)
+    )
 
 
 def _gated(
@@ -383,18 +385,18 @@ def _gated(
 
 
 def _reversed(
-    function: Callable[..., Any], given: tuple[Tensor, ...], rest: tuple[Any, ...], cu_seqlens: Tensor | None
+    function: Callable[..., Any], inputs: tuple[Tensor, ...], options: tuple[Any, ...], cu_seqlens: Tensor | None
 ) -> Any:
-    """From the last step to the first; of `rest`, the second and third are the states."""
+    """Runs a memory from the last step to the first; the second and third of `options` are the states."""
     ends = None if cu_seqlens is None else cu_seqlens[-1] - cu_seqlens.flip(0)
-    alone = rest[1] is None and not rest[2]
+    alone = options[1] is None and not options[2]
     require(ends is None or alone, "reverse", "without states where sequences are packed", "states")
-    o, last = function(*(x.flip(1) for x in given), *rest, cu_seqlens=ends)
+    o, last = function(*(x.flip(1) for x in inputs), *options, cu_seqlens=ends)
     return o.flip(1), last
 
 
 def _kda_decay(g: Tensor, A_log: Tensor | None, dt_bias: Tensor | None, lower_bound: float | None) -> Tensor:
-    """Logarithms of decays `[B, T, HV, K]` from what a network says."""
+    """Logarithms of decays `[B, T, HV, K]` from outputs of a network."""
     g = _wide(g) if dt_bias is None else _wide(g) + dt_bias.reshape(g.shape[-2:])
     if lower_bound is not None:
         return lower_bound * (g if A_log is None else _wide(A_log).exp()[:, None] * g).sigmoid()
@@ -403,7 +405,7 @@ def _kda_decay(g: Tensor, A_log: Tensor | None, dt_bias: Tensor | None, lower_bo
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In float32, or float64 where it is that."""
+    """Converts to float32, unless the dtype is float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -413,7 +415,7 @@ def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
 
 
 def _for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and queries, each for several heads of values."""
+    """Repeats keys and queries for several heads of values."""
     heads, values = q.shape[2], v.shape[2]
     require(values % heads == 0, "v", f"of a multiple of the {heads} heads of q", f"{values} heads")
     served = values // heads

@@ -44,7 +44,7 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         opset: The version of ONNX's operators. Before 27 there is no `LinearAttention`: every memory is a `Scan`.
 
     Raises:
-        InputError: onnx or onnxscript is not installed, or something given does not fit.
+        InputError: onnx or onnxscript is not installed, or an argument is invalid.
     """
     for package in ("onnx", "onnxscript"):
         require(find_spec(package) is not None, package, "installed", "no such module", EXTRA)
@@ -60,9 +60,9 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         require(all(isinstance(leaf, Tensor) for leaf in tree_leaves(state)), "module", whole, type(module).__name__)
         program = _without_scans(_program(module, x, state), opset)
         names = [f"state_{name}" for name in _names(state)]
-        given, made = ["x", *names], ["y", *(f"new_{name}" for name in names)]
+        inputs, outputs = ["x", *names], ["y", *(f"new_{name}" for name in names)]
         # torch's converter knows no version behind 25: what is written for an old one, `_declare` calls by the new one.
-        options: dict[str, Any] = {"opset_version": OLDEST, "input_names": given, "output_names": made}
+        options: dict[str, Any] = {"opset_version": OLDEST, "input_names": inputs, "output_names": outputs}
         try:
             written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
         except torch.onnx.OnnxExporterError as error:
@@ -108,14 +108,14 @@ def _require_opset(opset: int) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """Where a chain of errors began, in one line."""
+    """The first error of a chain, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _declare(model: Any, opset: int) -> None:
-    """Says which version of the operators a program is in.
+    """Declares the version of the operators of a program.
 
     What operators a program has from before mean the same in all that came since.
     """
@@ -130,13 +130,13 @@ def _program(module: nn.Module, x: Tensor, state: Any) -> ExportedProgram:
 
 
 def _names(state: Any) -> Iterator[str]:
-    """The leaves of a state by their fields and places: W, or 0_W."""
+    """Names of the leaves of a state by fields and indices: W, or 0_W."""
     for path, _ in tree_flatten_with_path(state)[0]:
         yield "_".join(str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", key)))) for key in path)
 
 
 class Call(NamedTuple):
-    """What a scan is given, with the inputs mapped: records of `[B, T, H, ...]`, `[B, H, ...]` and `[H, ...]`."""
+    """Arguments of a scan, with mapped inputs: records of `[B, T, H, ...]`, `[B, H, ...]` and `[H, ...]`."""
 
     cell: Cell
     inputs: Any
@@ -165,7 +165,7 @@ def _call(
 
 
 def _without_scans(program: ExportedProgram, opset: int) -> ExportedProgram:
-    """The program in operations that ONNX has a word for."""
+    """The program in operations that ONNX supports."""
     steps = [_step(node) for node in program.graph.nodes if node.target is SCAN]
     later = iter(steps)
 
@@ -193,7 +193,7 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
             state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial, state, strict=True)))
         given = (state, x) if params is None else (state, x, params)
         axes = (0, 0, None)[: len(given)]
-        with Padded():
+        with PaddedConcatenation():
             after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
         # A scan hands out no tensor that it was given, and none twice: y may be the state.
         return [*(leaf.clone() for leaf in after), y * 1]
@@ -205,7 +205,7 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
     return make_fx(torch.func.functionalize(step), tracing_mode="symbolic")(*like)
 
 
-class Padded(TorchFunctionMode):
+class PaddedConcatenation(TorchFunctionMode):
     """Puts tensors together by padding and adding: PyTorch 2.13 maps `cat` over one batch of any size, but not two."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -259,7 +259,7 @@ def _scan(call: Call, step: torch.fx.GraphModule) -> tuple[Tensor, Sequence[Tens
 
 
 class Attention(NamedTuple):
-    """What `LinearAttention` is given: its rule and `[B, T, H, ...]`; decay in [0, 1], of a head or of its features."""
+    """Arguments of `LinearAttention`: its rule and `[B, T, H, ...]`; decay in [0, 1], per head or per feature."""
 
     rule: str
     q: Tensor

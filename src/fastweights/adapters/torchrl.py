@@ -52,7 +52,7 @@ class MemoryModule(TensorDictModuleBase):
         self.out_keys = [out_key, *(("next", key) for key in self.primed)]
 
     def make_tensordict_primer(self) -> TensorDictPrimer:
-        """What gives an environment room for the state; append it to the environment."""
+        """Returns the transform that adds the state to an environment; append it to the environment."""
         specs = {key: Unbounded(shape=leaf.shape, dtype=leaf.dtype) for key, leaf in self.primed.items()}
         return TensorDictPrimer(specs, expand_specs=True)
 
@@ -76,17 +76,17 @@ class MemoryModule(TensorDictModuleBase):
         return tensordict
 
     def _run(self, rows: TensorDictBase) -> tuple[Tensor, Any]:
-        """The layer over `[B, T]`, from the states before the first steps and before those that are marked to go on."""
+        """Runs the layer over `[B, T]`, from the states before the first steps and before marked steps."""
         x, *leaves, begun, first = (rows.get(key) for key in self.in_keys)
         begun, first = begun[..., 0], first[..., 0]
         reset, begins = first & ~begun, first & begun
         begins[:, 0] = True
         if not bool(begins[:, 1:].any()):
             return self.layer(x, self._state([leaf[:, 0] for leaf in leaves]), reset)
-        places = begins.flatten().nonzero()[:, 0]
-        lengths = torch.diff(places, append=places.new_tensor([begins.numel()]))
+        indices = begins.flatten().nonzero()[:, 0]
+        lengths = torch.diff(indices, append=indices.new_tensor([begins.numel()]))
         x, reset = (pad_sequence(part.flatten(0, 1).split(lengths.tolist()), True) for part in (x, reset))
-        state = self._state([leaf.flatten(0, 1)[places] for leaf in leaves])
+        state = self._state([leaf.flatten(0, 1)[indices] for leaf in leaves])
         y, after = self.layer(x, state, reset, lengths)
         inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
         return y[inside].unflatten(0, begins.shape), after

@@ -1,4 +1,4 @@
-"""One file a cell: its state and one step of one head. Rules need none: `Cell.named` makes their memory."""
+"""Cells, one per file: a state and one step of one head. For a rule, `Cell.named` returns the memory with that rule."""
 
 from fastweights.cells.associative_lstm import associative_lstm
 from fastweights.cells.atlas import atlas

@@ -1,4 +1,4 @@
-"""What the versions of the Delta LSTM share: six fast matrices, two a gate."""
+"""State and writes that the versions of the Delta LSTM share: six fast matrices, two per gate."""
 
 from typing import Annotated, NamedTuple
 
@@ -19,7 +19,7 @@ class DeltaLSTMState(NamedTuple):
 
 
 class DeltaLSTMInputs(NamedTuple):
-    """Everything three times, for i, u and o."""
+    """Three of each input, for i, u and o."""
 
     q: Annotated[Tensor, Slot("3 K", "key")]
     k: Annotated[Tensor, Slot("3 K", "key")]

@@ -1,4 +1,4 @@
-"""Keys as the papers' delta models make them, for cells that make their own."""
+"""Keys of the papers' delta-rule models, for cells that compute their keys inside the step."""
 
 from torch import Tensor
 

@@ -19,13 +19,13 @@ class AssociativeLSTMState(NamedTuple):
 
 
 class AssociativeLSTMInputs(NamedTuple):
-    """What the input says to the gates f, i and o, and to the complex vectors u, r_i and r_o, in this order."""
+    """Inputs of the gates f, i and o and of the complex vectors u, r_i and r_o, in this order."""
 
     x: Annotated[Tensor, Slot("9*V", "value")]
 
 
 class AssociativeLSTMParams(NamedTuple):
-    """Recurrent weights, and a permutation a copy, as a matrix of zeros and ones."""
+    """Recurrent weights, and one permutation per copy, as a matrix of zeros and ones."""
 
     W: Annotated[Tensor, Slot("9*V 2*V", "weight")]
     P: Annotated[Tensor, Slot("S V V", "fixed weight")]
@@ -36,7 +36,7 @@ def associative_lstm(
 ) -> tuple[AssociativeLSTMState, Complex]:
     """c_s <- f c_s + (P_s r_i) (i u), h = o bound(mean_s (P_s r_o) c_s): complex, with copies against noise.
 
-    The gates f, i and o and the vectors u, r_i and r_o are x + W h. Gates go through a sigmoid, one a complex number;
+    The gates f, i and o and the vectors u, r_i and r_o are x + W h. Gates go through a sigmoid, one per complex number;
     a vector is bound by dividing every complex number by max(1, modulus).
 
     Source: Danihelka et al. 2016 (Associative Long Short-Term Memory), Sec. 5.
@@ -46,7 +46,7 @@ def associative_lstm(
     gates, vectors = (x.x + params.W @ state.h.flatten()).view(9, -1).split([3, 6])
     f, i, o = gates.sigmoid()
     u, r_i, r_o = _bound(vectors.unflatten(0, (3, 2)))
-    # Both keys in one product, and no gradient to what is never learned: each is a tenth of the time.
+    # Both keys in one product, and no gradient for the fixed permutations: each saves a tenth of the time.
     P_r_i, P_r_o = (torch.cat([r_i, r_o]) @ params.P.detach().mT).split(2, dim=1)
     c = f * state.c + _times(P_r_i, i * u)
     h = o * _bound(_times(P_r_o, c).mean(0))
@@ -54,12 +54,12 @@ def associative_lstm(
 
 
 def _bound(z: Tensor) -> Tensor:
-    """z / max(1, |z|) for `[..., 2, V]`. Clamped before the root: no gradient is infinite at 0."""
+    """z / max(1, |z|) for `[..., 2, V]`. The clamp precedes the root, so that the gradient at 0 is finite."""
     return z * z.square().sum(-2, keepdim=True).clamp(min=1).rsqrt()
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:
-    """Product of complex numbers, `[..., 2, V]`: in pairs of reals, since torch has no complex bfloat16."""
+    """Product of complex numbers, `[..., 2, V]`, as pairs of reals, since torch has no complex bfloat16."""
     a_real, a_imaginary = a.unbind(-2)
     b_real, b_imaginary = b.unbind(-2)
     parts = a_real * b_real - a_imaginary * b_imaginary, a_real * b_imaginary + a_imaginary * b_real

@@ -1,4 +1,4 @@
-"""Atlas: a memory that fits a window of the past, moved by orthogonalised momentum."""
+"""Atlas: a memory that fits a window of the past by orthogonalised momentum."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_b
 @family
 @checked
 def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
-    """The step over so many tokens, with so many steps of Newton and Schulz; none is OmegaNet.
+    """The step over `window` tokens, with `steps` Newton-Schulz iterations; `steps=0` is OmegaNet.
 
     Raises:
         InputError: the window is empty.
@@ -24,9 +24,9 @@ def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
     def atlas(state: Any, x: AtlasInputs) -> tuple[Any, Value]:
         """S <- momentum S + sum_i g_i (v_i - W k_i) k_i^T, W <- decay W + beta NS(S), y = W q, over 4 tokens i.
 
-        A memory that is moved to fit a window rather than a token, so that one does not undo another. NS, two steps of
-        Newton and Schulz, brings the singular values of S nearer to 1, as in the optimiser Muon: the paper has five,
-        `make_atlas(4, 5)`, and none is OmegaNet. Keys beyond linear are the feature map's.
+        The memory fits a window rather than one token, so that one token does not undo another. NS, two Newton-Schulz
+        iterations, brings the singular values of S nearer to 1, as in the optimiser Muon. The paper uses five,
+        `make_atlas(4, 5)`; zero is OmegaNet. A feature map can make the keys nonlinear.
 
         Source: Behrouz et al. 2025 (Atlas), the Omega rule and Sec. 5; Jordan et al. 2024 (Muon) for the coefficients.
 
@@ -46,7 +46,7 @@ def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
 
 
 def _state(window: int) -> Any:
-    """The type of the state: the memory, its momentum, and what the window holds."""
+    """The type of the state: the memory, its momentum, and the keys, values and gates of the window."""
     slots = {"keys": f"{window} K", "values": f"{window} V", "gates": f"{window}"}
     past = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in slots.items()]
     return NamedTuple("AtlasState", [("W", Matrix), ("surprise", Matrix), *past])
@@ -63,7 +63,7 @@ class AtlasInputs(NamedTuple):
 
 
 def _orthogonalised(X: Tensor, steps: int) -> Tensor:
-    """X with singular values that are brought near 1: by a polynomial of the fifth degree, so many times."""
+    """X with singular values near 1, by `steps` applications of a polynomial of the fifth degree."""
     if steps:
         X = X * (X.square().sum() + 1e-6).rsqrt()
     for _ in range(steps):

@@ -27,7 +27,7 @@ def attention_delta(state: LinearAttentionState, x: AttentionDeltaInputs) -> tup
     """
     stored = state.z @ x.k
     stored = torch.where(stored == 0, 1.0, stored)
-    # As the authors do it: the same as dividing W k, with their eps in one place.
+    # The form of the authors: it equals dividing W k, with their eps in one place.
     W = delta(state.W, x.k / (stored + EPS), x.v, x.beta * stored)
     z = state.z + x.k
     return LinearAttentionState(W, z), W @ x.q / (z @ x.q + EPS)

@@ -1,4 +1,4 @@
-"""Comba: a gated delta rule with a feedback of its own strength and a corrected query."""
+"""Comba: a gated delta rule with a learned strength of the feedback and a corrected query."""
 
 from typing import Annotated, NamedTuple
 

@@ -20,7 +20,7 @@ class DeltaDeltaNetState(NamedTuple):
 
 
 class DeltaDeltaNetInputs(NamedTuple):
-    """Query, key and rate of the programmer, and the values that it is to read: q, k, v and beta of the last memory."""
+    """Query, key and rate of the programmer, and the values that it stores: q, k, v and beta of the last memory."""
 
     q: Key
     k: Key
@@ -41,7 +41,7 @@ def _rates(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> dict[str, Tenso
 def delta_delta_net(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> tuple[DeltaDeltaNetState, Value]:
     """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q is read from a P that the delta rule writes.
 
-    What P reads becomes keys by elu + 1 over its sum, and a rate by a sigmoid.
+    Keys read from P go through elu + 1 over its sum, and the rate through a sigmoid.
 
     Source: Irie et al. 2021, Sec. 3.1 (Alternative Feedforward Fast Nets).
 

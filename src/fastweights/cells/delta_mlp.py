@@ -1,4 +1,4 @@
-"""The Delta MLP: a deep fast net with residual connections, as the authors' code has it."""
+"""The Delta MLP: a deep fast network with residual connections, as in the authors' code."""
 
 from typing import Annotated, NamedTuple
 
@@ -38,10 +38,8 @@ def delta_mlp(
 ) -> tuple[DeltaMLPState, Annotated[Tensor, Slot("K", "value")]]:
     """y <- y + W_down f(W_up f(LN(y))) for each of L blocks, from y = q: every W by its own delta rule.
 
-    f is elu + 1 over its sum. All heads share the LayerNorm. Without the recurrence that the name might suggest: the
-    blocks are depth, not time.
-
-    The 44.3 million parameters of the paper's model need a slow net with twice the outputs that these equations use.
+    f is elu + 1 over its sum. All heads share the LayerNorm. There is no recurrence: the blocks are depth, not time.
+    The 44.3 million parameters of the paper's model need a slow network with twice the outputs of these equations.
 
     Source: the authors' code for Irie et al. 2021, Table 1; the paper prints another form, `printed-delta-mlp`.
 

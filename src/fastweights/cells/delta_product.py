@@ -17,10 +17,10 @@ class DeltaProductState(NamedTuple):
 @family
 @checked
 def make_delta_product(steps: Size = 2) -> Any:
-    """The step with so many writes a token.
+    """The step with `steps` writes per token.
 
     Raises:
-        InputError: there is no step.
+        InputError: `steps` is less than 1.
     """
     fields = {"k": Slot(f"{steps} K", "key"), "v": Slot(f"{steps} V", "value"), "beta": Slot(f"{steps}", "rate")}
     writes = [(name, Annotated[Tensor, slot]) for name, slot in fields.items()]
@@ -31,7 +31,7 @@ def make_delta_product(steps: Size = 2) -> Any:
         """W <- decay W; W <- W + beta_i (v_i - W k_i) k_i^T for i = 1, ..., n; y = W q: n writes, then one read.
 
         The state is multiplied by a product of n Householder maps: with rates up to 2 (`twice-sigmoid`) that is any
-        rotation of a plane for n = 2, where one delta step can only reflect. Without the decay: set it to 1.
+        rotation of a plane for n = 2, where one delta step can only reflect. A decay of 1 gives the form without decay.
 
         Source: Siems et al. 2025 (DeltaProduct), as read in flash-linear-attention, `ops/gated_delta_product/naive.py`.
 

@@ -13,7 +13,7 @@ from fastweights.rules.hebbian import hebbian
 from fastweights.signature import Slot
 
 Units = Annotated[Tensor, Slot("R", "value")]
-"""A number for each of the R units; at least 3, since LayerNorm leaves nothing but signs of 2."""
+"""One number per unit. R is at least 3, since LayerNorm of 2 numbers leaves only their signs."""
 
 
 class FastWeightRNNState(NamedTuple):

@@ -1,4 +1,4 @@
-"""The Recurrent DeltaNet of the printed equations: every memory sees what all of them read."""
+"""The Recurrent DeltaNet of the printed equations: every memory receives the outputs of all memories."""
 
 from typing import Annotated, NamedTuple
 
@@ -10,7 +10,7 @@ from fastweights.signature import Slot, invents
 
 
 class FullRecurrentDeltaNetState(NamedTuple):
-    """M memories of one step, and what they read."""
+    """M memories, and their outputs."""
 
     W: Annotated[Tensor, Slot("M V K", "memory")]
     y: Annotated[Tensor, Slot("M V", "memory")]

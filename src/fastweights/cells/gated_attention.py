@@ -1,4 +1,4 @@
-"""Gated linear attention with a normaliser: the gated rule, read relative to the keys that are left."""
+"""Gated linear attention with a normaliser: the gated rule, read relative to the decayed sum of keys."""
 
 from typing import NamedTuple
 

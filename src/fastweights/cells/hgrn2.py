@@ -1,4 +1,4 @@
-"""HGRN2: gated linear attention whose keys are what its gates forget."""
+"""HGRN2: gated linear attention whose keys are one minus its forget gates."""
 
 from typing import NamedTuple
 

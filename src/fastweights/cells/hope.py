@@ -1,4 +1,4 @@
-"""Hope's memory: Titans that make their own keys, values and rates."""
+"""The memory of Hope: Titans that compute their own keys, values and rates."""
 
 from typing import Annotated, NamedTuple
 
@@ -10,7 +10,7 @@ from fastweights.signature import Key, RawKey, Slot, keyed_by
 
 
 class HopeState(NamedTuple):
-    """How far M, with the rows of all memories one below the other, has moved from where it started."""
+    """Shift of M from its start, with the rows of all memories stacked."""
 
     M: Annotated[Tensor, Slot("3*K+2 K", "memory")]
 
@@ -21,7 +21,7 @@ class HopeInputs(NamedTuple):
 
 
 class HopeParams(NamedTuple):
-    """Where M starts, learned."""
+    """Learned start of M."""
 
     M: Annotated[Tensor, Slot("3*K+2 K", "weight")]
 
@@ -30,9 +30,9 @@ class HopeParams(NamedTuple):
 def hope(state: HopeState, x: HopeInputs, params: HopeParams) -> tuple[HopeState, RawKey]:
     """M <- M (alpha - eta k k^T) - eta (M k - M v) k^T, [y', k, v, eta, alpha] = M x, y = M_y q: programs itself.
 
-    Every memory in M learns to map the keys that M itself makes to the values that it would make of v. The state is the
-    shift of M from its learned start. Here k and v have length 1, eta is below 1/2 and alpha near 1 at first: what is
-    erased twice, by the gradient and by the fading, would else swing ever further.
+    Every memory in M learns to map the keys that M itself computes to the values that it would compute from v. The
+    state is the shift of M from its learned start. Here k and v have length 1, eta is below 1/2, and alpha is near 1 at
+    first. Otherwise the gradient and the decay together erase too much, and the memory oscillates ever further.
 
     Source: Behrouz et al. 2025 (Nested Learning), Eqs. 83-97, as read in second-hand notes of it.
 

@@ -8,7 +8,7 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
 
 
 class MemoraState(NamedTuple):
-    """The logarithm of the memory, but for a constant a row."""
+    """The logarithm of the memory, up to one constant per row."""
 
     A: Matrix
 
@@ -25,8 +25,8 @@ class MemoraInputs(NamedTuple):
 def memora(state: MemoraState, x: MemoraInputs) -> tuple[MemoraState, Value]:
     """A <- decay A - beta (W k - v) k^T, W = softmax(A), y = W q: mirror descent with the relative entropy.
 
-    Every row of W divides one unit of weight among the features of the key: nothing grows, and what is written to one
-    feature is taken from the others. With a decay, A goes back to rows that are the same everywhere.
+    Every row of W divides one unit of weight among the features of the key: nothing grows, and a write to one
+    feature takes weight from the others. With a decay, A returns to uniform rows.
 
     Source: Behrouz et al. 2025 (MIRAS), Eq. 27.
 

@@ -1,4 +1,4 @@
-"""Mesa: the least squares fit to all that was read, solved at every step."""
+"""Mesa: the least-squares fit to all inputs so far, solved at every step."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -31,19 +31,19 @@ class MesaParams(NamedTuple):
 @family
 @checked
 def make_mesa(steps: Size = 4) -> Any:
-    """The step with so many conjugate gradients a token.
+    """The step with `steps` conjugate-gradient iterations per token.
 
     Raises:
-        InputError: there is no step.
+        InputError: `steps` is less than 1.
     """
 
     @keyed_by("identity", "l2")
     def mesa(state: MesaState, x: MesaInputs, params: MesaParams) -> tuple[MesaState, Value]:
         """G <- decay G + beta k k^T, W <- decay W + beta v k^T, y = W (G + Lambda)^-1 q: ridge regression over time.
 
-        What a delta rule comes to after many steps, at once. Lambda = 1/4 + softplus(ridge), one number a feature.
-        (G + Lambda)^-1 q is found by conjugate gradients, every feature scaled by the diagonal: 4 steps, each of which
-        costs as much as one of the delta rule; flash-linear-attention takes 30 without the scaling, `make_mesa(30)`.
+        The result is the limit of many delta steps. Lambda = 1/4 + softplus(ridge) is one number per feature. Conjugate
+        gradients, preconditioned by the diagonal, solve (G + Lambda)^-1 q in 4 iterations, each of which costs as much
+        as a delta step. flash-linear-attention uses 30 without the preconditioner, `make_mesa(30)`.
 
         Source: von Oswald et al. 2025 (MesaNet), as read in flash-linear-attention, `ops/mesa_net/naive.py`.
 
@@ -51,24 +51,24 @@ def make_mesa(steps: Size = 4) -> Any:
         """
         G = x.decay * state.G + x.beta * torch.outer(x.k, x.k)
         W = x.decay * state.W + x.beta * torch.outer(x.v, x.k)
-        return MesaState(G, W), W @ _solved(G, 0.25 + softplus(params.ridge), x.q, steps)
+        return MesaState(G, W), W @ _solve(G, 0.25 + softplus(params.ridge), x.q, steps)
 
     return mesa
 
 
-def _solved(G: Tensor, ridge: Tensor, q: Tensor, steps: int) -> Tensor:
-    """(G + diag(ridge))^-1 q by conjugate gradients from 0, each feature by its own share of the diagonal."""
-    own = 1 / (G.diagonal() + ridge)
-    nothing = 1e-12  # Beside a residual of this square, of keys of length 1, there is nothing left to move by.
+def _solve(G: Tensor, ridge: Tensor, q: Tensor, steps: int) -> Tensor:
+    """(G + diag(ridge))^-1 q by conjugate gradients from 0, preconditioned by the diagonal."""
+    preconditioner = 1 / (G.diagonal() + ridge)
+    floor = 1e-12  # For keys of length 1, a residual with this square is converged.
     z, r = torch.zeros_like(q), q  # r = q - (G + diag(ridge)) z
-    p = own * r
+    p = preconditioner * r
     length = r @ p
-    for _ in range(min(steps, len(q))):  # after as many as there are features it is solved
-        moved = G @ p + ridge * p
-        by = length / (p @ moved + nothing)
-        z, r = z + by * p, r - by * moved
-        before, length = length, r @ (own * r)
-        p = own * r + length / (before + nothing) * p
+    for _ in range(min(steps, len(q))):  # exact after as many iterations as there are features
+        product = G @ p + ridge * p
+        step_size = length / (p @ product + floor)
+        z, r = z + step_size * p, r - step_size * product
+        previous, length = length, r @ (preconditioner * r)
+        p = preconditioner * r + length / (previous + floor) * p
     return z
 
 

@@ -10,7 +10,7 @@ from fastweights.signature import Accumulator, Key, Matrix, RawRate, Slot, Value
 
 
 class MLSTMState(NamedTuple):
-    """W and z are e^-m times what the equations have: e to the gates would overflow."""
+    """W and z are those of the equations times e^-m, since the exponential gates alone would overflow."""
 
     W: Matrix
     z: Accumulator
@@ -29,8 +29,8 @@ class MLSTMInputs(NamedTuple):
 def mlstm(state: MLSTMState, x: MLSTMInputs) -> tuple[MLSTMState, Value]:
     """W <- f W + i v k^T, z <- f z + i k, y = W q / max(|z . q|, 1), f = sigmoid(forget), i = exp(write).
 
-    W and z are kept times e^-m, m <- max(log f + m, write), which changes no output. The paper divides k by sqrt(K),
-    which a slow net learns.
+    W and z are stored times e^-m, m <- max(log f + m, write), which changes no output. The paper divides k by sqrt(K).
+    A slow network can learn that factor.
 
     Source: Beck et al. 2024 (xLSTM), the mLSTM with its stabiliser.
 

@@ -1,4 +1,4 @@
-"""Moneta: a memory that minimises the third power of its errors, and is kept in a norm."""
+"""Moneta: a memory that minimises the third power of its errors and has a fixed norm."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
 
 
 class MonetaState(NamedTuple):
-    """What is moved; the memory is A / |A|_4^2."""
+    """The matrix A that descends; the memory is A / |A|_4^2."""
 
     A: Matrix
 
@@ -26,8 +26,8 @@ class MonetaInputs(NamedTuple):
 def moneta(state: MonetaState, x: MonetaInputs) -> tuple[MonetaState, Value]:
     """A <- decay A - beta 3 e |e| k^T, e = W k - v, W = A / |A|_4^2, y = W q: descent on |e|_3^3 in the norm of 4.
 
-    Small errors are left alone, large ones mended at once; and however much is written, W stays of one size. Powers
-    p = 3 and q = 4 are the paper's: any others are a line, `Cell.from_loss(power(p), link=scaled(q), ...)`.
+    Small errors are hardly corrected, large ones at once, and the norm of W does not grow with the writes. The paper
+    uses the powers p = 3 and q = 4; for others, use `Cell.from_loss(power(p), link=scaled(q), ...)`.
 
     Source: Behrouz et al. 2025 (MIRAS), Eqs. 24-25.
 

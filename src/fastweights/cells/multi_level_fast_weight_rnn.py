@@ -1,4 +1,4 @@
-"""The multi-level fast-weight RNN of Ba et al.: it stores a state, works on a part, and comes back."""
+"""The multi-level fast-weight RNN of Ba et al.: it stores its state, processes a part, and restores the state."""
 
 from typing import Annotated, NamedTuple
 
@@ -18,7 +18,7 @@ class MultiLevelFastWeightRNNInputs(NamedTuple):
 
 
 class MultiLevelFastWeightRNNParams(NamedTuple):
-    """As those of the fast-weight RNN, and the recurrent weights for integration."""
+    """Parameters of the fast-weight RNN, and the recurrent weights for integration."""
 
     W: Annotated[Tensor, Slot("R R", "weight")]
     W_integrate: Annotated[Tensor, Slot("R R", "weight")]
@@ -33,8 +33,8 @@ def multi_level_fast_weight_rnn(
 ) -> tuple[FastWeightRNNState, Units]:
     """A <- lambda A + eta h h^T and h <- 0 where store is 1; then h <- relu(LN(W h + x + A h')) for S steps.
 
-    Fast weights change only where the control signal says so. Where integrate is 1, other recurrent weights stand for
-    W. The paper gives the signals from outside, and does not say when; any number between 0 and 1 mixes.
+    Fast weights change only where the control signal is 1. Where integrate is 1, other recurrent weights replace W. The
+    paper does not say when the signals are 1; a number between 0 and 1 interpolates.
 
     Source: Ba et al. 2016, Sec. 4.2 and Fig. 3.
 

@@ -10,8 +10,10 @@ from fastweights.signature import Rate, RawRate, Slot, Value, ValueRate
 
 
 class NeuralTuringMachineState(NamedTuple):
-    """The slots, and where the head stands, less 1 at the first: there it begins, since slots that are all alike would
-    stay so."""
+    """The slots, and the position of the head minus the first unit vector.
+
+    So a state of zeros places the head on the first slot. Slots that all start equal would stay equal.
+    """
 
     M: Annotated[Tensor, Slot("16 V", "memory")]
     w: Annotated[Tensor, Slot("16", "memory")]
@@ -32,20 +34,20 @@ def neural_turing_machine(
 ) -> tuple[NeuralTuringMachineState, Value]:
     """w <- where the head goes, M <- M - w (erase M)^T + w v^T, y = M^T w: 16 slots, read and written where w is.
 
-    w looks for slots like k (a softmax of cosines times a strength), or stays where it was, as far as the gate says;
-    then it shifts by -1, 0 or 1 slots and is sharpened. So it finds by content, and goes on from there in order.
+    The gate mixes addressing by content (a softmax of cosines with k times a strength) with the last position. Then w
+    is shifted by -1, 0 or 1 slots and sharpened, so that the head can find a slot by content and step on from there.
 
     Source: Graves et al. 2014 (Neural Turing Machines), Eqs. 2-9, with one head that writes, then reads.
 
     Can: overwrite, recur.
     """
-    # The cosine, but for slots that are almost empty: those are like nothing.
+    # The cosine, but near 0 for slots that are almost empty.
     cosine = state.M @ x.k * (state.M.square().sum(-1) * (x.k @ x.k) + 1e-2).rsqrt()
-    found = (softplus(x.strength) * cosine).softmax(-1)
-    w = x.gate * found + (1 - x.gate) * _at_first(state.w, 1.0)
+    by_content = (softplus(x.strength) * cosine).softmax(-1)
+    w = x.gate * by_content + (1 - x.gate) * _at_first(state.w, 1.0)
     stay = x.shift.softmax(-1)
     w = stay[0] * w.roll(-1, 0) + stay[1] * w + stay[2] * w.roll(1, 0)
-    # A power, made to sum to 1; as a softmax of logarithms it can be a high one. The small number: there may be zeros.
+    # A power that is normalised to sum 1, as a softmax of logarithms, for stability. The constant avoids log(0).
     w = ((1 + softplus(x.sharpness)) * (w + 1e-6).log()).softmax(-1)
     M = state.M * (1 - torch.outer(w, x.erase)) + torch.outer(w, x.v)
     return NeuralTuringMachineState(M, _at_first(w, -1.0)), w @ M

@@ -1,4 +1,4 @@
-"""Gregor's neurons and synapses: a network whose every part has a learned update rule."""
+"""Gregor's neurons and synapses: a network in which every part has a learned update rule."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -21,12 +21,12 @@ EFFECTS = ("product", "operator")
 """What a synapse passes on: its state times a component of the other neuron, or its state alone."""
 
 BOUND = 3.0
-"""The largest cell of LSTM-id, to either side, where cells are private. Its output h = o c has no bound of its own, and
-a synapse is never reset: without one, cells of several hundred saturate every network that sees them."""
+"""Bound on the absolute value of a cell of LSTM-id, where cells are private. Its output h = o c is unbounded and a
+synapse is never reset, so that cells of several hundred would saturate every network that reads them."""
 
 
 class NeuronsAndSynapsesInputs(NamedTuple):
-    """What the I neurons of the input layer observe."""
+    """Observations of the I neurons of the input layer."""
 
     x: Annotated[Tensor, Slot("I", "value")]
 
@@ -36,15 +36,15 @@ Update = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _mlp(squash: Callable[[Tensor], Tensor]) -> Update:
-    return lambda state, said, product: squash(said)
+    return lambda state, output, product: squash(output)
 
 
 def _lstm(squash: Callable[[Tensor], Tensor], bound: float | None = None) -> Update:
     """The state is [hidden, cell], C / 2 components each, with hidden = gate * squash(cell) and |cell| <= bound."""
 
-    def update(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
+    def update(state: Tensor, output: Tensor, product: Tensor) -> Tensor:
         cell = state.chunk(2)[1]
-        gate_in, gate_forget, new, gate_out = said.chunk(4)
+        gate_in, gate_forget, new, gate_out = output.chunk(4)
         cell = gate_forget.sigmoid() * cell + gate_in.sigmoid() * new.tanh()
         cell = cell if bound is None else cell.clamp(-bound, bound)
         return torch.cat([gate_out.sigmoid() * squash(cell), cell])
@@ -52,8 +52,8 @@ def _lstm(squash: Callable[[Tensor], Tensor], bound: float | None = None) -> Upd
     return update
 
 
-def _gated(state: Tensor, said: Tensor, product: Tensor) -> Tensor:
-    gate, new = said.chunk(2)
+def _gated(state: Tensor, output: Tensor, product: Tensor) -> Tensor:
+    gate, new = output.chunk(2)
     gate = gate.sigmoid()
     return (1 - gate) * state + gate * (new.tanh() + product)
 
@@ -77,12 +77,14 @@ def _network(params: Any, part: str, x: list[Tensor]) -> Tensor:
 
 
 def _linear(params: Any, name: str, x: list[Tensor]) -> Tensor:
-    """W [x_1, x_2, ...] + b, the sum of maps of the parts `[size, ...]`, each over the neurons that it differs between:
-    what is a neuron's own is mapped once for all of its synapses."""
+    """W [x_1, x_2, ...] + b as the sum of maps of the parts `[size, ...]`.
+
+    A part that belongs to a neuron is mapped once for all synapses of the neuron.
+    """
     weights = getattr(params, name).split([len(part) for part in x], -1)
-    said = sum(torch.tensordot(weight, part, 1) for weight, part in zip(weights, x, strict=True))
+    total = sum(torch.tensordot(weight, part, 1) for weight, part in zip(weights, x, strict=True))
     bias = getattr(params, f"{name}_bias", None)
-    return said if bias is None else said + bias.view(-1, *[1] * (said.ndim - 1))
+    return total if bias is None else total + bias.view(-1, *[1] * (total.ndim - 1))
 
 
 def _axis(times: int, odd: bool) -> str:
@@ -109,7 +111,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed
     `passed` is the number of components of a synapse that reach the neuron behind it, `seen` the number of inputs of
     the network of a synapse.
 
-    Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
+    Components come first, so that the CPU vectorises over neurons, of which there are more.
     """
     N, L, components = "+".join(["I", *map(str, hidden)]), 1 + len(hidden), _axis(1, odd)
     shapes = {"h": f"{components} {N}", "w": f"{components} {N} {N}", "p": "I"}
@@ -206,7 +208,7 @@ def make_neurons_and_synapses(
     state_type, params_type = _records(hidden, body, synapse, odd, passes, sees)
     bound = BOUND if cells == "private" else None
     update_body = _update(body, torch.sigmoid, bound)
-    update_synapse = _update(synapse, lambda said: said, bound)
+    update_synapse = _update(synapse, lambda output: output, bound)
 
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
@@ -228,23 +230,23 @@ def make_neurons_and_synapses(
         e = [type_.unsqueeze(-1).expand(-1, size) for type_, size in zip(params.embedding, sizes, strict=True)]
         h[0] = torch.cat([x.x.unsqueeze(0), h[0][1:-1], (x.x - state.p).unsqueeze(0)])
         for layer in [*range(1, len(sizes)), 0]:
-            # Before the synapses change: what they pass on now.
+            # The outputs of the synapses before they change.
             bodies, types = torch.cat(h, -1), torch.cat(e, -1)
             u = _passed(w[layer], is_half) * bodies[transmits] if is_product else None
             w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], bodies, gates, e[layer], types)
             u = _passed(w[layer], is_half) if u is None else u
-            seen = [u.sum(-1), e[layer]]
+            inputs = [u.sum(-1), e[layer]]
             if layer:
-                said = _network(params, "body", [_visible(h[layer], params, "body"), *seen])
-                h[layer] = update_body(h[layer], said, torch.zeros_like(h[layer]))
+                output = _network(params, "body", [_visible(h[layer], params, "body"), *inputs])
+                h[layer] = update_body(h[layer], output, torch.zeros_like(h[layer]))
             else:
-                h[0] = _network(params, "input", [h[0], *seen]).softmax(-1)
+                h[0] = _network(params, "input", [h[0], *inputs]).softmax(-1)
         return state_type(torch.cat(h, -1), torch.cat(w, 1) - params.start, h[0][0]), h[0][0]
 
     prediction = Annotated[Tensor, Slot("I", "value")]
     result: Any = tuple.__class_getitem__((state_type, prediction))
     records = {"state": state_type, "x": NeuronsAndSynapsesInputs, "params": params_type, "return": result}
-    # Set, not written above: no type checker can follow types that are made here.
+    # Set here rather than written above: type checkers cannot follow types that are created at run time.
     neurons_and_synapses.__annotations__ = records
     return neurons_and_synapses
 

@@ -9,7 +9,7 @@ from fastweights.signature import Key, Slot, Value, invents
 
 
 class OneRateSRWMState(NamedTuple):
-    """How far each matrix has moved from where it started."""
+    """Shift of each matrix from its learned start."""
 
     W_y: Annotated[Tensor, Slot("V K", "memory")]
     W_q: Annotated[Tensor, Slot("K K", "memory")]
@@ -22,7 +22,7 @@ class OneRateSRWMInputs(NamedTuple):
 
 
 class OneRateSRWMParams(NamedTuple):
-    """Where the matrices start, learned."""
+    """Learned starts of the matrices."""
 
     W_y: Annotated[Tensor, Slot("V K", "weight")]
     W_q: Annotated[Tensor, Slot("K K", "weight")]
@@ -40,7 +40,7 @@ def one_rate_srwm(
 ) -> tuple[OneRateSRWMState, Value]:
     """A <- A + beta (A q - A k) k^T for all A in W = [W_y, W_q, W_k, w_beta], [y, q, k, beta] = W x: with one rate.
 
-    Otherwise as the self-referential weight matrix with four rates.
+    Apart from the rate it equals the self-referential weight matrix with four rates.
 
     Source: Irie et al. 2022, Eqs. 5-8 as they stand.
 

@@ -1,4 +1,4 @@
-"""The Delta MLP: a deep fast net, as the paper prints it."""
+"""The Delta MLP: a deep fast network, as printed in the paper."""
 
 from typing import Annotated, NamedTuple
 

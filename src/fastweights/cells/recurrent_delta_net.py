@@ -1,4 +1,4 @@
-"""The Recurrent DeltaNet: a slow net that sees what the memory read."""
+"""The Recurrent DeltaNet: a slow network that receives the output of the memory."""
 
 from typing import Annotated, NamedTuple
 
@@ -39,8 +39,8 @@ def recurrent_delta_net(
 ) -> tuple[RecurrentDeltaNetState, Value]:
     """W <- W + beta (v - W k) k^T, y = W q, where q, k, v, beta each get R tanh(y) before they are squashed.
 
-    Keys and queries by softmax, the rate by sigmoid. The recurrence stays within a head, as in the authors' code; with
-    slow weights across heads, as their equations have it, it is the full Recurrent DeltaNet.
+    Keys and queries by softmax, the rate by sigmoid. The recurrence stays within a head, as in the authors' code. With
+    slow weights across heads, as in their equations, it is the full Recurrent DeltaNet.
 
     Source: Irie et al. 2021, Eqs. 15-18.
 

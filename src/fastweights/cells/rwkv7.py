@@ -24,7 +24,7 @@ class RWKV7Inputs(NamedTuple):
 def rwkv7(state: RWKV7State, x: RWKV7Inputs) -> tuple[RWKV7State, Value]:
     """W <- W diag(decay) - (W r) (rate * r)^T + v k^T, y = W q: r, what is removed, has a key of its own.
 
-    What is removed is read before W fades. r, `removed`, is of length 1, k is not.
+    The removed value is read before W decays. r, `removed`, has length 1; k does not.
 
     Source: Peng et al. 2025 (RWKV-7), as read in flash-linear-attention, `ops/rwkv7/fused_recurrent.py`.
 

@@ -13,7 +13,7 @@ Recurrent = Annotated[Tensor, Slot("V V", "weight")]
 
 
 class SLSTMState(NamedTuple):
-    """c and n are e^-m times what the equations have: e to the gates would overflow."""
+    """c and n are those of the equations times e^-m, since the exponential gates alone would overflow."""
 
     c: Cell
     n: Cell
@@ -29,7 +29,7 @@ class SLSTMInputs(NamedTuple):
 
 
 class SLSTMParams(NamedTuple):
-    """What the gates see of the last output."""
+    """Recurrent weights of the gates, which multiply the last output."""
 
     new: Recurrent
     write: Recurrent
@@ -47,11 +47,11 @@ def slstm(state: SLSTMState, x: SLSTMInputs, params: SLSTMParams) -> tuple[SLSTM
 
     Can: overwrite, fade, recur.
     """
-    new, write, forget, out = (said + R @ state.y for said, R in zip(x, params, strict=True))
+    new, write, forget, out = (input + R @ state.y for input, R in zip(x, params, strict=True))
     log_forget = logsigmoid(forget)
     m = torch.maximum(log_forget + state.m, write)
-    kept, written = (log_forget + state.m - m).exp(), (write - m).exp()
-    c = kept * state.c + written * new.tanh()
-    n = kept * state.n + written
+    decay, rate = (log_forget + state.m - m).exp(), (write - m).exp()
+    c = decay * state.c + rate * new.tanh()
+    n = decay * state.n + rate
     y = out.sigmoid() * c / n
     return SLSTMState(c, n, m, y), y

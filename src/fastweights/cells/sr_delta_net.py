@@ -1,4 +1,4 @@
-"""SR-DeltaNet: a DeltaNet whose slow net is self-referential."""
+"""SR-DeltaNet: a DeltaNet whose slow network is self-referential."""
 
 from typing import Annotated, NamedTuple
 
@@ -10,7 +10,7 @@ from fastweights.signature import Key, Matrix, Slot, Value, invents
 
 
 class SRDeltaNetState(NamedTuple):
-    """How far each matrix of the slow net has moved from where it started, and the fast net's matrix W."""
+    """Shift of each matrix of the slow network from its learned start, and the matrix W of the fast network."""
 
     P_q: Annotated[Tensor, Slot("K K", "memory")]
     P_k: Annotated[Tensor, Slot("K K", "memory")]
@@ -27,7 +27,7 @@ class SRDeltaNetInputs(NamedTuple):
 
 
 class SRDeltaNetParams(NamedTuple):
-    """Where the slow net's matrices start, learned."""
+    """Learned starts of the matrices of the slow network."""
 
     P_q: Annotated[Tensor, Slot("K K", "weight")]
     P_k: Annotated[Tensor, Slot("K K", "weight")]

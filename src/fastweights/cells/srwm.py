@@ -9,7 +9,7 @@ from fastweights.signature import Key, Slot, Value, invents
 
 
 class SRWMState(NamedTuple):
-    """How far each matrix has moved from where it started."""
+    """Shift of each matrix from its learned start."""
 
     W_y: Annotated[Tensor, Slot("V K", "memory")]
     W_q: Annotated[Tensor, Slot("K K", "memory")]
@@ -22,7 +22,7 @@ class SRWMInputs(NamedTuple):
 
 
 class SRWMParams(NamedTuple):
-    """Where the matrices start, learned."""
+    """Learned starts of the matrices."""
 
     W_y: Annotated[Tensor, Slot("V K", "weight")]
     W_q: Annotated[Tensor, Slot("K K", "weight")]
@@ -39,8 +39,8 @@ def _rates(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> dict[str, Ten
 def srwm(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> tuple[SRWMState, Value]:
     """A <- A + beta_A (A q - A k) k^T for all A in W = [W_y, W_q, W_k, W_beta], [y, q, k, beta] = W x: programs itself.
 
-    q and k by softmax, one rate by sigmoid for each A. Everything is read before the write. The state is the shift of W
-    from its learned start, so that training also moves streams that are under way.
+    q and k by softmax, one rate by sigmoid for each A. All reads precede the write. The state is the shift of W from
+    its learned start, so that a training step also affects streams in progress.
 
     Source: Irie et al. 2022, Eqs. 5-8 with four rates (Sec. 3).
 

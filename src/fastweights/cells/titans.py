@@ -25,9 +25,9 @@ class TitansInputs(NamedTuple):
 def titans(state: TitansState, x: TitansInputs) -> tuple[TitansState, Value]:
     """S <- momentum S + beta (v - W k) k^T, W <- decay W + S, y = W q: descent on |W k - v|^2 / 2 with momentum.
 
-    Past surprise S goes on to write after the token that caused it. `momentum` is a rate, near 1/2 at first: near 1,
-    where decays begin, the memory would swing ever further. Momentum DeltaNet is the same with a second rate in front
-    of S and a key of its own for what is recalled.
+    Past surprise S keeps writing after the token that caused it. `momentum` is a rate, near 1/2 at first: near 1, where
+    decays start, the memory would oscillate ever further. Momentum DeltaNet is the same with a second rate in front of
+    S and a separate key for the recalled value.
 
     Source: Behrouz et al. 2025 (Titans), Eqs. 13-14, for a linear memory; Momentum DeltaNet as read in
     flash-linear-attention, `ops/momentum_delta_rule/naive.py`.

@@ -11,7 +11,7 @@ from fastweights.signature import Rate, RawKey, Slot, keyed_by
 
 
 class TTTMLPState(NamedTuple):
-    """How far each matrix has moved from where it started."""
+    """Shift of each matrix from its learned start."""
 
     up: Annotated[Tensor, Slot("4*K K", "memory")]
     down: Annotated[Tensor, Slot("K 4*K", "memory")]
@@ -25,7 +25,7 @@ class TTTMLPInputs(NamedTuple):
 
 
 class TTTMLPParams(NamedTuple):
-    """Where the matrices start, learned."""
+    """Learned starts of the matrices."""
 
     up: Annotated[Tensor, Slot("4*K K", "weight")]
     down: Annotated[Tensor, Slot("K 4*K", "weight")]
@@ -37,7 +37,8 @@ def ttt_mlp(state: TTTMLPState, x: TTTMLPInputs, params: TTTMLPParams) -> tuple[
 
     One token at a time, where the paper takes the gradients of 16 tokens at once for speed, and LN without gain and
     bias. The factor 1 / 10 is the paper's; LN adds 1e-3 to the variance, since few features may be almost equal. The
-    state is the shift of the matrices from their learned start, so that training also moves streams under way.
+    state is the shift of the matrices from their learned start, so that a training step also affects streams in
+    progress.
 
     Source: Sun et al. 2024 (Learning to (Learn at Test Time)), Sec. 2.
 
@@ -60,7 +61,7 @@ def ttt_mlp(state: TTTMLPState, x: TTTMLPInputs, params: TTTMLPParams) -> tuple[
 
 
 def _normalised(z: Tensor) -> tuple[Tensor, Tensor]:
-    """LN(z), and one over the deviation that it divided by."""
+    """LN(z), and the reciprocal of the standard deviation."""
     centred = z - z.mean()
     scale = (centred.square().mean() + 1e-3).rsqrt()
     return centred * scale, scale

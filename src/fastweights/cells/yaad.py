@@ -1,4 +1,4 @@
-"""Yaad: a memory that one wild value does not overwrite."""
+"""Yaad: a memory that is robust to outliers."""
 
 from typing import NamedTuple
 
@@ -24,8 +24,8 @@ class YaadInputs(NamedTuple):
 def yaad(state: YaadState, x: YaadInputs) -> tuple[YaadState, Value]:
     """W <- decay W - beta e k^T, y = W q: e is W k - v, no component beyond a threshold: descent on Huber's loss.
 
-    The slow net says at every step from where on an error counts as an outlier. In the paper an error within the
-    threshold counts twice, which the rate makes up for here: so nothing jumps at the threshold.
+    The slow network emits at every step the threshold of an outlier. In the paper an error within the threshold counts
+    twice. Here the rate absorbs the factor, so that the loss is smooth at the threshold.
 
     Source: Behrouz et al. 2025 (MIRAS), Eq. 26.
 

@@ -1,5 +1,6 @@
-"""The commands of the command line: a file each, found by its name.
+"""Commands of the command line, one per file, found by name.
 
-The docstring of a module is what `--help` says, its first line in the list of all. `add(command)` adds arguments to the
-parser, and `run(options)` returns the exit status. torch takes seconds to import: what needs it is imported in `run`.
+The docstring of a module is its `--help` text, and the first line its entry in the list of commands. `add(command)`
+adds arguments to the parser, and `run(options)` returns the exit status. torch takes seconds to import, so `run`
+imports all that needs it.
 """

@@ -1,4 +1,4 @@
-"""Episodes of agents that were trained, from their run folders."""
+"""Episodes of trained agents, from their run folders."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +8,7 @@ from fastweights.core.errors import InputError
 from fastweights.core.files import write_atomically
 from fastweights.experiments.load import load
 from fastweights.experiments.load_run import trial_of
-from fastweights.experiments.trust import Own
+from fastweights.experiments.trust import TrustedCode
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.pictures import sheet
 from fastweights.report.episodes import EPISODE
@@ -16,22 +16,22 @@ from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 STEPS = 100
-"""Of an episode that is drawn for a report, at most."""
+"""Maximum number of steps of an episode in a report."""
 
 
 def play(folder: Path, layer: Any = None, seed: int = 0, most: int = 300, env: str | None = None) -> Episode:
-    """A test episode of an agent as it is tested, or its first `most` steps; `layer` and `env` are what `load` takes.
+    """Plays a test episode of an agent, or its first `most` steps; `layer` and `env` are as in `load`.
 
     Raises:
-        InputError: the folder is no run or not one of an agent, or its environment is not there.
+        InputError: the folder is no run of an agent, or its environment is not installed.
     """
-    settings = trial_of(Run.open(folder), Own(layer, env)).training
+    settings = trial_of(Run.open(folder), TrustedCode(layer, env)).training
     if not isinstance(settings, ActorCritic):
-        raise InputError(f"run must be one of an agent, got {folder}, another model's.")
+        raise InputError(f"run must be one of an agent, got {folder} of another kind of model.")
     return watch_episode(*load(folder, layer, env), seed, most, settings.greedy)
 
 
 def draw_episode(folder: Path) -> None:
-    """Draws what a report shows of a run, if its environment is installed."""
+    """Draws the episode of a run for a report, if its environment is installed."""
     with suppress(InputError):
         write_atomically(folder / EPISODE, sheet(play(folder, most=STEPS), ""))

@@ -1,4 +1,4 @@
-"""Kernels built before anybody waits for them: on the machine, or in the image, where they will run."""
+"""Kernels built ahead of time, on the machine or in the image where they will run."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ from fastweights.layers import make_layer
 
 
 def prebuild_cell(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> list[str]:
-    """Builds the kernels with which `scan` runs a cell, with a size for every axis; returns what they are of.
+    """Builds the kernels with which `scan` runs a cell, with a size for every axis; returns their descriptions.
 
     Raises:
-        InputError: the cell does not compile, there is no compiler, or nothing can be kept.
+        InputError: the cell does not compile, there is no compiler, or the cache cannot be written.
     """
     state, inputs, *params = examples(cell, sizes, dtype)
     inputs = cell.Inputs(*(x[None, None, None].repeat(1, 2, 1, *(1 for _ in x.shape)) for x in inputs))
@@ -29,22 +29,22 @@ def prebuild_cell(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> l
 
 
 def prebuild_layer(name: str, d_model: int, heads: int, dtype: torch.dtype) -> list[str]:
-    """Builds the kernels with which `make_layer(name, d_model, heads)` trains and streams; returns what they are of.
+    """Builds the kernels with which `make_layer(name, d_model, heads)` trains and streams; returns their descriptions.
 
     Raises:
-        InputError: the layer has no kernels or cannot be made, there is no compiler, or nothing can be kept.
+        InputError: the layer has no kernels or is invalid, there is no compiler, or the cache cannot be written.
     """
     layer = make_layer(name, d_model, heads).to(dtype)
     done = _prebuild(lambda: layer(torch.zeros(1, 2, d_model, dtype=dtype)))
-    require(bool(done), "layer", "one with kernels", name, "It runs on PyTorch's own operations, which are there.")
+    require(bool(done), "layer", "one with kernels", name, "It runs on operations of PyTorch, which need no build.")
     return done
 
 
 def _prebuild(run: Callable[[], Any]) -> list[str]:
     folder = kept()
-    remedy = "Set $FASTWEIGHTS_CACHE to a folder that is yours alone, and that you can write to."
+    remedy = "Set $FASTWEIGHTS_CACHE to a private folder that you can write to."
     usable = folder is not None and os.access(folder, os.W_OK)
-    require(usable, "cache", "a folder in which kernels can be kept", folder, remedy)
+    require(usable, "cache", "a folder in which kernels can be stored", folder, remedy)
     built: dict[str, None] = {}
 
     def note(call: ScanCall) -> None:

@@ -1,20 +1,20 @@
-"""What commands say of what they found."""
+"""Output that several commands share."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def show(run: Any, trial: Any, session: Any, result: Any) -> None:
-    """What a run came to, beside the baselines, and its learning curve."""
+    """Prints the results of a run with the baselines, and the path of its learning curve."""
     from fastweights.experiments.trial import loop_of
     from fastweights.report.learning_curve import draw_learning_curve
-    from fastweights.training.progress import Plain
+    from fastweights.training.progress import PlainConsole
 
-    console = Plain()
+    console = PlainConsole()
     loop_of(trial).show(session, result, console)
-    metric, evaluations = session.task.main_metric, session.place.evaluations
+    metric, evaluations = session.task.main_metric, session.progress.evaluations
     picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
-    console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
+    console.print(f"\nRun folder: {run.path}. Learning curve: {picture}.")
 
 
 def rates(found: Sequence[Any]) -> str:
@@ -28,5 +28,5 @@ def rates(found: Sequence[Any]) -> str:
 
 
 def memories(count: int) -> str:
-    """How many there are."""
+    """The number of memories in words."""
     return f"{count} {'memory' if count == 1 else 'memories'}"

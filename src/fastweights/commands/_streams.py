@@ -11,9 +11,9 @@ from fastweights.core.printable import PrintableStream
 
 @contextmanager
 def printable_streams() -> Iterator[None]:
-    """Makes both streams take any text: control characters, and letters that the terminal does not know, are escaped.
+    """Makes both streams accept any text: control characters and unencodable letters are escaped.
 
-    Everything that is printed goes through them, warnings and error messages of other packages included.
+    This includes warnings and error messages of other packages.
     """
     before = sys.stdout, sys.stderr
     for stream in before:
@@ -27,7 +27,7 @@ def printable_streams() -> Iterator[None]:
 
 
 def print_nowhere() -> None:
-    """Discards all that is printed from now on: Python would complain at its end of what it could not print."""
+    """Discards all further output, since Python would report at exit that it cannot be written."""
     with suppress(OSError, ValueError, AttributeError):
         stream = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""Holds a rule or a cell, yours or ours, to the library's guarantees."""
+"""Runs the correctness checks of the library on a rule or a cell."""
 
 import argparse
 
@@ -6,13 +6,13 @@ from fastweights.commands._arguments import CELL, cell_of, device_of
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A cell."""
+    """Adds a cell and a device."""
     command.add_argument("cell", metavar="CELL", help=CELL)
-    command.add_argument("--device", default="cpu", help="where, as torch names it: cuda, or cpu, the default")
+    command.add_argument("--device", default="cpu", help="device, such as cuda; default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> int:
-    """A line a check; 1 if any of them failed."""
+    """Prints one line per check; returns 1 if any failed."""
     from fastweights.testing import run_checks
 
     failures = 0

@@ -1,4 +1,4 @@
-"""Classifies sequences by a run of a classifier.
+"""Classifies sequences with a run of a classifier.
 
 Files have a format of its training data: texts, arrays, tables or folders of these. They need no labels.
 """
@@ -10,13 +10,13 @@ from fastweights.core.printable import printable
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A run and files."""
+    """Adds a run and files."""
     add_run(command)
     command.add_argument("files", type=folder, nargs="+", metavar="FILE", help="a file or a folder of sequences")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a line per sequence: its name, the most probable class and the probability."""
+    """Prints one line per sequence: its name, the most probable class and the probability."""
     from fastweights.experiments.classification import classify
     from fastweights.experiments.load import load
 

@@ -1,7 +1,7 @@
-"""Builds kernels ahead, or writes a cell as C++ for programs without Python.
+"""Builds kernels ahead of time, or exports a cell as C++ for programs without Python.
 
-The kernels of a cell or a layer go into the cache, so that no first call waits for them. With --into, the cell is
-written with a C interface instead: code, header and example.
+The kernels of a cell or a layer are stored in the cache, so that the first call is fast. With --into, the cell is
+exported with a C interface instead: code, header and example.
 """
 
 import argparse
@@ -13,17 +13,17 @@ from fastweights.core.errors import InputError, require
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A cell or a layer, and its sizes."""
-    command.add_argument("cell", metavar="CELL", help=f"{CELL}; or a layer, by its name or of such a cell")
-    sizes = "of every axis of the cell: K=16 V=16; or d_model and heads of the layer: D=256 H=4"
+    """Adds a cell or a layer, and its sizes."""
+    command.add_argument("cell", metavar="CELL", help=f"{CELL}; or the same for a layer")
+    sizes = "sizes of all axes of the cell, K=16 V=16; or d_model and heads of the layer, D=256 H=4"
     command.add_argument("--size", nargs="+", required=True, metavar="AXIS=N", help=sizes)
-    command.add_argument("--into", type=folder, metavar="FOLDER", help="where the files of C++ go")
+    command.add_argument("--into", type=folder, metavar="FOLDER", help="folder for the C++ files")
     dtypes = ["float32", "float64"]
     command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Builds or writes it."""
+    """Builds the kernels, or exports the cell."""
     import torch
 
     dtype = getattr(torch, options.dtype)
@@ -49,12 +49,12 @@ def _write_c(cell: Any, options: argparse.Namespace, dtype: Any) -> int:
         files = write(cell, _all_sizes(options.size, cell), dtype, options.into)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
-    print(f"Written: {', '.join(map(str, files))}. The first line of the last one says how to build them.")
+    print(f"Written: {', '.join(map(str, files))}. Build instructions are in the first line of the last file.")
     return 0
 
 
-def _all_sizes(given: Sequence[str], cell: Any) -> dict[str, int]:
-    """`K=64` and the like, for every axis of a cell."""
-    sizes, axes = sizes_of(given, cell.example_sizes), cell.example_sizes
-    require(set(sizes) == set(axes), "size", f"given for every axis, {' '.join(f'{a}=N' for a in axes)}", given)
+def _all_sizes(arguments: Sequence[str], cell: Any) -> dict[str, int]:
+    """Parses sizes such as `K=64` for every axis of a cell."""
+    sizes, axes = sizes_of(arguments, cell.example_sizes), cell.example_sizes
+    require(set(sizes) == set(axes), "size", f"given for every axis, {' '.join(f'{a}=N' for a in axes)}", arguments)
     return sizes

@@ -1,4 +1,4 @@
-"""Held-out results of a run, beside the baselines."""
+"""Evaluates a run on held-out data, compared with the baselines."""
 
 import argparse
 
@@ -7,17 +7,17 @@ from fastweights.commands._shown import show
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A run."""
+    """Adds a run."""
     add_run(command)
     add_env(command)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measures and shows them."""
+    """Measures and prints the results."""
     from fastweights.experiments.run_trial import measure_run
-    from fastweights.experiments.trust import Own
+    from fastweights.experiments.trust import TrustedCode
     from fastweights.training.run_folder.run import Run
 
     run = Run.open(options.folder)
-    show(run, *measure_run(run, Own(options.layer, options.env)))
+    show(run, *measure_run(run, TrustedCode(options.layer, options.env)))
     return 0

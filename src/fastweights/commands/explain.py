@@ -1,4 +1,4 @@
-"""Which backend runs a cell at given sizes, and why not the others; or what it compiles to."""
+"""Explains which backend runs a cell at given sizes and why, or prints its compiled code."""
 
 import argparse
 from typing import Any
@@ -7,11 +7,11 @@ from fastweights.commands._arguments import CELL, cell_of, device_of, sizes_of
 from fastweights.core.errors import InputError, require, require_name
 
 MOST = 1 << 28
-"""Numbers in an input or a state of what is explained: they lie in memory."""
+"""Maximum number of elements of an input or a state, which are allocated."""
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A cell, its sizes, and what to print."""
+    """Adds a cell, its sizes, and the kind of output."""
     command.add_argument("cell", metavar="CELL", help=CELL)
     for axis, size in {"batch": 8, "time": 256, "heads": 8, "key-size": 16, "value-size": 16}.items():
         command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
@@ -19,16 +19,20 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
     command.add_argument("--device", default="cpu", help="default: %(default)s")
     instead = command.add_mutually_exclusive_group()
-    instead.add_argument("--ir", action="store_true", help="print what its kernels compute, step by step, instead")
-    instead.add_argument("--source", action="store_true", help="print the code that it compiles to instead")
     instead.add_argument(
-        "--target", metavar="CHIP", help="print what it compiles to on a GPU: sm_90, ...; none need be here"
+        "--ir", action="store_true", help="print the intermediate representation of its kernels instead"
     )
-    command.add_argument("--size", nargs="+", default=[], metavar="AXIS=N", help="sizes of axes by letter: K=64 V=64")
+    instead.add_argument("--source", action="store_true", help="print its generated code instead")
+    instead.add_argument(
+        "--target", metavar="CHIP", help="print the code for a GPU such as sm_90 instead, without needing one"
+    )
+    command.add_argument(
+        "--size", nargs="+", default=[], metavar="AXIS=N", help="sizes of axes by letter, such as K=64 V=64"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints it."""
+    """Prints the explanation or the code."""
     import torch
 
     from fastweights.dispatch import explain
@@ -42,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     shape = Shape(options.batch, options.time, options.heads, options.key_size, options.value_size)
     require(min(shape) >= 1, "sizes", "at least 1", min(shape))
     numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
-    require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Take smaller ones.")
+    require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Use smaller ones.")
     with torch.device(device_of(options.device)):
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype))
     if options.ir or options.source:
@@ -59,7 +63,7 @@ def _params(cell: Any, shape: Any) -> Any:
 
 
 def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
-    """The kernels of a cell, in the compiler's own language or in that of the target."""
+    """The kernels of a cell, as intermediate representation or in the language of the target."""
     import torch
 
     from fastweights.compiler import op, pipeline
@@ -68,8 +72,8 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
     from fastweights.compiler.targets.target import TARGETS
     from fastweights.testing.samples import sample_inputs, sample_params, sample_state
 
-    given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
-    sizes, dtype, device = op.sizes_of(cell, given), torch.promote_types(like.dtype, torch.float32), like.device.type
+    tensors = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    sizes, dtype, device = op.sizes_of(cell, tensors), torch.promote_types(like.dtype, torch.float32), like.device.type
     require_name("device", device, TARGETS)
     try:
         return show(pipeline.passes(cell, sizes, dtype)) if ir else pipeline.source(cell, sizes, dtype, device)
@@ -78,7 +82,7 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
 
 
 def _on_chip(cell: Any, options: argparse.Namespace) -> str:
-    """What the kernels of a cell come to on a chip."""
+    """Report on the kernels of a cell for a chip."""
     import torch
 
     from fastweights.compiler.errors import Unbuilt, Unsupported
@@ -95,4 +99,4 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:
-        raise InputError(f"target must be one that can be compiled for here, got {options.target}: {error}.") from None
+        raise InputError(f"target must be supported by an installed compiler, got {options.target}: {error}.") from None

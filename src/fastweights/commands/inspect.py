@@ -1,4 +1,4 @@
-"""What the memories of a language model write, forget and read in a text, as a page."""
+"""Analyses the memories of a language model on a text, as an HTML page."""
 
 import argparse
 from pathlib import Path
@@ -10,12 +10,12 @@ from fastweights.core.files import normalised
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A run, a text, and where the page goes."""
+    """Adds a run, a text, and the file of the page."""
     add_run(command)
     source = command.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", type=normalised, help="what the model reads")
-    source.add_argument("--file", type=Path, help="a UTF-8 text file that it reads")
-    most = "tokens, from the beginning; default: %(default)s"
+    source.add_argument("--text", type=normalised, help="text that the model reads")
+    source.add_argument("--file", type=Path, help="UTF-8 text file that the model reads")
+    most = "maximum number of tokens; default: %(default)s"
     command.add_argument("--most", type=int, default=300, metavar="N", help=most)
     command.add_argument("--page", type=Path, default=Path("inspect.html"), metavar="FILE", help="default: %(default)s")
 
@@ -28,14 +28,14 @@ def run(options: argparse.Namespace) -> int:
 
     require(options.most >= 1, "most", "at least 1", options.most)
     model, text = load(options.folder, options.layer)
-    require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder}, another model's")
+    require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder} of another kind of model")
     words = options.text if options.file is None else read_text(options.file, "file")
     require(bool(words), "text", "at least one character", "none")
-    found, tokens = watch_text(model, text, words, options.most)
+    contents, tokens = watch_text(model, text, words, options.most)
     write_atomically(
-        options.page, page(found, tokens, f"What {options.folder} remembers").encode(errors="backslashreplace")
+        options.page, page(contents, tokens, f"Memories of {options.folder}").encode(errors="backslashreplace")
     )
-    print(f"The page is {options.page}: {memories(len(found))}, {len(tokens)} tokens.")
-    if told := rates(found):
-        print(told)
+    print(f"The page is {options.page}: {memories(len(contents))}, {len(tokens)} tokens.")
+    if ranges := rates(contents):
+        print(ranges)
     return 0

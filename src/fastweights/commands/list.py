@@ -1,4 +1,4 @@
-"""What there is, with formula and source."""
+"""Lists the parts of a kind, with formula and source."""
 
 import argparse
 
@@ -6,12 +6,12 @@ from fastweights.registry import KINDS, descriptions
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """Which kind."""
+    """Adds the kind of parts."""
     command.add_argument("kind", choices=list(KINDS), metavar="KIND", help=f"one of {', '.join(KINDS)}")
 
 
 def run(options: argparse.Namespace) -> int:
-    """A line a part."""
+    """Prints one line per part."""
     rows = descriptions(options.kind)
     width = max(map(len, rows))
     for name, (formula, source, _) in rows.items():

@@ -1,4 +1,4 @@
-"""An episode of an agent as pictures, beside what its memories write and read."""
+"""Renders an episode of an agent as images, with the writes and reads of its memories."""
 
 import argparse
 from pathlib import Path
@@ -9,20 +9,20 @@ from fastweights.core.errors import require
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A run, which episode, and where the pictures go."""
+    """Adds a run, the seed of the episode, and the files of the images."""
     add_run(command)
     add_env(command)
-    command.add_argument("--seed", type=int, default=0, help="of the episode, default: %(default)s")
-    most = "steps, from the beginning; default: %(default)s"
+    command.add_argument("--seed", type=int, default=0, help="seed of the episode; default: %(default)s")
+    most = "maximum number of steps; default: %(default)s"
     command.add_argument("--most", type=int, default=300, metavar="N", help=most)
-    film = "all steps, one after the other; default: %(default)s"
+    film = "animation of all steps; default: %(default)s"
     command.add_argument("--gif", type=Path, default=Path("episode.gif"), metavar="FILE", help=film)
-    sheet = "some of them, and all that the memories did; default: %(default)s"
+    sheet = "image with some steps and the analysis of the memories; default: %(default)s"
     command.add_argument("--sheet", type=Path, default=Path("episode.png"), metavar="FILE", help=sheet)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the pictures."""
+    """Writes the animation and the sheet."""
     from fastweights.commands._play import play
     from fastweights.core.files import write_atomically
     from fastweights.inspect.pictures import film, sheet

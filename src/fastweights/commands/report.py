@@ -1,4 +1,4 @@
-"""All runs in a folder as one page, beside the papers' numbers."""
+"""Writes a report of all runs in a folder, compared with the numbers of the papers."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from fastweights.commands._arguments import folder
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A folder."""
+    """Adds a folder."""
     command.add_argument("folder", type=folder, metavar="DIR", help="a folder of 'fastweights reproduce'")
     command.add_argument(
         "--verdicts",
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_verdicts(path: Path) -> None:
-    """Prints a row per table and figure of the papers."""
+    """Prints one row per table and figure of the papers."""
     from fastweights.report.document import to_markdown
     from fastweights.report.runs import collect
     from fastweights.report.verdicts import verdicts
@@ -35,14 +35,14 @@ def print_verdicts(path: Path) -> None:
 
 
 def print_report(path: Path) -> None:
-    """Writes the page of a folder, and says where it is."""
+    """Writes the page of a folder, and prints its path."""
     from fastweights.report.episodes import undrawn
     from fastweights.report.page import write_report
     from fastweights.report.runs import collect
 
     collection = collect(path)
     for run in (run for group in collection.groups for run in undrawn(group)):
-        from fastweights.commands._play import draw_episode  # PyTorch, which a page of numbers does without
+        from fastweights.commands._play import draw_episode  # needs PyTorch, unlike a page of numbers
 
         draw_episode(run)
     print(f"The report is {write_report(collection)}.")

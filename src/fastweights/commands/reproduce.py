@@ -1,6 +1,6 @@
-"""An experiment of a paper, beside the paper's numbers.
+"""Reproduces an experiment of a paper, compared with the numbers of the paper.
 
-Runs what is missing of it, goes on with what was cut off, and writes a report.
+It starts missing runs, resumes interrupted ones, and writes a report.
 """
 
 import argparse
@@ -13,18 +13,18 @@ from fastweights.core.errors import Died, require, require_name
 from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.training.distributed.torchrun import launched
-from fastweights.training.settings._training import PRECISIONS, Where
+from fastweights.training.settings._training import PRECISIONS, Hardware
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """An experiment, which part of it, and where and how it runs."""
+    """Adds an experiment, the part of it to run, and the options of the machine."""
     names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).formula}" for name in EXPERIMENTS.names())
     command.epilog, command.formatter_class = f"experiments:\n{names}", argparse.RawDescriptionHelpFormatter
     command.add_argument("name", metavar="NAME", help="one of the experiments below")
     command.add_argument(
         "--preset",
         default="cpu",
-        help="smoke (seconds), cpu (default), paper (its own settings), or another of the experiment's",
+        help="smoke (seconds), cpu (default), paper (settings of the paper), or another preset of the experiment",
     )
     command.add_argument(
         "--sanity", action="store_true", help="check in minutes that preset cpu holds back none of the compared models"
@@ -33,23 +33,25 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--columns", nargs="+", metavar="COLUMN", help="only these of its columns")
     command.add_argument("--seeds", type=int, metavar="N", help="number of seeds; the preset's if left out")
     command.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="processes side by side, default: %(default)s"
+        "--jobs", type=int, default=1, metavar="N", help="number of parallel processes; default: %(default)s"
     )
     devices = ["auto", "cpu", "cuda", "mps"]
-    command.add_argument("--device", choices=devices, help="where a run is trained; the recipe's if left out")
-    command.add_argument("--devices", type=int, metavar="N", help="processes that share a run, each with a device")
-    parts = "parts that a device takes its batch in, for less memory"
+    command.add_argument("--device", choices=devices, help="device of training; by default that of the recipe")
+    command.add_argument("--devices", type=int, metavar="N", help="number of processes per run, each with one device")
+    parts = "number of gradient accumulation steps per batch"
     command.add_argument("--accumulate", type=int, metavar="N", help=parts)
-    again = "compute activations inside blocks again, in place of keeping them"
+    again = "recompute activations of blocks in the backward pass (gradient checkpointing)"
     command.add_argument("--recompute", action="store_const", const=True, help=again)
-    each = "each of several devices keeps a part of the weights and moments, in place of all"
+    each = "shard weights and optimizer state over the devices (FSDP)"
     command.add_argument("--sharded", action="store_const", const=True, help=each)
-    program = "torch.compile makes a program of every block, which can be slower on a CPU"
+    program = "compile blocks with torch.compile, which can be slower on a CPU"
     command.add_argument("--compiled", action="store_const", const=True, help=program)
-    half = "bf16-mixed for half precision outside the memories, which can be slower on a CPU"
-    command.add_argument("--precision", choices=PRECISIONS, help=f"{half}; the recipe's if left out")
+    half = "bf16-mixed for mixed precision, which can be slower on a CPU"
+    command.add_argument("--precision", choices=PRECISIONS, help=f"{half}; by default that of the recipe")
     clusters = ["local", "slurm"]
-    command.add_argument("--cluster", choices=clusters, default="local", help="where they run, default: %(default)s")
+    command.add_argument(
+        "--cluster", choices=clusters, default="local", help="where runs are started; default: %(default)s"
+    )
     command.add_argument("--folder", type=folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
 
 
@@ -62,26 +64,26 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from fastweights.experiments.plan import make_plan
     from fastweights.experiments.scheduler import reproduce
-    from fastweights.training.progress import Interrupted, Plain
+    from fastweights.training.progress import Interrupted, PlainConsole
 
     require(
         launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
     )
     devices = launched() if launched() > 1 else options.devices
-    own = (options.accumulate, options.recompute, options.sharded, options.compiled, options.precision)
-    where = Where(options.device, devices, *own)
+    hardware = (options.accumulate, options.recompute, options.sharded, options.compiled, options.precision)
+    where = Hardware(options.device, devices, *hardware)
     chosen = (options.models, options.columns, options.seeds, where)
     plan = make_plan(options.name, SANITY if options.sanity else options.preset, options.folder, *chosen)
-    console = Plain(soft_wrap=False)
+    console = PlainConsole(soft_wrap=False)
     if not console.is_terminal:
         console.width = 120
     try:
         complete = reproduce(plan, options.jobs, options.cluster, console)
     except (Interrupted, KeyboardInterrupt) as stop:
-        print(f"{stop} Go on by giving the same command again.".lstrip(), file=sys.stderr)
+        print(f"{stop} Run the same command again to resume.".lstrip(), file=sys.stderr)
         return 130
     except Died as death:
-        raise Died(f"{death} Go on by giving the same command again.") from None
+        raise Died(f"{death} Run the same command again to resume.") from None
     print_report(plan.path)
     passed = print_checks(plan.path, experiment) if options.sanity else True
     return 0 if complete and passed else 1

@@ -14,7 +14,7 @@ from fastweights.registry import EXPERIMENTS, RECIPES, marked
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A recipe, which reads the rest itself."""
+    """Adds a recipe, which parses the other arguments itself."""
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = f"{command.description}\n\n{_groups()}"
     command.add_argument("recipe", metavar="RECIPE", help="a name from the lists above")
@@ -22,21 +22,21 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def _groups() -> str:
-    """The recipes with what they train: those for data of the user first."""
+    """Lists the recipes with their descriptions, those for data of the user first."""
     yours = {name: marked(RECIPES.docstring(name), "Data: yours:").rstrip(".") for name in RECIPES.names()}
     width = max(map(len, yours))
-    own = [f"  {name:<{width}}  {flags}" for name, flags in yours.items() if flags]
+    custom = [f"  {name:<{width}}  {flags}" for name, flags in yours.items() if flags]
     named = [f"  {name:<{width}}  {_sentence(name)}" for name, flags in yours.items() if not flags]
-    return "\n".join(["your own data:", *own, "", "named data sets:", *named])
+    return "\n".join(["your own data:", *custom, "", "named data sets:", *named])
 
 
 def _sentence(name: str) -> str:
-    """The first sentence of a recipe's docstring."""
+    """The first sentence of the docstring of a recipe."""
     return RECIPES.describe(name).formula.partition(". ")[0].rstrip(".")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Trains it, or goes on with it."""
+    """Starts or resumes the training."""
     from fastweights.experiments.flags import facts, parse
 
     recipe = options.recipe
@@ -55,35 +55,35 @@ def run(options: argparse.Namespace) -> int:
             print(_how_to_use(request.flags, home))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         print_nowhere()
-        print(f"{_why(stop)} {_how_to_go_on(recipe, home)}", file=sys.stderr)
+        print(f"{_why(stop)} {_how_to_resume(recipe, home)}", file=sys.stderr)
         return 130
     except Died as death:
-        raise Died(f"{death} {_how_to_go_on(recipe, home)}") from None
+        raise Died(f"{death} {_how_to_resume(recipe, home)}") from None
     return 0
 
 
 def _require_recipe(name: str) -> None:
     if name in set(EXPERIMENTS.names()) - set(RECIPES.names()):
-        known = ", ".join(RECIPES.names())
-        raise InputError(f"recipe must be one of {known}, got '{name}'. Try fastweights reproduce {name}.")
+        names = ", ".join(RECIPES.names())
+        raise InputError(f"recipe must be one of {names}, got '{name}'. Try fastweights reproduce {name}.")
     require_name("recipe", name, RECIPES.names())
 
 
 def _how_to_use(flags: Any, run: Any) -> str:
-    """The commands for the model of a finished run; code of the user must be named to be run."""
-    given = {name: str(getattr(flags, name, "")) for name in ("layer", "env")}
-    own = {name: value for name, value in given.items() if any(map(is_address, names_in(value)))}
-    path, named = str(run.path), "".join(f" --{name} {shlex.quote(value)}" for name, value in own.items())
+    """The commands for the model of a finished run, with the import paths of code of the user."""
+    options = {name: str(getattr(flags, name, "")) for name in ("layer", "env")}
+    custom = {name: value for name, value in options.items() if any(map(is_address, names_in(value)))}
+    path, named = str(run.path), "".join(f" --{name} {shlex.quote(value)}" for name, value in custom.items())
     command = flags.USE.replace("RUN", shlex.quote(path), 1) + named
-    call = f"fastweights.load({path!r}{''.join(f', {name}={value!r}' for name, value in own.items())})"
+    call = f"fastweights.load({path!r}{''.join(f', {name}={value!r}' for name, value in custom.items())})"
     again = f"fastweights evaluate {shlex.quote(path)}{named}"
     return f"Use it: fastweights {command}\nMeasure it again: {again}\nIn Python: model, task = {call}"
 
 
 def _why(stop: BaseException) -> str:
-    return "Stopped: nobody reads the output." if isinstance(stop, BrokenPipeError) else str(stop) or "Stopped."
+    return "Stopped: the output was closed." if isinstance(stop, BrokenPipeError) else str(stop) or "Stopped."
 
 
-def _how_to_go_on(recipe: str, run: Any) -> str:
+def _how_to_resume(recipe: str, run: Any) -> str:
     command = f"fastweights train {recipe} --run {shlex.quote(str(run.path))} --resume"
-    return f"Go on with: {command}" if run.exists() else "Nothing was done yet."
+    return f"Resume with: {command}" if run.exists() else "No step was completed."

@@ -1,4 +1,4 @@
-"""Translates sentences by a run of a translator."""
+"""Translates sentences with a run of a translator."""
 
 import argparse
 import sys
@@ -12,41 +12,43 @@ from fastweights.core.files import normalised, unicode_of
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """A run, what to translate, and how."""
+    """Adds a run, sentences, and options of beam search."""
     add_run(command)
-    lines = "left out: every line of standard input, UTF-8, becomes a line"
+    lines = "sentences to translate; without any, all lines of standard input, UTF-8"
     command.add_argument("sentences", type=normalised, nargs="*", metavar="SENTENCE", help=lines)
-    command.add_argument("--beam", type=int, default=5, help="hypotheses that are kept, default: %(default)s")
-    longer = "power of the length that log-probabilities are divided by, default: %(default)s"
+    command.add_argument(
+        "--beam", type=int, default=5, help="number of hypotheses of beam search; default: %(default)s"
+    )
+    longer = "length penalty: exponent of the length that divides log-probabilities; default: %(default)s"
     command.add_argument("--penalty", type=float, default=1.0, help=longer)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the best hypothesis of every sentence, a line each; blank lines stay blank."""
+    """Prints the best hypothesis of every sentence, one per line; blank lines stay blank."""
     from fastweights.experiments.load import load
     from fastweights.tasks.kinds.pairs import Pairs
     from fastweights.training.loops.translation import AT_ONCE
 
     model, task = load(options.folder, options.layer)
-    require(isinstance(task, Pairs), "run", "one of a translator", f"{options.folder}, another model's")
+    require(isinstance(task, Pairs), "run", "one of a translator", f"{options.folder} of another kind of model")
     lines = iter(options.sentences) if options.sentences else _read()
-    # Who types waits for every line.
+    # At a terminal, every line is answered at once.
     together = 1 if sys.stdin.isatty() and not options.sentences else AT_ONCE
     while batch := list(islice(lines, together)):
-        print("\n".join(_translated(model, task, batch, options)), flush=True)
+        print("\n".join(_translate_lines(model, task, batch, options)), flush=True)
     return 0
 
 
-def _translated(model: Any, task: Any, lines: Sequence[str], options: argparse.Namespace) -> list[str]:
+def _translate_lines(model: Any, task: Any, lines: Sequence[str], options: argparse.Namespace) -> list[str]:
     from fastweights.tasks.kinds.pairs import Sentences
     from fastweights.training.loops.translation import translate
 
-    said = [" ".join(line.split("\n")).strip() for line in lines]
-    places = [place for place, line in enumerate(said) if line]
-    sources = Sentences.of(task.encode(said[place]) for place in places)
-    for place, sentence in zip(places, translate(model, task, sources, options.beam, options.penalty), strict=True):
-        said[place] = " ".join(sentence.splitlines())
-    return said
+    translations = [" ".join(line.split("\n")).strip() for line in lines]
+    positions = [n for n, line in enumerate(translations) if line]
+    sources = Sentences.of(task.encode(translations[n]) for n in positions)
+    for n, sentence in zip(positions, translate(model, task, sources, options.beam, options.penalty), strict=True):
+        translations[n] = " ".join(sentence.splitlines())
+    return translations
 
 
 def _read() -> Iterator[str]:

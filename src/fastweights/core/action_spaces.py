@@ -60,7 +60,7 @@ class Actions(ABC):
 
     def facts(self) -> dict[str, Any]:
         """The space as JSON, for the run folder. An infinite bound is null."""
-        values = {name: _written(value) for name, value in asdict(self).items()}  # type: ignore[call-overload]
+        values = {name: _as_json(value) for name, value in asdict(self).items()}  # type: ignore[call-overload]
         return {"kind": type(self).__name__, **values}
 
 
@@ -107,9 +107,9 @@ class MultiDiscrete(Actions):
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        known = isinstance(self.sizes, tuple) and bool(self.sizes)
-        known = known and all(type(size) is int and size >= 1 for size in self.sizes)
-        require(known, "sizes", "whole numbers of at least 1", repr(self.sizes))
+        valid = isinstance(self.sizes, tuple) and bool(self.sizes)
+        valid = valid and all(type(size) is int and size >= 1 for size in self.sizes)
+        require(valid, "sizes", "whole numbers of at least 1", repr(self.sizes))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,9 +149,9 @@ class Box(Actions):
     dtype = torch.float32
 
     def __post_init__(self) -> None:
-        known = isinstance(self.low, tuple) and isinstance(self.high, tuple) and len(self.low) == len(self.high) > 0
-        known = known and all(low <= high for low, high in zip(self.low, self.high, strict=True))
-        require(known, "low and high", "of one size, with low at most high", f"{self.low} and {self.high}")
+        valid = isinstance(self.low, tuple) and isinstance(self.high, tuple) and len(self.low) == len(self.high) > 0
+        valid = valid and all(low <= high for low, high in zip(self.low, self.high, strict=True))
+        require(valid, "low and high", "of one size, with low at most high", f"{self.low} and {self.high}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -194,21 +194,21 @@ def read_actions(facts: Mapping[str, Any]) -> Actions:
     require_name("action space", str(kind), KINDS)
     names = [field.name for field in fields(KINDS[str(kind)])]  # type: ignore[arg-type]
     require(facts.keys() == {"kind", *names}, "action space", f"one with {', '.join(names)}", repr(dict(facts))[:80])
-    return KINDS[str(kind)](**{name: _read(name, facts[name]) for name in names})
+    return KINDS[str(kind)](**{name: _field_value(name, facts[name]) for name in names})
 
 
-def _written(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_written(part) for part in value]
+        return [_as_json(part) for part in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _read(name: str, value: Any) -> Any:
+def _field_value(name: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value
     bound = {"low": -inf, "high": inf}.get(name)
     if bound is None:
         return tuple(value)
-    known = all(part is None or type(part) in (int, float) for part in value)
-    require(known, name, "numbers", repr(value)[:80])
+    valid = all(part is None or type(part) in (int, float) for part in value)
+    require(valid, name, "numbers", repr(value)[:80])
     return tuple(bound if part is None else float(part) for part in value)

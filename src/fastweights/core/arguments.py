@@ -65,15 +65,15 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError:
             return function(*args, **kwargs)  # Python's own message
         # Read at the first call: an annotation may name what its module defines further down.
         hints = _annotations_of(function)
-        for name, value in given.arguments.items():
+        for name, value in bound.arguments.items():
             if name in hints and name not in open_ended:
-                given.arguments[name] = fit(name, value, hints[name])
-        return function(*given.args, **given.kwargs)
+                bound.arguments[name] = fit(name, value, hints[name])
+        return function(*bound.args, **bound.kwargs)
 
     return call
 
@@ -104,20 +104,20 @@ def _annotations_of(annotated: Any) -> dict[str, Any]:
 
 def fit(name: str, value: Any, hint: Any) -> Any:
     """The value of a parameter as its annotation has it; `InputError` if it does not fit."""
-    found = fitted(value, hint)
-    if found is UNFIT:
+    result = fitted(value, hint)
+    if result is UNFIT:
         numbers = isinstance(value, Sequence | Real) and not isinstance(value, str)
         remedy = f"Try torch.tensor({name})." if numbers and "a tensor" in wanted(hint) else ""
         raise invalid(name, wanted(hint), shown(value), remedy)
-    return found
+    return result
 
 
 def fitted(value: Any, hint: Any) -> Any:
     """The value as a plain number, or a container of such, if an annotation asks for one; `UNFIT` if it does not
     fit."""
     kind = get_origin(hint) or hint
-    if kind in TAKEN:
-        return TAKEN[kind](value, get_args(hint))
+    if kind in CONVERTERS:
+        return CONVERTERS[kind](value, get_args(hint))
     return value if not isinstance(kind, type) or isinstance(value, kind) else UNFIT
 
 
@@ -160,13 +160,13 @@ def shown(value: Any) -> str:
 
 
 def _annotated(value: Any, inside: Sequence[Any]) -> Any:
-    found = fitted(value, inside[0])
-    holds = found is not UNFIT and all(extra.holds(found) for extra in inside[1:] if isinstance(extra, Requirement))
-    return found if holds else UNFIT
+    result = fitted(value, inside[0])
+    holds = result is not UNFIT and all(extra.holds(result) for extra in inside[1:] if isinstance(extra, Requirement))
+    return result if holds else UNFIT
 
 
 def _union(value: Any, inside: Sequence[Any]) -> Any:
-    return next((found for hint in inside if (found := fitted(value, hint)) is not UNFIT), UNFIT)
+    return next((result for hint in inside if (result := fitted(value, hint)) is not UNFIT), UNFIT)
 
 
 def _literal(value: Any, choices: Sequence[Any]) -> Any:
@@ -187,14 +187,14 @@ def _mapping(value: Any, inside: Sequence[Any]) -> Any:
     if not isinstance(value, Mapping):
         return UNFIT
     keys, items = inside or (Any, Any)
-    names, found = _items([*value], [keys] * len(value)), _items([*value.values()], [items] * len(value))
-    return UNFIT if names is None or found is None else dict(zip(names, found, strict=True))
+    names, values = _items([*value], [keys] * len(value)), _items([*value.values()], [items] * len(value))
+    return UNFIT if names is None or values is None else dict(zip(names, values, strict=True))
 
 
 def _items(value: Any, hints: Sequence[Any]) -> list[Any] | None:
     """The items of a sequence under their annotations; None if one does not fit."""
-    found = [fitted(item, hint) for item, hint in zip(value, hints, strict=True)]
-    return None if any(item is UNFIT for item in found) else found
+    items = [fitted(item, hint) for item, hint in zip(value, hints, strict=True)]
+    return None if any(item is UNFIT for item in items) else items
 
 
 def _sequence(value: Any, inside: Sequence[Any]) -> Any:
@@ -209,11 +209,11 @@ def _tuple(value: Any, inside: Sequence[Any]) -> Any:
     if not isinstance(value, list | tuple):
         return UNFIT
     hints = [inside[0]] * len(value) if inside[1:] == (...,) else inside
-    found = _items(value, hints) if len(value) == len(hints) else None
-    return UNFIT if found is None else tuple(found)
+    items = _items(value, hints) if len(value) == len(hints) else None
+    return UNFIT if items is None else tuple(items)
 
 
-TAKEN: dict[Any, Callable[[Any, Sequence[Any]], Any]] = {
+CONVERTERS: dict[Any, Callable[[Any, Sequence[Any]], Any]] = {
     Any: lambda value, inside: value,
     Annotated: _annotated,
     Union: _union,

@@ -1,4 +1,4 @@
-"""Which numbers there are, and whether an autocast region is on: what sums over time keeps its own precision in it."""
+"""Floating-point types of scans, and autocast: sums over time keep their own precision inside an autocast region."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-"""What scans compute with, and what a layer's parameters may be in."""
+"""Data types in which scans compute, and that the parameters of a layer may have."""
 
 HAS_BFLOAT16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 """Whether oneDNN has bfloat16 on this CPU."""
 
 
 def autocasts(device: torch.device) -> bool:
-    """Whether autocast is on for a device; a device without numbers has none."""
+    """Whether autocast is on for a device; False for a kind of device without autocast."""
     if not (torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled()):
         return False
     kind = device.type

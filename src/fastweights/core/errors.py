@@ -1,11 +1,11 @@
-"""One shape for every complaint: what must hold, what came, and what to do about it."""
+"""Errors in one form: the requirement, the value, and the remedy."""
 
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 LONGEST, LONGEST_VALUE = 1000, 300
-"""Characters of a message, and of the value in it: what is longer loses its middle."""
+"""Maximum length of a message, and of the value in it. A longer text loses its middle."""
 
 
 class InputError(ValueError):
@@ -27,12 +27,12 @@ def in_one_line(text: object, longest: int) -> str:
     line = " ".join(str(text).split())
     if len(line) <= longest:
         return line
-    kept = (longest - len(" ... ")) / 2
-    return f"{line[: math.ceil(kept)]} ... {line[-math.floor(kept) :]}"
+    each_end = (longest - len(" ... ")) / 2
+    return f"{line[: math.ceil(each_end)]} ... {line[-math.floor(each_end) :]}"
 
 
 class Died(Exception):
-    """A process that shared a training is no more, and the others stopped. The run goes on from its last checkpoint."""
+    """A process of a distributed run ended, so the others stopped. The run can be resumed from its last checkpoint."""
 
 
 def invalid(parameter: str, requirement: str, got: object, remedy: str = "") -> InputError:
@@ -62,7 +62,7 @@ def require(holds: bool, parameter: str, requirement: str, got: object, remedy: 
 
 
 MANY, NEAR = 20, 4
-"""Names that a line may list, and of more than these."""
+"""Number of names that a message lists at most, and how many it lists of more."""
 
 
 def require_name(kind: str, name: str, known: Iterable[str]) -> None:

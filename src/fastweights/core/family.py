@@ -1,4 +1,4 @@
-"""Families of rules and steps: functions that make one for each choice of plain arguments."""
+"""Families of rules and steps: functions that return one rule or step for each choice of plain arguments."""
 
 from collections.abc import Callable
 from functools import update_wrapper
@@ -11,34 +11,34 @@ from fastweights.core.errors import require
 
 
 class Family:
-    """A function that makes rules or steps, one for each choice of plain arguments; decorate it with `family`."""
+    """A function that returns a rule or a step for each choice of plain arguments. Decorate it with `family`."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self.make = make
-        self.made: dict[str, Any] = {}
+        self.members: dict[str, Any] = {}
         update_wrapper(self, make)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The member for these arguments, made once; `InputError` if they are not plain."""
+        """Returns the member for these arguments, which is created once; `InputError` if they are not plain."""
         bound = signature(self.make).bind(*arguments, **named)
         bound.apply_defaults()
         fits = all(map(_is_plain, bound.args))
         kinds = "finite numbers, strings, bools, None, or tuples of them"
         require(fits, f"arguments of {self.make.__name__}", kinds, bound.args)
-        # By their text: 1, 1.0 and True are equal, and make different rules.
+        # By their text: 1, 1.0 and True are equal, but give different rules.
         key = repr(bound.args)
-        if key not in self.made:
-            self.made[key] = self.make(*bound.args)
-            self.made[key].made_by = self, bound.args
-        return self.made[key]
+        if key not in self.members:
+            self.members[key] = self.make(*bound.args)
+            self.members[key].made_by = self, bound.args
+        return self.members[key]
 
 
 @checked
 def family(make: Callable[..., Any]) -> Family:
-    """Decorates a function that makes rules or steps, so that layers of what it makes can be pickled and exported.
+    """Decorates a function that returns rules or steps, so that layers that use them can be pickled and exported.
 
-    A function that another one makes has no name under which a second process could find it. That of a family is
-    made there again, from the same arguments: finite numbers, strings, bools, None, and tuples of them.
+    A nested function has no name under which another process could import it. A member of a family is created there
+    again, from the same arguments: finite numbers, strings, bools, None, and tuples of them.
 
     >>> import torch
     >>> from fastweights.signature import Key, Matrix, Value
@@ -54,7 +54,7 @@ def family(make: Callable[..., Any]) -> Family:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is what its text says, so that it can be read back."""
+    """Whether a value can be recovered from its text."""
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return type(value) in (int, str, bool, type(None)) or (type(value) is float and isfinite(value))

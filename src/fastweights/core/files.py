@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and files that may come from anybody."""
+"""Files that are written atomically, and files from untrusted sources."""
 
 import json
 import os
@@ -15,29 +15,29 @@ from fastweights.core.errors import InputError, invalid, require
 
 try:
     import fcntl
-except ImportError:  # Windows, where nobody can remove a file that is open
+except ImportError:  # Windows, where a file that is open cannot be removed
     fcntl = None  # type: ignore[assignment]
 
 LARGEST = 1 << 30
-"""Bytes that are read of a file at most, unless less is expected."""
+"""Maximum size of a file in bytes, unless the caller expects less."""
 
 UNBLOCKED = ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY")
-"""Flags to open a file that may be anything."""
+"""Flags to open a path that may be a pipe or a device."""
 
 DEEPEST = 20
-"""How many lists and objects may stand inside each other in JSON: ours has five."""
+"""Maximum nesting of lists and objects in JSON. The library's own files use five levels."""
 
 
 def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
     """Replaces `path` by `content`. A crash or a full disk leaves the old file as it was.
 
     A symbolic link or a named pipe at `path` is replaced, never followed or opened. A killed process leaves a file
-    `.NAME.*.tmp` as well, which the next one that writes `path` removes.
+    `.NAME.*.tmp`, which the next process that writes `path` removes.
 
     Args:
-        path: The file. Missing folders above it are made.
+        path: The file. Missing folders above it are created.
         content: The whole content.
-        durable: Whether the content must survive a power cut.
+        durable: Whether the content must survive a power failure.
     """
     with _replacing(path, durable) as file:
         file.write(content)
@@ -51,7 +51,7 @@ def copy_atomically(source: Path, path: Path) -> None:
 
 @contextmanager
 def appending(path: Path, parameter: str) -> Iterator[BinaryIO]:
-    """A regular file, open for reading and for writing at its end; made if it is missing.
+    """Opens a regular file for reading and appending; creates it if it is missing.
 
     A symbolic link at `path` is removed, never followed. `InputError` for anything else that is not a regular file.
     """
@@ -65,7 +65,7 @@ def appending(path: Path, parameter: str) -> Iterator[BinaryIO]:
 
 
 def make_own_folder(path: Path) -> Path:
-    """Makes a folder that the library fills, and those above it. A symbolic link in its place is removed."""
+    """Creates a folder of the library and its parents. A symbolic link in its place is removed."""
     if path.is_symlink():
         path.unlink()
     path.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def read_file(path: Path, parameter: str, limit: int = LARGEST) -> bytes:
         size = os.fstat(file.fileno()).st_size
         require(size <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with {size:,}")
         try:
-            # What is written behind its end meanwhile is left alone.
+            # Bytes that another process appends meanwhile are not read.
             return file.read(size) or b""
         except OSError as error:
             raise _unreadable(parameter, path, error) from None
@@ -93,7 +93,7 @@ def read_text(path: Path, parameter: str) -> str:
 
 
 def decoded(content: bytes, parameter: str, got: object) -> str:
-    """UTF-8 as text: without a byte order mark, and with "\\n" for every line end of Windows or of an old Macintosh.
+    """Decodes UTF-8, without a byte order mark and with "\\n" for every kind of line end.
 
     Args:
         content: The bytes of a file, or of a part of an archive.
@@ -111,7 +111,7 @@ def decoded(content: bytes, parameter: str, got: object) -> str:
 
 
 def unicode_of(content: bytes, parameter: str, got: object) -> str:
-    """UTF-8 as it is; `InputError` with the position of the first byte that is not."""
+    """Decodes UTF-8 unchanged; `InputError` with the position of the first invalid byte."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -137,7 +137,7 @@ def require_regular(path: Path, parameter: str) -> None:
 
 
 def read_json(content: bytes | str, parameter: str, got: object) -> Any:
-    """What UTF-8 JSON says; `InputError` for anything else, and for more than `DEEPEST` lists inside each other."""
+    """Parses UTF-8 JSON; `InputError` for anything else, and for more than `DEEPEST` levels of nesting."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -147,7 +147,7 @@ def read_json(content: bytes | str, parameter: str, got: object) -> Any:
 
 
 def cache_folder() -> Path:
-    """Where the library keeps what it can make or fetch again: `fastweights` in the user's cache folder."""
+    """The folder `fastweights` in the user's cache folder, for files that can be built or downloaded again."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
         # A relative path is to be ignored: https://specifications.freedesktop.org/basedir-spec/latest/
@@ -157,7 +157,7 @@ def cache_folder() -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Makes a folder, and those above it that are missing, for nobody else, as caches are."""
+    """Creates a folder and its missing parents, readable by this user alone."""
     for path in (*reversed(folder.parents), folder):
         if not path.is_dir():
             path.mkdir(mode=0o700, exist_ok=True)
@@ -172,7 +172,7 @@ def _unreadable(parameter: str, path: Path, error: OSError) -> InputError:
 
 
 def _require_flat(value: Any, parameter: str, got: object) -> None:
-    # Level by level: what walks by recursion, as most that comes after this does, would find the end of the stack.
+    # Level by level: recursion could overflow the stack, here and in the functions that read the value later.
     level = [value]
     for _ in range(DEEPEST):
         level = [part for whole in level for part in _parts(whole)]
@@ -187,7 +187,7 @@ def _parts(value: Any) -> Any:
 
 @contextmanager
 def _opened(path: Path, parameter: str) -> Iterator[BinaryIO]:
-    """A regular file, open for reading; `InputError` for anything else."""
+    """Opens a regular file for reading; `InputError` for anything else."""
     try:
         _require_regular(os.stat(path), parameter, path)
         flags = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in UNBLOCKED)
@@ -195,14 +195,14 @@ def _opened(path: Path, parameter: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _unreadable(parameter, path, error) from None
     with os.fdopen(descriptor, "rb") as file:
-        # Another file may have taken its place.
+        # Another file may have replaced it meanwhile.
         _require_regular(os.fstat(file.fileno()), parameter, path)
         yield file
 
 
 @contextmanager
 def _replacing(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
-    """A temporary file that takes the place of `path` at the end, unless an error comes first."""
+    """Opens a temporary file that replaces `path` at the end, unless an error occurs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     try:
@@ -217,14 +217,16 @@ def _replacing(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
         if durable:
             _sync_folder(path.parent)
     except OSError as error:
-        # A full disk names no file, and the name of the temporary one is of no use.
+        # The error of a full disk names no file, and the name of the temporary file would not help.
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside `path`, locked as long as it is written: so others see that its process is alive, whatever
-    number it has and on whatever machine it runs."""
+    """Creates a file next to `path` and locks it while it is written.
+
+    The lock shows other processes that the writer is alive, even on another machine of a shared file system.
+    """
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         with temporary.open("xb") as file:
@@ -249,16 +251,16 @@ def _remove_leftovers(path: Path) -> None:
     """Removes the temporary files of `path` whose writers were killed."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
     for name in filter(ours.fullmatch, os.listdir(path.parent)):
-        left = path.with_name(name)
+        leftover = path.with_name(name)
         with suppress(OSError):
-            if stat.S_ISREG(left.lstat().st_mode):
-                with left.open("r+b") as file:
+            if stat.S_ISREG(leftover.lstat().st_mode):
+                with leftover.open("r+b") as file:
                     _lock(file, wait=False)
-                    left.unlink()
+                    leftover.unlink()
 
 
 def _sync_folder(path: Path) -> None:
-    """Makes the new name last: else a power cut could bring back the old file after a newer one was written."""
+    """Makes the new name durable: otherwise a power failure could restore the old file."""
     with suppress(OSError):  # Windows opens no folders
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Whether anybody wants a gradient: what would be kept for one, or built, or written over, depends on it."""
+"""Whether gradients are needed: it decides what a scan saves and whether it may overwrite its inputs."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

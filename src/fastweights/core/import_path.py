@@ -1,7 +1,7 @@
-"""Where code can be found again, by a user or by another process.
+"""Import paths: names under which a user or another process can find code.
 
-`MODULE:NAME`, `PATH.py:NAME`, or `MODULE:NAME(ARGUMENTS)` for a member of a family. Loading code runs it: what merely
-reads a file, such as a run folder or an exported program, takes `find_imported`.
+A path is `MODULE:NAME`, `PATH.py:NAME`, or `MODULE:NAME(ARGUMENTS)` for a member of a family. Loading code runs it.
+Functions that only read a file, such as a run folder or an exported program, use `find_imported`.
 """
 
 import re
@@ -22,7 +22,7 @@ PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 
 
 def is_address(name: str) -> bool:
-    """Whether a name says where code is, rather than what a part of the library is called.
+    """Whether a name is an import path, rather than the name of a part of the library.
 
     >>> is_address("my_module:my_rule"), is_address("./rules.py:my_rule"), is_address("delta-net")
     (True, True, False)
@@ -31,7 +31,7 @@ def is_address(name: str) -> bool:
 
 
 def name_at(address: str) -> str:
-    """What stands at an address is called so there; a name of the library's is its own.
+    """The last part of an import path; a name of the library is returned unchanged.
 
     >>> name_at("./rules.py:fading(0.9)"), name_at("delta-net")
     ('fading', 'delta-net')
@@ -41,7 +41,7 @@ def name_at(address: str) -> str:
 
 
 def address_of(function: Any) -> str:
-    """Where a function can be found; empty if it has no name at the top level of its module.
+    """The import path of a function; empty if it has no name at the top level of its module.
 
     >>> address_of(is_address)
     'fastweights.core.import_path:is_address'
@@ -59,18 +59,19 @@ def address_of(function: Any) -> str:
 
 
 def find(address: str) -> Any:
-    """What stands at an address; imports its module or runs its file.
+    """Returns the object at an import path. Imports its module or runs its file.
 
-    Modules, and what a file imports, are found from the current folder and from the file's, as by `python`.
+    Modules, and the imports of a file, are searched in the current folder and in the folder of the file, as by
+    `python`.
 
     Raises:
         InputError: there is no such module, file or name, or the code fails; the message says where.
     """
-    return _found(address, _load)
+    return _resolve(address, _load)
 
 
 def module_of(address: str) -> ModuleType:
-    """The module of an address, `MODULE:...` or `PATH.py:...`; imports the module or runs the file.
+    """Returns the module of an import path, `MODULE:...` or `PATH.py:...`. Imports the module or runs the file.
 
     Raises:
         InputError: there is no such module or file, or the code fails; the message says where.
@@ -79,16 +80,16 @@ def module_of(address: str) -> ModuleType:
 
 
 def find_imported(address: str) -> Any:
-    """The same, but only in the library and in modules that this process has imported: for addresses read from a file.
+    """Like `find`, but only in the library and in modules that this process has imported: for paths read from a file.
 
     Raises:
         InputError: the module is not imported, or has nothing of that name.
     """
-    return _found(address, _imported)
+    return _resolve(address, _imported)
 
 
 def names_in(text: str) -> list[str]:
-    """The names in a text with commas between them, such as `delta-net,./rules.py:fading(0.9, 2)`.
+    """Splits names that are separated by commas, such as `delta-net,./rules.py:fading(0.9, 2)`.
 
     >>> names_in("delta-net, my_module:fading(0.9, 2)")
     ['delta-net', 'my_module:fading(0.9, 2)']
@@ -97,7 +98,7 @@ def names_in(text: str) -> list[str]:
 
 
 def absolute(names: str) -> str:
-    """The same names, with files that are found from any folder.
+    """The same names, with absolute paths of files.
 
     >>> absolute("delta-net,my_module:my_rule")
     'delta-net,my_module:my_rule'
@@ -110,26 +111,26 @@ def _absolute(name: str) -> str:
     return f"{Path(home).resolve()}.py:{rest}" if rest else name
 
 
-def _found(address: str, module_of: Callable[[str, str], ModuleType]) -> Any:
+def _resolve(address: str, module_of: Callable[[str, str], ModuleType]) -> Any:
     parts = PARTS.fullmatch(address)
     if parts is None:
         raise InputError(f"address must be MODULE:NAME or PATH.py:NAME, got {address!r}.")
     module = module_of(address, parts["home"])
-    found = _within(vars(module), parts["name"])
-    if found is None:
+    member = _within(vars(module), parts["name"])
+    if member is None:
         require_name(f"NAME in {address}", parts["name"], (key for key in vars(module) if not key.startswith("_")))
-    return found if parts["arguments"] is None else _member(address, found, parts["arguments"])
+    return member if parts["arguments"] is None else _member(address, member, parts["arguments"])
 
 
-def _member(address: str, found: Any, arguments: str) -> Any:
-    # Nothing but a family is ever called: an address may come from a file.
-    require(isinstance(found, Family), address, "a member of a family", f"a {type(found).__name__}", "See `family`.")
+def _member(address: str, maker: Any, arguments: str) -> Any:
+    # Only families are called, since an import path may come from a file.
+    require(isinstance(maker, Family), address, "a member of a family", f"a {type(maker).__name__}", "See `family`.")
     inner = arguments[1:-1].rstrip(", ")
     try:
         values = literal_eval(f"({inner},)") if inner else ()
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise InputError(f"{address} must be with plain arguments, got {arguments}.") from None
-    return found(*values)
+    return maker(*values)
 
 
 def _within(top: dict[str, Any], name: str) -> Any:
@@ -149,18 +150,18 @@ def _load(address: str, home: str) -> ModuleType:
     try:
         if home.endswith(".py"):
             return _load_file(Path(home))
-        _look_in(Path.cwd())
+        _search_in(Path.cwd())
         return import_module(home)
-    except (Exception, SystemExit) as error:  # whatever the user's code raises
-        raise InputError(f"{address} must be code that can be imported, got {_told(error)}") from error
+    except (Exception, SystemExit) as error:  # any error of the user's code
+        raise InputError(f"{address} must be code that can be imported, got {_describe_error(error)}") from error
 
 
 def _load_file(path: Path) -> ModuleType:
-    """The module of a file, under its whole path: no other module has that name."""
+    """Loads a file as a module that is named after its absolute path, which no other module has."""
     path = path.resolve(strict=True)
     name = str(path)
     if name not in sys.modules:
-        _look_in(path.parent)
+        _search_in(path.parent)
         spec = spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None
@@ -173,18 +174,18 @@ def _load_file(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def _look_in(folder: Path) -> None:
+def _search_in(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
-def _told(error: BaseException) -> str:
-    """An error of the user's code, with the line where it was raised."""
+def _describe_error(error: BaseException) -> str:
+    """Describes an error of the user's code, with the line where it was raised."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}."
     lines, frame = [], error.__traceback__
     while frame is not None:
         lines.append(f"{frame.tb_frame.f_code.co_filename}, line {frame.tb_lineno}")
         frame = frame.tb_next
-    own = [line for line in lines if not line.startswith(("<", __file__))]
-    return f"{type(error).__name__}: {error}{f' ({own[-1]})' if own else ''}."
+    user_lines = [line for line in lines if not line.startswith(("<", __file__))]
+    return f"{type(error).__name__}: {error}{f' ({user_lines[-1]})' if user_lines else ''}."

@@ -1,4 +1,4 @@
-"""Answers that are remembered: what is worked out once for calls that are alike."""
+"""Memoisation of answers that are the same for similar calls."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar
@@ -6,11 +6,11 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 MOST = 1000
-"""How many answers a table keeps before it begins anew: a program whose shapes never repeat must not grow."""
+"""Number of answers after which a table is cleared, so that a program whose shapes never repeat does not grow."""
 
 
 def remember(table: dict[Hashable, Answer], key: Hashable, work_out: Callable[[], Answer]) -> Answer:
-    """`table[key]`, worked out if it is not there.
+    """Returns `table[key]`, computed if it is missing.
 
     >>> squares = {}
     >>> remember(squares, 3, lambda: 9), squares

@@ -1,15 +1,15 @@
-"""A number by which models are compared. Only here is it known which of two is better."""
+"""Metrics by which models are compared. Only this module knows which of two values is better."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 Form = Literal["plain", "percent", "error"]
-"""As measured, in per cent, or what is missing to 100 %."""
+"""The number as measured, in per cent, or its difference to 100 %."""
 
 
 class Metric(NamedTuple):
-    """A metric by its name among those that a task measures, its direction, and how a table tells it.
+    """A metric: its name among those that a task measures, its direction, and its form in a table.
 
     >>> error = ACCURACY.told("error", "test error, %")
     >>> error.value(0.75), error.best is min, ACCURACY.cost(0.75)
@@ -23,21 +23,23 @@ class Metric(NamedTuple):
     data: Literal["test", "validation"] = "test"
 
     def told(self, form: Form, label: str, data: Literal["test", "validation"] = "test") -> "Metric":
-        """The same in a table: in a form, under a label, on test data, or on validation data where an experiment is
-        there to choose something."""
+        """The metric in a table: its form, its label, and the data on which it is measured.
+
+        An experiment that chooses settings uses validation data.
+        """
         return self._replace(form=form, label=label, data=data)
 
     def cost(self, measured: float) -> float:
-        """The smaller, the better."""
+        """The metric as a cost: smaller is better."""
         return measured if self.low_is_good else -measured
 
     def value(self, measured: float) -> float:
-        """The number that stands in a table."""
+        """The number that a table shows."""
         return {"plain": measured, "percent": 100 * measured, "error": 100 * (1 - measured)}[self.form]
 
     @property
     def best(self) -> Callable[..., Any]:
-        """What chooses among numbers of a table: `min` or `max`."""
+        """The function that picks the best number of a table: `min` or `max`."""
         return min if self.low_is_good != (self.form == "error") else max
 
     def cost_at(self, line: Mapping[str, Any]) -> float:
@@ -52,21 +54,21 @@ class Metric(NamedTuple):
 ACCURACY = Metric("accuracy", low_is_good=False)
 LOSS = Metric("loss", low_is_good=True)
 BLEU = Metric("bleu", low_is_good=False)
-"""From 0 to 100."""
+"""BLEU score from 0 to 100."""
 SIGNATURE = "sacreBLEU: cased, 13a tokens, exponential smoothing, one reference"
-"""How that is measured."""
+"""Signature of the BLEU score, which says how it is computed."""
 PERPLEXITY = Metric("perplexity", low_is_good=True)
 BITS = Metric("bits", low_is_good=True)
-"""Of the loss: the mean over what is predicted, a token say."""
+"""The loss in bits, as a mean over predictions, such as tokens."""
 
 RETURN = Metric("return", low_is_good=False)
-"""The sum of the rewards of an episode, in the mean over episodes."""
+"""Sum of the rewards of an episode, as a mean over episodes."""
 SCORE = Metric("score", low_is_good=False)
-"""Returns of several games, each between what random actions and the best agents come to, in the mean over games."""
+"""Mean over games of the return, scaled so that random actions score 0 and the best agents 1."""
 
 
 def still_improving(costs: Sequence[float]) -> bool:
-    """Whether the first of the smallest costs is among the last fifth, or the last: it was not yet flat.
+    """Whether the smallest cost first occurs in the last fifth of all, or at the end: training was not yet converged.
 
     >>> still_improving([5, 4, 3, 2, 1]), still_improving([5, 1, 3, 2, 1])
     (True, False)

@@ -1,4 +1,4 @@
-"""Sequences laid one behind the other in one member of a batch, as flash-linear-attention packs them.
+"""Packed sequences: concatenated in one member of a batch, as flash-linear-attention packs them.
 
 `cu_seqlens`, int `[N + 1]`, says where the N sequences begin and the last one ends: 0, then growing, up to T.
 """
@@ -13,7 +13,7 @@ from fastweights.core.errors import require
 from fastweights.core.padding import INTEGERS, can_be_read, within
 
 MOST_PADDING = 4
-"""How often what is read may be padded to, at most, for all sequences to be read together."""
+"""Sequences are read together if padding makes them at most this many times longer in all."""
 
 
 def check_packed(cu_seqlens: Tensor, like: Tensor) -> None:
@@ -32,18 +32,17 @@ def check_packed(cu_seqlens: Tensor, like: Tensor) -> None:
 
 
 def starts(cu_seqlens: Tensor, T: int) -> Tensor:
-    """Where a sequence begins, bool `[1, T]`: the `reset` of a scan."""
+    """Marks the first step of each sequence, bool `[1, T]`: the `reset` of a scan."""
     return (torch.arange(T, device=cu_seqlens.device)[:, None] == cu_seqlens[:-1]).any(-1)[None]
 
 
 def lengths_of(cu_seqlens: Tensor) -> Tensor:
-    """How many steps each sequence has, int `[N]`: the `lengths` of a scan."""
+    """Number of steps per sequence, int `[N]`: the `lengths` of a scan."""
     return cu_seqlens.diff()
 
 
 def alike(cu_seqlens: Tensor) -> list[Tensor]:
-    """The numbers of all sequences, those of like lengths together where padding all to the longest would be most of
-    what is read."""
+    """Groups the indices of sequences by similar length, unless padding all of them to the longest costs little."""
     lengths = lengths_of(cu_seqlens)
     if len(lengths) * int(lengths.max()) <= MOST_PADDING * int(lengths.sum()):
         return [torch.arange(len(lengths), device=lengths.device)]
@@ -51,38 +50,38 @@ def alike(cu_seqlens: Tensor) -> list[Tensor]:
     return [(doublings == n).nonzero()[:, 0] for n in doublings.unique()]
 
 
-class Group(NamedTuple):
-    """Some sequences, each a member of a batch: their lengths, and where their steps are, `[N, longest]`."""
+class SequenceGroup(NamedTuple):
+    """Sequences as members of a batch: indices and lengths `[N]`, and positions of their steps, `[N, longest]`."""
 
     chosen: Tensor
     lengths: Tensor
-    places: Tensor
+    positions: Tensor
 
     @staticmethod
-    def of(cu_seqlens: Tensor, chosen: Tensor) -> "Group":
-        """Those of these numbers."""
+    def of(cu_seqlens: Tensor, chosen: Tensor) -> "SequenceGroup":
+        """The group of the sequences with the indices `chosen`."""
         lengths = lengths_of(cu_seqlens)[chosen]
         steps = torch.arange(max(int(lengths.max()), 1), device=cu_seqlens.device)
-        return Group(chosen, lengths, cu_seqlens[:-1][chosen, None] + steps)
+        return SequenceGroup(chosen, lengths, cu_seqlens[:-1][chosen, None] + steps)
 
     def unpack(self, x: Tensor) -> Tensor:
         """`[1, T, ...]` -> `[N, longest, ...]`, padded at the ends."""
-        places = self.places.clamp(max=x.shape[1] - 1)
-        return x[0].index_select(0, places.flatten()).unflatten(0, places.shape)
+        positions = self.positions.clamp(max=x.shape[1] - 1)
+        return x[0].index_select(0, positions.flatten()).unflatten(0, positions.shape)
 
     @property
     def inside(self) -> Tensor:
-        """Which of the steps are no padding, bool `[N, longest]`."""
-        return within(self.lengths, self.places.shape[1])
+        """Marks the steps that are no padding, bool `[N, longest]`."""
+        return within(self.lengths, self.positions.shape[1])
 
 
-def pack(groups: Sequence[Group], found: Sequence[Tensor]) -> Tensor:
-    """What was found of all groups, `[N, longest, ...]` each -> `[1, T, ...]`."""
-    steps = torch.cat([x[group.inside] for group, x in zip(groups, found, strict=True)])
-    places = torch.cat([group.places[group.inside] for group in groups])
-    return steps.index_select(0, places.argsort())[None]
+def pack(groups: Sequence[SequenceGroup], parts: Sequence[Tensor]) -> Tensor:
+    """Packs the results of all groups, `[N, longest, ...]` each -> `[1, T, ...]`."""
+    steps = torch.cat([x[group.inside] for group, x in zip(groups, parts, strict=True)])
+    positions = torch.cat([group.positions[group.inside] for group in groups])
+    return steps.index_select(0, positions.argsort())[None]
 
 
-def in_order(groups: Sequence[Group], found: Sequence[Tensor]) -> Tensor:
-    """What was found of every sequence, `[N, ...]` in each group -> in the order of the sequences."""
-    return torch.cat(list(found)).index_select(0, torch.cat([group.chosen for group in groups]).argsort())
+def in_order(groups: Sequence[SequenceGroup], parts: Sequence[Tensor]) -> Tensor:
+    """Sorts the results of all groups, `[N, ...]` each, into the order of the sequences."""
+    return torch.cat(list(parts)).index_select(0, torch.cat([group.chosen for group in groups]).argsort())

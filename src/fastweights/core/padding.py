@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one batch: member b has `lengths[b]` steps, and what follows them is padding."""
+"""Variable-length sequences in one batch: member b has `lengths[b]` steps, and the rest is padding."""
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ def remedy_for(value: object, name: str) -> str:
 
 
 def check_ends(lengths: Tensor | None, T: int) -> None:
-    """Raises unless every length is from 0 to T, where that can be known without waiting for a device."""
+    """Raises unless every length is from 0 to T. Values that only a synchronisation would reveal are not checked."""
     if lengths is None or not can_be_read(lengths):
         return
     least, most = (int(end) for end in lengths.aminmax())
@@ -41,18 +41,18 @@ def check_ends(lengths: Tensor | None, T: int) -> None:
 
 
 def can_be_read(x: Tensor) -> bool:
-    """Whether the numbers of a tensor are there to be looked at, without waiting for a device."""
+    """Whether the values of a tensor can be read without a synchronisation."""
     transformed = torch._C._are_functorch_transforms_active()
     return not (torch.compiler.is_compiling() or transformed) and type(x) is Tensor and x.device.type == "cpu"
 
 
 def within(lengths: Tensor, T: int) -> Tensor:
-    """Which steps are those of the sequence and not of its padding, bool `[B, T]`."""
+    """Marks the steps of the sequence, as opposed to its padding, bool `[B, T]`."""
     return torch.arange(T, device=lengths.device) < lengths.unsqueeze(1)
 
 
 def only(inside: Tensor, x: Tensor, fill: float = 0.0) -> Tensor:
-    """x `[B, T, ...]` where `inside`, bool `[B, T]`, else `fill`: not even a NaN of the padding has a gradient."""
+    """x `[B, T, ...]` where `inside`, bool `[B, T]`, else `fill`. A NaN in the padding gets no gradient either."""
     return torch.where(inside.view(*inside.shape, *[1] * (x.ndim - 2)), x, fill)
 
 

@@ -11,25 +11,25 @@ JOINERS = "\u200c\u200d"
 """Format characters that Persian, Indic scripts and emoji need."""
 
 
-def printable(text: str, kept: str = "") -> str:
-    """The text with an escape for every character that could steer a terminal, hide text or reorder it.
+def printable(text: str, allowed: str = "") -> str:
+    """Escapes every character that could control a terminal, hide text or reorder it.
 
     Args:
         text: Any text, of a file or an argument.
-        kept: Control characters that stay as they are. A name on a line of its own keeps none.
+        allowed: Control characters that are not escaped. A name on its own line allows none.
 
     >>> print(printable("a\\x1b[2J \\u202eb\\n"))
     a\\x1b[2J \\u202eb\\n
     """
     if text.isprintable():
         return text
-    return "".join(c if c in kept or _is_safe(c) else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c in allowed or _is_safe(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 class PrintableStream(io.TextIOBase):
-    """A text stream that writes only what is `printable`, lines and tabs included.
+    """A text stream that writes `printable` text, with line ends and tabs.
 
-    It is not a terminal for programs that ask: their colours would be escaped. `rich` writes its own styles to the
+    Programs that check find no terminal, since their colours would be escaped. `rich` writes its own styles to the
     stream inside, which it finds by the attribute `rich_proxied_file`.
     """
 
@@ -41,7 +41,7 @@ class PrintableStream(io.TextIOBase):
         return str(self.rich_proxied_file.encoding)
 
     def write(self, text: str) -> int:
-        self.rich_proxied_file.write(printable(text, kept="\n\t"))
+        self.rich_proxied_file.write(printable(text, allowed="\n\t"))
         return len(text)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Which line of the user's own code something comes from."""
+"""Lines of the user's code, for messages about a step."""
 
 import linecache
 import traceback
@@ -11,7 +11,7 @@ OURS = (
     "fastweights.core.source_location.",
     "fastweights.call.step_check.",
 )
-"""Modules whose lines say nothing to who wrote a cell."""
+"""Modules whose lines do not help the author of a cell."""
 
 
 def line_of(frame: FrameType | None) -> str:
@@ -22,13 +22,13 @@ def line_of(frame: FrameType | None) -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """The same for where an error came from."""
+    """The line of the user's code that raised an error; empty if there is none."""
     frames = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
     return _text(*frames[-1]) if frames else ""
 
 
 def is_of_torch(frame: FrameType | None) -> bool:
-    """Whether PyTorch itself calls, perhaps through a mode of the compiler."""
+    """Whether the caller is PyTorch itself, perhaps through a dispatch mode of the compiler."""
     name = "" if frame is None else str(frame.f_globals.get("__name__"))
     return name.startswith("torch.") or (
         name.startswith("fastweights.compiler.") and is_of_torch(frame and frame.f_back)
@@ -45,7 +45,7 @@ def _text(frame: FrameType, number: int) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of what an error says, or its kind."""
+    """The first line of the message of an error, or the name of its class."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
@@ -59,13 +59,13 @@ FAULTS = (
     TypeError,
     ValueError,
 )
-"""Exceptions of code that does not work, which `is_fault` tells from those that are derived from them."""
+"""Exceptions of faulty code. `is_fault` excludes classes that users derive from them."""
 RAISED_BY = ("builtins", "torch.fx", "torch._subclasses", "torch._dynamo", "torch._functorch")
-"""Modules of the exceptions of Python, and of torch where it traces."""
+"""Modules of the exceptions of Python and of torch's tracers."""
 
 
 def is_fault(error: BaseException) -> bool:
-    """Whether an exception of a user's step says that the step does not work.
+    """Whether an exception of a user's step means that the step is faulty.
 
     All others pass through: exceptions of classes that the user defines, warnings that are errors, a lack of memory,
     and the exception with which torch ends the recomputation of gradient checkpointing.

@@ -15,7 +15,7 @@ from fastweights.core.files import read_json, require_regular, write_atomically
 from fastweights.core.sealed_json import seal, unseal
 
 ENTRY = "fastweights"
-"""Where a safetensors file says what else is in it."""
+"""Key of the metadata of a safetensors file under which the facts are stored."""
 
 LONGEST_ENTRY = 1 << 20
 
@@ -28,7 +28,7 @@ class TensorFile(NamedTuple):
 
 
 def write_tensor_file(path: Path, checkpoint: TensorFile) -> None:
-    """Writes a checkpoint atomically, with a digest of all of it. The same content gives the same bytes."""
+    """Writes a checkpoint atomically, with a digest of its content. Equal content gives equal bytes."""
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
     # One entry: safetensors writes several in an order that changes from process to process.
     metadata = {ENTRY: json.dumps(seal({"facts": checkpoint.facts}, _digest(tensors)))}

@@ -1,1 +1,1 @@
-"""What `fastweights train` and `fastweights reproduce` share: what an experiment is, and how its runs go."""
+"""Experiments and their runs, for `fastweights train` and `fastweights reproduce`."""

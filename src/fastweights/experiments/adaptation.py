@@ -1,4 +1,4 @@
-"""A trained model that learns a user's own classes while it looks at examples: nothing is trained."""
+"""Few-shot classification of images of the user with a trained model, without further training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,83 +16,83 @@ from fastweights.tasks.sources.images import read_channels
 from fastweights.tasks.sources.pictures import SUFFIXES, is_picture, square, tell_left_out, without_pictures
 
 MOST = 10_000
-"""Pictures that are looked at."""
+"""Maximum number of images."""
 
 
-class Seen(NamedTuple):
-    """A picture as the model sees it, and the name of its file."""
+class Picture(NamedTuple):
+    """An image as input of the model, and the name of its file."""
 
     name: str
     image: NDArray[np.uint8]  # [channels, side, side]
 
 
 class Adaptation(NamedTuple):
-    """What a model came to say of pictures.
+    """Predictions of a model for images.
 
     `certainties` are probabilities `[examples + 1, pictures, classes]`: before any example, after the first, and so on.
     """
 
     classes: tuple[str, ...]
-    examples: tuple[tuple[Seen, int], ...]
-    pictures: tuple[Seen, ...]
+    examples: tuple[tuple[Picture, int], ...]
+    pictures: tuple[Picture, ...]
     certainties: Tensor
 
 
 def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
-    """Shows the model the examples in folders of a folder, a class each, and asks what the pictures beside them are.
+    """Feeds the examples of a folder, with one sub-folder per class, to the model, and classifies the other images.
 
-    Examples come in turns, the first of every class, then the second. After each one every picture is named, from a
-    copy of the state, so that none is influenced by another.
+    Examples are interleaved, the first of every class, then the second. After each one every image is classified, from
+    a copy of the state, so that none influences another.
 
     Raises:
-        InputError: The model names no pictures, or the folder does not hold what it needs.
+        InputError: The model is no few-shot network, or the folder lacks examples or images.
     """
     few_shot = isinstance(task, Episodes) and hasattr(model, "name")
     remedy = "Train one with fastweights train few-shot."
-    require(few_shot, "run", "one of a few-shot network", "another model's", remedy)
+    require(few_shot, "run", "one of a few-shot network", "another kind of model", remedy)
     classes, examples, pictures = _read(folder, task)
     return Adaptation(classes, examples, pictures, _certainties(model, task, len(classes), examples, pictures))
 
 
 @torch.no_grad()
 def _certainties(
-    model: Any, task: Episodes, classes: int, examples: tuple[tuple[Seen, int], ...], pictures: tuple[Seen, ...]
+    model: Any, task: Episodes, classes: int, examples: tuple[tuple[Picture, int], ...], pictures: tuple[Picture, ...]
 ) -> Tensor:
-    asked = _shown(task, pictures)
+    queries = _inputs(task, pictures)
     delayed, last, state = task.labels == "delayed", task.no_label, None
-    found = [_ask(model, asked, task.no_label, state)]
+    outputs = [_classify(model, queries, task.no_label, state)]
     for example, label in examples:
-        told, (image, source) = last if delayed else label, _shown(task, [example])
-        _, state = model.name(image, torch.tensor([[told]]), state, source)
+        code, (image, source) = last if delayed else label, _inputs(task, [example])
+        _, state = model.name(image, torch.tensor([[code]]), state, source)
         last = label
-        found.append(_ask(model, asked, last if delayed else task.no_label, state))
-    # What it might call a class that is not there is left out.
-    return torch.stack(found)[..., :classes].softmax(-1)
+        outputs.append(_classify(model, queries, last if delayed else task.no_label, state))
+    # Outputs of unused classes are removed.
+    return torch.stack(outputs)[..., :classes].softmax(-1)
 
 
-def _ask(model: Any, asked: tuple[Tensor, Tensor], told: int, state: Any) -> Tensor:
+def _classify(model: Any, queries: tuple[Tensor, Tensor], code: int, state: Any) -> Tensor:
     """Outputs `[pictures, ways]`, each from a copy of the state."""
-    images, sources = asked
+    images, sources = queries
     copies = None if state is None else state.members([0] * len(images))
-    return model.name(images, torch.full_like(sources, told), copies, sources)[0][:, 0]
+    return model.name(images, torch.full_like(sources, code), copies, sources)[0][:, 0]
 
 
-def _shown(task: Episodes, pictures: Sequence[Seen]) -> tuple[Tensor, Tensor]:
-    """Pictures `[N, 1, channels, side, side]`, and where each of them might be from, `[N, 1]`."""
-    images = torch.stack([torch.from_numpy(seen.image) for seen in pictures])
-    return images[:, None], torch.tensor([[task.source(seen.image)] for seen in pictures])
+def _inputs(task: Episodes, pictures: Sequence[Picture]) -> tuple[Tensor, Tensor]:
+    """Images `[N, 1, channels, side, side]`, and the index of the data set for each of them, `[N, 1]`."""
+    images = torch.stack([torch.from_numpy(picture.image) for picture in pictures])
+    return images[:, None], torch.tensor([[task.source(picture.image)] for picture in pictures])
 
 
-def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Seen, int], ...], tuple[Seen, ...]]:
-    require(folder.is_dir(), "folder", "a folder of folders with examples, and pictures to name", f"'{folder}'")
+def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Picture, int], ...], tuple[Picture, ...]]:
+    require(folder.is_dir(), "folder", "a folder of folders with examples, and images to classify", f"'{folder}'")
     channels, side = task.shape
-    by_home: dict[str, list[Seen]] = {}
+    by_home: dict[str, list[Picture]] = {}
     others: list[str] = []
     for number, (name, content) in enumerate(sorted(members(folder, is_picture, others)), start=1):
         require(number <= MOST, "folder", f"of at most {MOST:,} pictures", "more")
         image = square(read_channels(content, name, channels), side)
-        by_home.setdefault(name.rpartition("/")[0], []).append(Seen(name, np.ascontiguousarray(image)))
-    names = [seen.name for home in by_home.values() for seen in home]
+        by_home.setdefault(name.rpartition("/")[0], []).append(Picture(name, np.ascontiguousarray(image)))
+    names = [picture.name for home in by_home.values() for picture in home]
     for empty in without_pictures(others, names):
         remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
         raise invalid(f"class {empty!r}", "with pictures", "a folder without any", remedy)
@@ -100,18 +100,18 @@ def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Se
     pictures = by_home.pop("", [])
     _require_classes(by_home, pictures, task, folder)
     turns = zip(*by_home.values(), strict=True)
-    examples = tuple((seen, label) for turn in turns for label, seen in enumerate(turn))
+    examples = tuple((picture, label) for turn in turns for label, picture in enumerate(turn))
     return tuple(by_home), examples, tuple(pictures)
 
 
-def _require_classes(by_home: dict[str, list[Seen]], pictures: list[Seen], task: Episodes, folder: Path) -> None:
-    remedy = "Put the examples of each class into a folder of their own."
+def _require_classes(by_home: dict[str, list[Picture]], pictures: list[Picture], task: Episodes, folder: Path) -> None:
+    remedy = "Put the examples of each class into a separate folder."
     fits = 2 <= len(by_home) <= task.ways
     require(fits, "folder", f"with 2 to {task.ways} folders of examples", f"{len(by_home)} in {folder}", remedy)
-    remedy = "Put them beside the folders of the classes."
-    require(bool(pictures), "folder", "with pictures to name", f"none beside the folders in {folder}", remedy)
-    counts = {name: len(seen) for name, seen in by_home.items()}
+    remedy = "Put them next to the folders of the classes."
+    require(bool(pictures), "folder", "with images to classify", f"none next to the folders in {folder}", remedy)
+    counts = {name: len(examples) for name, examples in by_home.items()}
     fewest = min(counts, key=counts.__getitem__)
     most = max(counts.values())
-    needed = f"with as many examples as the others, {most}"
-    require(counts[fewest] == most, f"class {fewest!r}", needed, counts[fewest])
+    requirement = f"with as many examples as the others, {most}"
+    require(counts[fewest] == most, f"class {fewest!r}", requirement, counts[fewest])

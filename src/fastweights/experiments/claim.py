@@ -1,6 +1,6 @@
 """A sentence of a paper as comparisons of measured numbers, each tested with an interval over seeds.
 
-Loads no torch: the command line and the report read it.
+It does not import torch, since the command line and the report import it.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Gap(NamedTuple):
 
 
 class Each(NamedTuple):
-    """Several places, each of which is a sample of its own: two such quantities are paired place by place."""
+    """Several places, each of which is a separate sample: two such quantities are paired place by place."""
 
     places: tuple[Place, ...]
 
@@ -58,24 +58,24 @@ class Evidence(NamedTuple):
     low_is_good: bool
 
     def samples(self, quantity: Quantity) -> dict[tuple[int, int], float] | float | None:
-        """A quantity by seed and place; a constant as it is; None if a place was not measured."""
+        """A quantity by seed and place; a constant unchanged; None if a place was not measured."""
         match quantity:
             case Until(model, column, value):
-                found = [
+                by_place = [
                     {seed: self._until(curve, value) for seed, curve in self.curves.get((model, column), {}).items()}
                 ]
             case Gap(high, low):
                 above, below = (self.values.get(place, {}) for place in (high, low))
-                found = [{seed: above[seed] - below[seed] for seed in above.keys() & below.keys()}]
+                by_place = [{seed: above[seed] - below[seed] for seed in above.keys() & below.keys()}]
             case Each(places):
-                found = [dict(self.values.get(place, {})) for place in places]
+                by_place = [dict(self.values.get(place, {})) for place in places]
             case (str(), str()):
-                found = [dict(self.values.get(quantity, {}))]
+                by_place = [dict(self.values.get(quantity, {}))]
             case _:
                 return float(quantity)
-        if not all(found):
+        if not all(by_place):
             return None
-        return {(seed, n): value for n, seeds in enumerate(found) for seed, value in seeds.items()}
+        return {(seed, n): value for n, seeds in enumerate(by_place) for seed, value in seeds.items()}
 
     def _until(self, curve: list[tuple[int, float]], value: float) -> float:
         reached = [step for step, x in curve if (x <= value if self.low_is_good else x >= value)]
@@ -83,7 +83,7 @@ class Evidence(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A mean and the ends of its interval, from so many samples."""
+    """A mean, the ends of its interval, and the number of samples."""
 
     mean: float
     low: float
@@ -100,7 +100,7 @@ class Above(NamedTuple):
     times: float = 1.0
 
     def interval(self, evidence: Evidence) -> Interval | None:
-        """That of high - times * low - by, with a Student t interval over the samples that both sides have.
+        """Interval of high - times * low - by, by Student's t over the samples that both sides have.
 
         A sample is a seed, or a seed and a place. None if a side was not measured.
         """
@@ -114,10 +114,12 @@ class Above(NamedTuple):
 
     def verdict(self, evidence: Evidence) -> "Verdict":
         """Whether the interval is above 0, below it, or on both sides."""
-        found = self.interval(evidence)
-        if found is None:
+        interval = self.interval(evidence)
+        if interval is None:
             return Verdict.NOT_TESTED
-        return Verdict.SUPPORTED if found.low > 0 else Verdict.CONTRADICTED if found.high < 0 else Verdict.UNDECIDED
+        return (
+            Verdict.SUPPORTED if interval.low > 0 else Verdict.CONTRADICTED if interval.high < 0 else Verdict.UNDECIDED
+        )
 
 
 def above(high: Quantity, *lows: Quantity, by: float = 0.0, times: float = 1.0) -> tuple[Above, ...]:
@@ -148,8 +150,8 @@ class Claim(NamedTuple):
     """A sentence that a report tests.
 
     Args:
-        sentence: The sentence, as the paper has it where it is the paper's.
-        source: Its place in the paper; empty for a sentence of ours, which no verdict on the paper counts.
+        sentence: The sentence, quoted if it is from the paper.
+        source: Its position in the paper; empty for a sentence of ours, which verdicts on the paper ignore.
         parts: Comparisons that have to hold.
         at_least: The number of them that have to hold; all if None.
     """
@@ -161,13 +163,13 @@ class Claim(NamedTuple):
 
     def verdict(self, evidence: Evidence) -> Verdict:
         """Supported if enough comparisons are; contradicted if so many are that the others cannot be enough."""
-        found = [part.verdict(evidence) for part in self.parts]
-        needed = len(found) if self.at_least is None else self.at_least
-        if found.count(Verdict.SUPPORTED) >= needed:
+        verdicts = [part.verdict(evidence) for part in self.parts]
+        required = len(verdicts) if self.at_least is None else self.at_least
+        if verdicts.count(Verdict.SUPPORTED) >= required:
             return Verdict.SUPPORTED
-        if found.count(Verdict.CONTRADICTED) > len(found) - needed:
+        if verdicts.count(Verdict.CONTRADICTED) > len(verdicts) - required:
             return Verdict.CONTRADICTED
-        return Verdict.NOT_TESTED if Verdict.NOT_TESTED in found else Verdict.UNDECIDED
+        return Verdict.NOT_TESTED if Verdict.NOT_TESTED in verdicts else Verdict.UNDECIDED
 
     @property
     def places(self) -> set[Place]:

@@ -1,4 +1,4 @@
-"""Classes of sequences, by a trained classifier."""
+"""Classification of sequences with a trained classifier."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from fastweights.core.errors import require
 from fastweights.tasks import SequenceFiles
 
 AT_ONCE = 32
-"""Sequences that are classified together."""
+"""Number of sequences per batch."""
 
 
 class Classified(NamedTuple):
@@ -23,18 +23,18 @@ class Classified(NamedTuple):
 
 @torch.no_grad()
 def classify(model: nn.Module, task: Any, path: Path) -> list[Classified]:
-    """The class of every sequence in a file or a folder, in a format of the training data; labels are ignored.
+    """Classifies every sequence in a file or a folder, in a format of the training data; labels are ignored.
 
     Raises:
         InputError: The model is no classifier of sequences, or the data are not of its kind.
     """
     remedy = "Train one with fastweights train classifier."
-    require(isinstance(task, SequenceFiles), "run", "one of a classifier", "another model's", remedy)
+    require(isinstance(task, SequenceFiles), "run", "one of a classifier", "another kind of model", remedy)
     examples = task.read(path)
-    found: list[Classified] = []
+    results: list[Classified] = []
     for start in range(0, len(examples), AT_ONCE):
         some = examples[start : start + AT_ONCE]
         best = model(task.batch([example.value for example in some])).softmax(-1)[:, 0].max(-1)
         labels = [task.classes[n] for n in best.indices.tolist()]
-        found += map(Classified, [example.name for example in some], labels, best.values.tolist())
-    return found
+        results += map(Classified, [example.name for example in some], labels, best.values.tolist())
+    return results

@@ -1,6 +1,6 @@
-"""An experiment of a paper as data: models, columns, settings by preset, the paper's numbers, and what to check.
+"""An experiment of a paper as data: models, columns, settings by preset, published numbers, and claims.
 
-Loads no torch: the command line and the report read it.
+It does not import torch, since the command line and the report import it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,11 +19,11 @@ SANITY = "sanity"
 """The preset of a sanity check."""
 
 FREE = "flags"
-"""What stands in a run folder in place of a preset, where a user chose every setting."""
+"""Name in a run folder in place of a preset, for settings from flags."""
 
 
 class Published(NamedTuple):
-    """A number of a paper, with its standard deviation if there is one; or a bound, where only that is published."""
+    """A number of a paper, with its standard deviation if it has one, or an upper bound if only that is published."""
 
     value: float
     deviation: float | None = None
@@ -31,8 +31,8 @@ class Published(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One training: names are those of `fastweights list tasks` and of the files in `models/`, and the loop is the one
-    for the type of the settings in `training`, in which the seed is."""
+    """One training. Names are those of `fastweights list tasks` and of the files in `models/`. The type of the settings
+    in `training`, which include the seed, selects the loop."""
 
     task: str
     task_options: dict[str, Any]
@@ -41,17 +41,17 @@ class Trial(NamedTuple):
     training: Training
 
     def facts(self) -> dict[str, Any]:
-        """All of it as plain dictionaries."""
+        """The trial as plain dictionaries."""
         return {**self._asdict(), "training": asdict(self.training)}
 
     def written(self) -> dict[str, Any]:
-        """Its facts, and of what type the settings are: what another process needs, as JSON."""
+        """The trial as JSON for another process: its facts, and the type of the settings."""
         kind = type(self.training)
         return {**self.facts(), "settings": [kind.__module__, kind.__name__]}
 
     @classmethod
     def read(cls, written: dict[str, Any]) -> "Trial":
-        """What was `written`, with tuples for lists."""
+        """Restores a trial from `written()`, with tuples for lists."""
         home, name = written["settings"]
         kind = getattr(import_module(home), name)
         require(issubclass(kind, Training), "settings", "a kind of Training", f"{home}.{name}")
@@ -66,7 +66,7 @@ def _tupled(value: Any) -> Any:
 
 
 class Preset(NamedTuple):
-    """Which part of an experiment to run, and over how many seeds; `skip` are pairs of a model and a column."""
+    """The part of an experiment to run, and the number of seeds; `skip` are pairs of a model and a column."""
 
     columns: tuple[str, ...]
     models: tuple[str, ...]
@@ -123,7 +123,7 @@ class Sanity:
 
 
 class Summary(NamedTuple):
-    """Several seeds of one model in one column, in the units of the table."""
+    """Results of several seeds of one model in one column, in the units of the table."""
 
     values: tuple[float, ...]
 
@@ -138,7 +138,7 @@ class Summary(NamedTuple):
 
 
 Results = Mapping[tuple[str, str], Summary]
-"""By model and column."""
+"""Summaries by model and column."""
 
 
 class Course(NamedTuple):
@@ -153,9 +153,9 @@ class Course(NamedTuple):
     up: str = ""
 
 
-class Pairs(NamedTuple):
-    """Models that are pairs of choices, as a map: what its rows and its columns are, their labels by name, the model of
-    a row and a column, and the pairs that have a line in charts, too, which would not be read with all of them."""
+class PairMap(NamedTuple):
+    """Models that are pairs of choices, as a map: titles and labels of its rows and columns, the model of a row and a
+    column, and the pairs that also have a line in charts, which would be unreadable with all of them."""
 
     rows: tuple[str, Mapping[str, str]]
     columns: tuple[str, Mapping[str, str]]
@@ -164,7 +164,7 @@ class Pairs(NamedTuple):
 
     @property
     def models(self) -> dict[tuple[str, str], str]:
-        """By row and column."""
+        """Models by row and column."""
         return {place: self.model(*place) for place in product(self.rows[1], self.columns[1])}
 
 
@@ -173,14 +173,14 @@ class Experiment:
     """A table or a figure of a paper.
 
     Args:
-        title: One line.
-        source: Where it is published.
-        metric: What its numbers are: the main metric of its tasks, as its table tells it.
-        models: Labels by name: the rows.
-        columns: Labels by name.
-        published: The paper's numbers, by model and column.
-        presets: What "smoke" (seconds, to see that it works), "cpu" (reduced, for two cores) and, where a paper has
-            numbers, "paper" (its own settings) run.
+        title: Title of one line.
+        source: Publication and position in it.
+        metric: The main metric of its tasks, in the form of the table.
+        models: Labels of the rows by name.
+        columns: Labels of the columns by name.
+        published: Numbers of the paper, by model and column.
+        presets: Presets by name: "smoke" (seconds, a test), "cpu" (reduced, for two cores) and, if the paper has
+            numbers, "paper" (settings of the paper).
         trial: The training of a model in a column under a preset; the seed is filled in later.
         claims: Sentences that the report tests: those of the paper, and ours.
         notes: What a reader must know about the paper's numbers or ours.
@@ -214,7 +214,7 @@ class Experiment:
     plain: Collection[str] = ()
     published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
-    pairs: Pairs | None = None
+    pairs: PairMap | None = None
     improvement: tuple[str, str] | None = None
     fold: str = ""
     best: bool = False
@@ -261,7 +261,7 @@ def _no_trial(model: str, column: str, preset: str) -> Trial:
 
 
 def table(columns: tuple[str, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, str], Published]:
-    """The paper's numbers as printed: a row a model; a number, a pair with its deviation, or None for nothing.
+    """Numbers of the paper as printed: one row per model; a number, a pair with its deviation, or None.
 
     >>> table(("3", "5"), {"lstm": ((99.0, 0.1), None)})
     {('lstm', '3'): Published(value=99.0, deviation=0.1, at_most=False)}

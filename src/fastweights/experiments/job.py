@@ -11,9 +11,9 @@ from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.reuse import anywhere
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import Hardware
 
-ANYWHERE = Where()
+ANYWHERE = Hardware()
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Job:
     seed: int
 
     def run(self, folder: Path) -> Run:
-        """Where it lies."""
+        """Hardware it lies."""
         return Run(folder / self.experiment / self.preset / self.model / self.column / f"seed-{self.seed}")
 
-    def trial(self, experiment: Experiment, where: Where = ANYWHERE) -> Trial:
+    def trial(self, experiment: Experiment, where: Hardware = ANYWHERE) -> Trial:
         """What to train, and where."""
         trial = experiment.trial(self.model, self.column, self.preset)
         held_out = {experiment.fold: self.seed - 1} if experiment.fold else {}

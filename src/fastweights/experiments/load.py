@@ -40,8 +40,8 @@ def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
     """
     try:
         from fastweights.experiments.load_run import load_run
-        from fastweights.experiments.trust import Own
+        from fastweights.experiments.trust import TrustedCode
         from fastweights.training.run_folder.run import Run
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} must be installed, got no such module. See fastweights[train].") from None
-    return Trained(*load_run(Run.open(Path(run)), Own(layer, env)))
+    return Trained(*load_run(Run.open(Path(run)), TrustedCode(layer, env)))

@@ -11,22 +11,22 @@ from fastweights.experiments.flags import flags_of
 from fastweights.experiments.job import Job, require_same
 from fastweights.experiments.python_trial import read_trial
 from fastweights.experiments.trial import build, make_task
-from fastweights.experiments.trust import Own
+from fastweights.experiments.trust import TrustedCode
 from fastweights.registry import EXPERIMENTS
 from fastweights.tasks import Task
 from fastweights.training.run_folder.checkpoints import best_model
 from fastweights.training.run_folder.run import Run
-from fastweights.training.settings._training import PRECISIONS, Where
+from fastweights.training.settings._training import PRECISIONS, Hardware
 
 
-def load_run(run: Run, own: Own) -> tuple[nn.Module, Task]:
+def load_run(run: Run, own: TrustedCode) -> tuple[nn.Module, Task]:
     """The model with the weights that validated best, in evaluation mode, and its task; its files need not be there."""
     trial = trial_of(run, own)
     task = make_task(trial.task, trial.task_options).known_by(run.task())
     return best_model(run, lambda: build(trial, task)), task
 
 
-def trial_of(run: Run, own: Own) -> Trial:
+def trial_of(run: Run, own: TrustedCode) -> Trial:
     """The training of a run: by the flags of a recipe, by its place in an experiment, or as the user wrote it.
 
     `own` names the code of the user that the run needs.
@@ -38,7 +38,7 @@ def trial_of(run: Run, own: Own) -> Trial:
     if "experiment" not in content["config"]:
         return read_trial(content["config"].get("trial"), own, run.path)
     job = _job(content["config"], run)
-    trial = job.trial(EXPERIMENTS.load(job.experiment), Where(precision=_precision(content["config"])))
+    trial = job.trial(EXPERIMENTS.load(job.experiment), Hardware(precision=_precision(content["config"])))
     require_same(run, job, trial)
     return trial
 

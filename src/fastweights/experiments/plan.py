@@ -8,7 +8,7 @@ from fastweights.core.errors import require, require_name
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import ANYWHERE, Job
 from fastweights.registry import EXPERIMENTS
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import Hardware
 
 MOST_SEEDS = 1000
 
@@ -23,7 +23,7 @@ class Plan:
     models: tuple[str, ...]
     columns: tuple[str, ...]
     seeds: int
-    where: Where = ANYWHERE
+    where: Hardware = ANYWHERE
 
     @property
     def experiment(self) -> Experiment:
@@ -50,7 +50,7 @@ def make_plan(
     models: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     seeds: int | None = None,
-    where: Where = ANYWHERE,
+    where: Hardware = ANYWHERE,
 ) -> Plan:
     """The plan that the flags describe; `InputError` for what there is not."""
     experiment: Experiment = EXPERIMENTS.load(name)

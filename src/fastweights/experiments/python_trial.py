@@ -1,4 +1,4 @@
-"""Trials that a user wrote in Python, in run folders: what `fastweights.load` and the commands build again."""
+"""Trials from Python in run folders, which `fastweights.load` and the commands rebuild."""
 
 import inspect
 import json
@@ -11,32 +11,32 @@ from jsonargparse import ArgumentError, ArgumentParser
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import address_of
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.trust import Own, confirm, confirm_env, require_names
+from fastweights.experiments.trust import TrustedCode, confirm, confirm_env, require_names
 from fastweights.registry import MODELS, SETTINGS, TASKS
 
 PARTS = {"task": str, "task_options": dict, "model": str, "model_options": dict, "training": dict, "settings": list}
 
 
 def write_trial(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON. A layer that is given as an object is written as the address of its code."""
+    """Converts a trial to JSON. A layer object is written as its import path."""
     written: dict[str, Any] = json.loads(json.dumps(trial.written(), default=_address))
     return written
 
 
-def read_trial(written: Any, own: Own, folder: Path) -> Trial:
-    """The trial that was written to a run folder. Code that the folder names is run only where `own` names it, too.
+def read_trial(written: Any, own: TrustedCode, folder: Path) -> Trial:
+    """Restores a trial from a run folder. Code that the folder names is executed only if `own` names it as well.
 
     Raises:
-        InputError: It is no trial, or needs code that the user did not name.
+        InputError: The folder has no trial, or needs code that the user did not name.
     """
-    known = isinstance(written, dict) and all(isinstance(written.get(part), kind) for part, kind in PARTS.items())
-    require(known, f"trial in {folder}", f"one with {', '.join(PARTS)}", "another", "Train it again.")
+    valid = isinstance(written, dict) and all(isinstance(written.get(part), kind) for part, kind in PARTS.items())
+    require(valid, f"trial in {folder}", f"one with {', '.join(PARTS)}", "another", "Train it again.")
     task, model = written["task"], written["model"]
     require_name(f"task in {folder}", task, TASKS.names())
     require_name(f"model in {folder}", model, MODELS.names())
-    task_options = _known("task_options", TASKS.load(task), written["task_options"], folder)
-    model_options = _known("model_options", MODELS.load(model), written["model_options"], folder)
-    # What tasks are told as strings are names and files with data, but for environments.
+    task_options = _require_options("task_options", TASKS.load(task), written["task_options"], folder)
+    model_options = _require_options("model_options", MODELS.load(model), written["model_options"], folder)
+    # String options of tasks are names and data files, except for environments.
     require_names({name: value for name, value in task_options.items() if not isinstance(value, str)}, folder)
     require_names({name: value for name, value in model_options.items() if name != "layer"}, folder)
     if "id" in task_options:
@@ -53,8 +53,8 @@ def _address(value: Any) -> str:
     return address_of(value) or f"{home}:{name}"
 
 
-def _known(part: str, kind: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Options, if all are some of a task or a model."""
+def _require_options(part: str, kind: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Checks that all options are parameters of a task or a model."""
     names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(inspect.signature(kind).parameters)
     for name in options:
         require_name(f"{part} in {folder}", name, names)
@@ -62,7 +62,7 @@ def _known(part: str, kind: Any, options: dict[str, Any], folder: Path) -> dict[
 
 
 def _settings(written: dict[str, Any], folder: Path) -> Any:
-    """Settings of training, of a type that is one of the library's."""
+    """Restores settings of training, of a type of the library."""
     home, *_ = written["settings"] or [""]
     name = str(home).rpartition(".")[2].replace("_", "-")
     require_name(f"settings in {folder}", name, SETTINGS.names())
@@ -72,5 +72,5 @@ def _settings(written: dict[str, Any], folder: Path) -> Any:
     try:
         return kind(**parser.parse_object(written["training"]).as_dict())
     except ArgumentError as error:
-        told = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"training in {folder} must be settings of {name}, got others: {told}.") from None
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"training in {folder} must be settings of {name}, got others: {reason}.") from None

@@ -18,7 +18,7 @@ from fastweights.experiments.plan import Plan
 from fastweights.experiments.reuse import twin_of
 from fastweights.experiments.status import status
 from fastweights.training.run_folder.run import FAILURE, Busy
-from fastweights.training.settings._training import Where
+from fastweights.training.settings._training import Hardware
 
 PATIENCE = 1.0
 """Seconds between two looks at whether another process has released a run."""
@@ -52,7 +52,7 @@ def _attempt(job: Job, plan: Plan) -> bool:
     return True
 
 
-def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> None:
+def carry_out(job: Job, experiment: Experiment, folder: Path, where: Hardware) -> None:
     """Trains and measures, unless that is done, here or in another table; goes on with what is there.
 
     Raises:

@@ -11,13 +11,13 @@ from fastweights.experiments.experiment import Trial
 from fastweights.experiments.load_run import trial_of
 from fastweights.experiments.python_trial import write_trial
 from fastweights.experiments.trial import build, loop_of, make_task, name_of, require_same_data, shared_task
-from fastweights.experiments.trust import Own
+from fastweights.experiments.trust import TrustedCode
 from fastweights.tasks import Task
 from fastweights.training.distributed.hardware import build_within_memory, make_fabric
 from fastweights.training.distributed.ranks import join, share
 from fastweights.training.distributed.torchrun import launched, lead
 from fastweights.training.malloc import keep_freed_memory
-from fastweights.training.progress import Plain
+from fastweights.training.progress import PlainConsole
 from fastweights.training.run_folder.checkpoints import best_model
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
@@ -50,7 +50,7 @@ def _train(
     fabric: Fabric, run: Run, trial: Trial, *, recipe: str, config: dict[str, Any], resume: bool, shown: bool
 ) -> None:
     keep_freed_memory()
-    task, console = shared_task(trial), Plain() if shown and fabric.is_global_zero else None
+    task, console = shared_task(trial), PlainConsole() if shown and fabric.is_global_zero else None
     model = build_within_memory(lambda: build(trial, task))
     if resume:
         require_same_data(run, trial, task)
@@ -77,7 +77,7 @@ def measure(run: Run, trial: Trial, task: Task) -> tuple[Session, Result]:
     return session, result
 
 
-def measure_run(run: Run, own: Own) -> tuple[Trial, Session, Result]:
+def measure_run(run: Run, own: TrustedCode) -> tuple[Trial, Session, Result]:
     """What a run came to, measured again."""
     trial = trial_of(run, own)
     task = make_task(trial.task, trial.task_options)

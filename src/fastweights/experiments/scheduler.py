@@ -14,7 +14,7 @@ from fastweights.training.progress import Interrupted, stop_on_signal
 
 
 def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
-    """Carries out what is missing and shows how it goes; whether all runs have come to their end.
+    """Executes missing runs and shows their progress; returns whether all runs are complete.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint of every run.
@@ -23,17 +23,17 @@ def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
     if cluster == "local":
         make_fabric(plan.jobs[0].trial(plan.experiment, plan.where).training)
     plan.path.mkdir(parents=True, exist_ok=True)
-    began = time.time()
-    with shown(plan, console, began):
+    start_time = time.time()
+    with shown(plan, console, start_time):
         if jobs == 1 and cluster == "local":
             work(plan, threads=0)
         else:
             _work_elsewhere(plan, jobs, cluster, console)
-    return all(status(job, plan, began).state == "finished" for job in plan.jobs)
+    return all(status(job, plan, start_time).state == "finished" for job in plan.jobs)
 
 
 def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) -> None:
-    """As many processes as wanted, here or as jobs of SLURM, and waits for them."""
+    """Starts processes, locally or as jobs of SLURM, and waits for them."""
     workers = start(plan, processes, cluster)
     with stop_on_signal() as stop:
         while not stop.requested and not all(worker.done() for worker in workers):
@@ -42,7 +42,7 @@ def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) 
         _stop(workers)
         raise Interrupted(f"Stopped {len(workers)} processes.")
     for failure in filter(None, (worker.failure() for worker in workers)):
-        console.print(f"A process died, and its run can be gone on with: {failure}", style="red", highlight=False)
+        console.print(f"A process died; its run can be resumed: {failure}", style="red", highlight=False)
 
 
 def _stop(workers: list[Worker]) -> None:

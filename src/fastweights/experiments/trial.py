@@ -1,4 +1,4 @@
-"""What a trial is made of: its parts are found by name, its loop by the type of its settings."""
+"""Parts of a trial: task and model by name, and the loop by the type of its settings."""
 
 import json
 from functools import lru_cache
@@ -18,14 +18,14 @@ from fastweights.training.run_folder.task_metadata import shortened
 
 
 def build(trial: Trial, task: Task) -> nn.Module:
-    """The model, freshly initialised from the seed."""
+    """Builds the model, freshly initialised from the seed."""
     torch.manual_seed(trial.training.seed)
     model: nn.Module = MODELS.load(trial.model)(*task.arguments, **trial.model_options)
     return model
 
 
 def make_task(name: str, options: dict[str, Any]) -> Task:
-    """The task, as its files are now."""
+    """Creates the task with its current files."""
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     task: Task = TASKS.load(name)(**values)
     return task
@@ -38,23 +38,23 @@ def loop_of(trial: Trial) -> ModuleType:
 
 
 def name_of(trial: Trial) -> str:
-    """What a model is called: by its layer, if it says which."""
+    """Name of a model: that of its layer, if it has one."""
     return str(trial.model_options.get("layer", trial.model))
 
 
 def require_same_data(run: Run, trial: Trial, task: Task) -> None:
-    """`InputError` unless the files of a task are those that the run was begun with."""
+    """`InputError` unless the files of a task are those of the start of the run."""
     stored = run.config()["task"]
     same = all(stored.get(name) == fact for name, fact in shortened(task.facts()).items())
-    require(same, trial.task, f"the one that {run.path} was begun with", "another", "Restore the file.")
+    require(same, trial.task, f"the one that {run.path} was started with", "another", "Restore the file.")
 
 
 def shared_task(trial: Trial) -> Task:
-    """The task of a trial, made once for all trials that follow each other."""
+    """The task of a trial, shared by consecutive trials."""
     return _shared_task(trial.task, json.dumps(trial.task_options))
 
 
 @lru_cache(maxsize=1)
 def _shared_task(name: str, options: str) -> Task:
-    """Data that take seconds to make are made once for all models."""
+    """Creates a task; cached, since data may take seconds to build."""
     return make_task(name, json.loads(options))

@@ -1,4 +1,4 @@
-"""The user's own code in runs: it is run where the user says, never because a file says so."""
+"""Custom code in runs, which is executed only if the user names it, never because a file does."""
 
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
@@ -9,46 +9,46 @@ from fastweights.core.errors import require
 from fastweights.core.import_path import absolute, is_address, name_at, names_in
 
 
-class Own(NamedTuple):
-    """The code of a run as the user names it; None for what the user does not name."""
+class TrustedCode(NamedTuple):
+    """Import paths or objects of the custom code of a run, as named by the user; None if not named."""
 
     layer: Any = None
     env: str | None = None
 
 
-NOTHING = Own()
+NOTHING = TrustedCode()
 
 
-def confirm(stored: str, given: Any, folder: Path) -> Any:
-    """The layer to build for a run.
+def confirm(stored: str, named: Any, folder: Path) -> Any:
+    """Returns the layer to build for a run.
 
-    A run folder may come from anybody. If its layer is code, `MODULE:NAME` or `PATH.py:NAME`, the user must say where
-    that code is; it may have moved, but is still called NAME. In Python the user can also give the layer itself.
+    A run folder may come from an untrusted source. If its layer is code, `MODULE:NAME` or `PATH.py:NAME`, the user must
+    name that code. It may have moved, but must have the same NAME. In Python the user can also pass the layer itself.
 
     Raises:
-        InputError: the run has a layer of its own that nobody named, or another one.
+        InputError: the run has a custom layer that the user did not name, or another one.
     """
     if not any(map(is_address, names_in(stored))):
-        require(given in (None, stored), "layer", f"{stored!r} as in {folder}, or left out", repr(given))
+        require(named in (None, stored), "layer", f"{stored!r} as in {folder}, or left out", repr(named))
         return stored
-    wanted = f"named by you, since the run in {folder} has code of a user, {stored!r}"
+    requirement = f"named by you, since the run in {folder} has code of a user, {stored!r}"
     require(
-        given is not None,
+        named is not None,
         "layer",
-        wanted,
+        requirement,
         "nothing",
         f"If you trust that code, add --layer {stored} (in Python, layer=).",
     )
-    if not isinstance(given, str):
-        return given
-    given = absolute(given)
-    pairs = zip_longest(map(name_at, names_in(stored)), map(name_at, names_in(given)))
-    require(all(one == other for one, other in pairs), "layer", f"{stored!r} as in {folder}", repr(given))
-    return given
+    if not isinstance(named, str):
+        return named
+    named = absolute(named)
+    pairs = zip_longest(map(name_at, names_in(stored)), map(name_at, names_in(named)))
+    require(all(one == other for one, other in pairs), "layer", f"{stored!r} as in {folder}", repr(named))
+    return named
 
 
-def confirm_env(stored: str, given: str | None, folder: Path) -> str:
-    """The environment to make for a run; its code, `MODULE:NAME` or `PATH.py:NAME`, must be named by the user.
+def confirm_env(stored: str, named: str | None, folder: Path) -> str:
+    """Returns the environment for a run. Its code, `MODULE:NAME` or `PATH.py:NAME`, must be named by the user.
 
     The code may have moved, but is still called NAME. For an ID without code, the user may name the code that registers
     it.
@@ -56,22 +56,22 @@ def confirm_env(stored: str, given: str | None, folder: Path) -> str:
     Raises:
         InputError: The environment is code that the user did not name, or has another name.
     """
-    if given is None:
-        wanted = f"named by you, since the run in {folder} has code of a user, {stored!r}"
+    if named is None:
+        requirement = f"named by you, since the run in {folder} has code of a user, {stored!r}"
         remedy = f"If you trust that code, add --env {stored} (in Python, env=)."
-        require(not is_address(stored), "env", wanted, "nothing", remedy)
+        require(not is_address(stored), "env", requirement, "nothing", remedy)
         return stored
-    same = given.rpartition(":")[2] == stored.rpartition(":")[2]
-    require(same, "env", f"{stored!r} as in {folder}, wherever its code is", repr(given))
-    return absolute(given)
+    same = named.rpartition(":")[2] == stored.rpartition(":")[2]
+    require(same, "env", f"{stored!r} as in {folder}, wherever its code is", repr(named))
+    return absolute(named)
 
 
-def confirm_all(stored: Mapping[str, Any], own: Own, folder: Path) -> dict[str, Any]:
-    """The options of a run as its folder gives them: layer and environment as the user names them, and no other code.
+def confirm_all(stored: Mapping[str, Any], own: TrustedCode, folder: Path) -> dict[str, Any]:
+    """Checks the options of a run: layer and environment as named by the user, and no other code.
 
     A string is a name; a `Path` is a file with data, which is read and not run.
     """
-    require_names({name: value for name, value in stored.items() if name not in Own._fields}, folder)
+    require_names({name: value for name, value in stored.items() if name not in TrustedCode._fields}, folder)
     confirmed = dict(stored)
     if "layer" in stored:
         confirmed["layer"] = confirm(stored["layer"], own.layer, folder)

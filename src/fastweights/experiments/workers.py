@@ -1,4 +1,4 @@
-"""Processes that carry out runs beside each other: on this machine, or as jobs of SLURM."""
+"""Worker processes that execute runs in parallel: on this machine, or as jobs of SLURM."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fastweights.core.errors import InputError, invalid
 from fastweights.core.files import appending, make_own_folder
 
-# torch takes seconds to import, and a process must hear sooner that it is no longer wanted.
+# torch takes seconds to import, and a process must detect earlier that its parent has ended.
 if TYPE_CHECKING:
     from fastweights.experiments.plan import Plan
 
@@ -22,28 +22,28 @@ PROGRAM = "import sys; sys.path[:] = {path!r}; from fastweights.experiments.work
 
 
 class Worker(Protocol):
-    """A process that carries out whatever is free."""
+    """A process that executes runs that no other process has started."""
 
     def done(self) -> bool:
         """Whether it has ended."""
 
     def stop(self) -> None:
-        """Lets it write a checkpoint and end."""
+        """Requests a checkpoint and the end of the process."""
 
     def failure(self) -> str:
-        """Why it ended without having been asked to; empty if it did not."""
+        """The reason of an unexpected end; empty if there was none."""
 
 
 class Local:
-    """A process of this machine. It ends with the one that started it, however that ends: it reads from a pipe whose
-    other end is closed then."""
+    """A process of this machine. It ends with its parent, in whatever way that ends, since their pipe is closed
+    then."""
 
     def __init__(self, plan: "Plan", number: int, threads: int) -> None:
         self.log = make_own_folder(plan.path / "jobs") / f"{number}.log"
-        # -P and the path of this process: nothing is imported from the current folder that is not here, too.
+        # -P and the path of this process, so that nothing else is imported from the current folder.
         command = [sys.executable, "-P", "-c", PROGRAM.format(path=sys.path), json.dumps([_facts(plan), threads])]
         with appending(self.log, "log") as log:
-            # A session of its own is deaf to Ctrl-C, of which it hears from here.
+            # A new session does not receive Ctrl-C; the parent forwards the request.
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
@@ -61,8 +61,8 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What submitit is to run: a process whose time is up goes on in a new one, from the last checkpoints."""
+class SlurmJob:
+    """The job of submitit. After a time-out it continues in a new job, from the last checkpoints."""
 
     plan: "Plan"
 
@@ -72,21 +72,21 @@ class Task:
         work(self.plan, threads=0)
 
     def checkpoint(self) -> Any:
-        """What submitit is to start again."""
+        """The job that submitit starts after a time-out."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
 class Slurm:
-    """A job of SLURM, which goes on when the process that started it has ended."""
+    """A job of SLURM, which continues after the end of the process that started it."""
 
     def __init__(self, job: Any) -> None:
         self.job = job
         self.stopped = False
 
     def done(self) -> bool:
-        # What becomes of a job that was told to stop need not be waited for: it writes its checkpoint by itself.
+        # A job with a request to stop needs no waiting, since it writes its checkpoint by itself.
         return self.stopped or bool(self.job.done())
 
     def stop(self) -> None:
@@ -99,36 +99,36 @@ class Slurm:
 
 
 def start(plan: "Plan", processes: int, cluster: str) -> list[Worker]:
-    """As many processes as wanted, but no more than there are runs."""
+    """Starts `processes` processes, but no more than there are runs."""
     processes = min(processes, len(plan.jobs))
     if cluster == "local":
         threads = max(len(os.sched_getaffinity(0)) // processes, 1)
         return [Local(plan, number, threads) for number in range(1, processes + 1)]
     executor = _executor(plan, cluster)
-    # A cluster gives its jobs cores of their own, and torch takes those that it is given.
-    return [Slurm(executor.submit(Task(plan))) for _ in range(processes)]
+    # A cluster assigns cores to its jobs, which torch then uses.
+    return [Slurm(executor.submit(SlurmJob(plan))) for _ in range(processes)]
 
 
 def main() -> None:
-    """What a `Local` process does."""
+    """The main function of a `Local` process."""
     Thread(target=_stop_with_parent, daemon=True).start()
     facts, threads = json.loads(sys.argv[1])
     from fastweights.experiments.plan import Plan
     from fastweights.experiments.run_jobs import work
     from fastweights.training.progress import Interrupted
-    from fastweights.training.settings._training import Where
+    from fastweights.training.settings._training import Hardware
 
     with suppress(Interrupted):
         chosen = {part: tuple(facts[part]) for part in ("models", "columns")}
-        where = Where(*facts["where"])
+        where = Hardware(*facts["where"])
         work(Plan(**{**facts, **chosen, "where": where, "folder": Path(facts["folder"])}), threads)
 
 
 def _stop_with_parent() -> None:
-    # Not by sys.stdin, whose lock Python would want at its end.
+    # Not sys.stdin, whose lock Python needs at exit.
     while os.read(0, 1):
         pass
-    # In training this is a request to stop after a checkpoint; at any other time nothing is lost by ending.
+    # In training this requests a stop after a checkpoint; at any other time nothing is lost.
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -145,6 +145,6 @@ def _executor(plan: "Plan", cluster: str) -> Any:
     try:
         executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
     except RuntimeError as error:
-        raise InputError(f"cluster must be one that can be reached from here, got '{cluster}': {error}.") from None
+        raise InputError(f"cluster must be reachable from this machine, got '{cluster}': {error}.") from None
     executor.update_parameters(name=plan.name.replace("/", "-"), timeout_min=24 * 60)
     return executor

@@ -1,4 +1,4 @@
-"""Feature maps phi: one file a map, a module with `output_size` that maps the last axis of size `size`."""
+"""Feature maps phi, one per file: modules with `output_size` that map the last axis of size `size`."""
 
 from fastweights.feature_maps.dpfp import DPFP
 from fastweights.feature_maps.elu import ELU

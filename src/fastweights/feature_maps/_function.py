@@ -1,14 +1,14 @@
-"""What the feature maps without numbers of their own share."""
+"""Base class of feature maps without parameters."""
 
 from typing import Any
 
 from torch import Tensor, nn
 
 
-class Function(nn.Module):
-    """A feature map that is a function of the last axis and nothing more: it can be a part of a kernel.
+class FunctionMap(nn.Module):
+    """A feature map that is a function of the last axis, so that it can be part of a kernel.
 
-    It defines `function`, and `output_size` where that is not the size of its input.
+    A subclass defines `function`, and `output_size` if it differs from the size of the input.
     """
 
     function: Any

@@ -33,7 +33,7 @@ class RandomFeatures(nn.Module):
     @torch.no_grad()
     def redraw(self) -> None:
         """Draws new directions."""
-        # Not in place: gradients of earlier steps may need the last ones. Contiguous, as they are once loaded.
+        # Not in place, since gradients of earlier steps may need the last ones. Contiguous, as after loading.
         self.directions = self.draw(*self.directions.shape).to(self.directions).contiguous()
 
     def draw(self, size: int, m: int) -> Tensor:

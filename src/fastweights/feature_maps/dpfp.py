@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class DPFP(Function):
+class DPFP(FunctionMap):
     """phi(x)[i, j] = u[i] u[i-j] with u = relu([x, -x]), j = 1..nu: sparse products, 2 nu times as many as inputs.
 
     Source: Schlag et al. 2021, Eq. 37 and Listing 1.
@@ -23,7 +23,7 @@ class DPFP(Function):
 
     @property
     def function(self) -> Callable[[Tensor], Tensor]:
-        """phi."""
+        """The map phi as a function."""
         nu = self.nu
         return lambda x: products(x, nu)
 

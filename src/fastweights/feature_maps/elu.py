@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
 def positive(x: Tensor) -> Tensor:
@@ -10,7 +10,7 @@ def positive(x: Tensor) -> Tensor:
     return x.clamp(max=0).exp() + x.relu()
 
 
-class ELU(Function):
+class ELU(FunctionMap):
     """phi(x) = elu(x) + 1: exp(x) below 0, x + 1 above.
 
     Source: Katharopoulos et al. 2020, Eq. 7; Schlag et al. 2021, Eq. 30.

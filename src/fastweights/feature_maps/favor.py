@@ -9,5 +9,5 @@ class Favor(RandomFeatures):
     The directions are orthogonal in groups of `size`, each as long as a Gaussian vector.
 
     Source: Choromanski et al. 2021, Lemma 1 (hyperbolic features) and Sec. 3.3; Schlag et al. 2021, Eqs. 31-32, as in
-    the code of their retrieval tasks (which draws anew in evaluation, too).
+    the code of their retrieval tasks (which also redraws in evaluation).
     """

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class Identity(Function):
+class Identity(FunctionMap):
     """phi(x) = x.
 
     Source: Schmidhuber 1991 uses keys as they are.
@@ -13,5 +13,5 @@ class Identity(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return x

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class ReLU(Function):
+class ReLU(FunctionMap):
     """phi(x) = max(x, 0), without random directions; `relu-favor` has them.
 
     Source: Kasai et al. 2021 (Finetuning Pretrained Transformers into RNNs), without the learned map.
@@ -14,5 +14,5 @@ class ReLU(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return torch.relu(x)

@@ -9,8 +9,8 @@ from fastweights.feature_maps._random_features import RandomFeatures, orthonorma
 class RowFavor(RandomFeatures):
     """phi(x) = (exp(+-w.x - |x|^2 / 2) + 1e-4) / sqrt(2 m): FAVOR+ with directions that are not orthogonal.
 
-    Instead, the rows of the matrix of directions are, which one entry of x is multiplied with: in groups of m, each as
-    long as a Gaussian vector of m entries. Thanks to the constant no key has only zero features.
+    Instead the rows of the matrix of directions are orthogonal, in groups of m, each as long as a Gaussian vector of m
+    entries. The constant ensures that no key has only zero features.
 
     Source: Schlag et al. 2021, Eqs. 31-32, as in the code of their language models.
     """
@@ -18,5 +18,5 @@ class RowFavor(RandomFeatures):
     least = 1e-4
 
     def draw(self, size: int, m: int) -> Tensor:
-        """Directions `[size, m]`."""
+        """Draws directions `[size, m]` with orthogonal rows."""
         return orthonormal_columns(m, size).mT * torch.randn(size, m).norm(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""FAVOR+ of softmax attention, whose scores are divided by the root of a key's size."""
+"""FAVOR+ of softmax attention, whose scores are divided by the root of the key size."""
 
 from torch import Tensor
 
@@ -8,7 +8,7 @@ from fastweights.feature_maps._random_features import RandomFeatures
 class ScaledFavor(RandomFeatures):
     """phi(x) = exp(+-w.x' - |x'|^2 / 2) / sqrt(2 m), x' = x / d^(1/4): on average phi(q).phi(k) = exp(q.k / sqrt(d)).
 
-    Those of large keys do not vanish: of a key of 64 numbers of variance 1, features of `favor` are about exp(-32).
+    Features of large keys do not vanish: for a key of 64 numbers of variance 1, those of `favor` are about exp(-32).
 
     Source: Choromanski et al. 2021, Eqs. 1-2 with Lemma 1.
     """

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class Softmax(Function):
+class Softmax(FunctionMap):
     """phi(x) = exp(x) / sum exp(x): positive, with sum 1.
 
     Source: Irie et al. 2021, Eq. 12 (keys and queries of the recurrent fast net).
@@ -13,5 +13,5 @@ class Softmax(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return x.softmax(dim=-1)

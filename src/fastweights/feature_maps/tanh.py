@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from fastweights.feature_maps._function import Function
+from fastweights.feature_maps._function import FunctionMap
 
 
-class Tanh(Function):
+class Tanh(FunctionMap):
     """phi(x) = tanh(x): keys of either sign, none longer than the root of their size.
 
     Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory), Eq. 5.
@@ -14,5 +14,5 @@ class Tanh(Function):
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """phi."""
+        """Returns phi(x)."""
         return torch.tanh(x)

@@ -1,7 +1,7 @@
-"""What a memory that is learned while it reads is made of: what it is, what it minimises, how, and what it keeps.
+"""Parts of memories that are trained while they read: memory, loss, optimiser, retention and link.
 
-`Cell.from_loss` puts one of each together. Each is a plain function, annotated with what it takes from the slow net;
-write your own beside these. y is what the memory recalls for the key, v what it should recall.
+`Cell.from_loss` combines one of each. Each is a plain function whose annotated parameters come from the slow network;
+you can write your own. y is the value that the memory recalls for the key, and v the value that it should recall.
 
 Source: the four choices of Behrouz et al. 2025 (MIRAS), Sec. 3; test-time training, Sun et al. 2024.
 """
@@ -20,22 +20,22 @@ Loss = Callable[..., Tensor]
 
 
 def l2(y: Value, v: Value) -> Tensor:
-    """|y - v|^2 / 2: its gradient is the delta rule's error."""
+    """Squared error |y - v|^2 / 2, whose gradient is the error of the delta rule."""
     return (y - v).square().sum() / 2
 
 
 def dot(y: Value, v: Value) -> Tensor:
-    """-y . v: its gradient is Hebb's, and asks nothing of what is there already."""
+    """Negative dot product -y . v, whose gradient is the Hebbian write and does not depend on the memory."""
     return -(y * v).sum()
 
 
 @family
 @checked
 def power(p: Positive) -> Loss:
-    """sum_i |y_i - v_i|^p."""
+    """Returns the loss sum_i |y_i - v_i|^p."""
 
     def power(y: Value, v: Value) -> Tensor:
-        """|y - v|_p^p."""
+        """Power p of the p-norm, |y - v|_p^p."""
         return ((y - v).abs() ** p).sum()
 
     return power
@@ -44,22 +44,22 @@ def power(p: Positive) -> Loss:
 @family
 @checked
 def huber(delta: Positive = 1.0) -> Loss:
-    """l2 up to errors of `delta`, |.| beyond: one wild value does not overwrite the memory."""
+    """Returns Huber's loss: quadratic up to errors of `delta`, linear beyond, so that outliers write little."""
 
     def huber(y: Value, v: Value) -> Tensor:
-        """Huber's loss, summed."""
+        """Sum of Huber's loss over the components."""
         return huber_loss(y, v, reduction="sum", delta=delta)
 
     return huber
 
 
 def linear(W: Matrix, k: Key) -> Value:
-    """W k."""
+    """Linear memory W k."""
     return W @ k
 
 
 def normalised(W: Annotated[Tensor, Slot("K K", "memory")], k: Key) -> RawKey:
-    """k + LN(W k), as in TTT-Linear, with an epsilon of 1e-5."""
+    """Memory k + LN(W k) of TTT-Linear, with an epsilon of 1e-5."""
     read = W @ k
     centred = read - read.mean()
     return k + centred * (centred.square().mean() + 1e-5).rsqrt()
@@ -68,10 +68,13 @@ def normalised(W: Annotated[Tensor, Slot("K K", "memory")], k: Key) -> RawKey:
 @family
 @checked
 def mlp(width: Size = 4) -> Callable[..., Tensor]:
-    """Two layers, with `width` K units between them. It needs `learned_start=True`: at zeros every gradient is 0."""
+    """Returns a memory of two layers with `width` K hidden units.
+
+    It needs `learned_start=True`, since all gradients are 0 at 0.
+    """
 
     def mlp(up: Any, down: Any, k: Key) -> Value:
-        """down gelu(up k)."""
+        """Two-layer memory down gelu(up k)."""
         return down @ gelu(up @ k)
 
     slots = {"up": Slot(f"{width}*K K", "memory"), "down": Slot(f"V {width}*K", "memory")}
@@ -80,37 +83,37 @@ def mlp(width: Size = 4) -> Callable[..., Tensor]:
 
 
 def fade(W: Tensor, decay: Decay) -> Tensor:
-    """decay W."""
+    """Scalar decay, decay W."""
     return decay * W
 
 
 def fade_features(W: Matrix, decay: KeyDecay) -> Tensor:
-    """W diag(decay)."""
+    """Decay per feature of the keys, W diag(decay)."""
     return W * decay
 
 
 def descent(gradient: Tensor, beta: Rate) -> Tensor:
-    """-beta gradient."""
+    """Gradient descent: the change is -beta gradient."""
     return -beta * gradient
 
 
 def momentum(gradient: Tensor, last: Tensor, momentum: Rate, beta: Rate) -> Tensor:
-    """momentum last - beta gradient, where `last` is the change before: what is called so is kept in the state."""
+    """Momentum: the change is momentum last - beta gradient, where the parameter `last` is the previous change."""
     return momentum * last - beta * gradient
 
 
 def softmax(A: Tensor) -> Tensor:
-    """Rows that are distributions: descent on A then is mirror descent on W with the relative entropy."""
+    """Rows as distributions. Descent on A is then mirror descent on W with the relative entropy."""
     return A.softmax(-1)
 
 
 @family
 @checked
 def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
-    """A / |A|_q^(q-2)."""
+    """Returns the map A / |A|_q^(q-2)."""
 
     def scaled(A: Tensor) -> Tensor:
-        """A, by the norm that MIRAS's Moneta keeps it in."""
+        """A with the norm of MIRAS's Moneta."""
         # Without the floor a memory of zeros would have no gradient.
         return A / (A.abs() ** q).sum().clamp(min=1e-6) ** ((q - 2) / q)
 
@@ -118,5 +121,5 @@ def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
 
 
 def as_it_is(W: Tensor) -> Tensor:
-    """W."""
+    """Identity: W unchanged."""
     return W

@@ -1,4 +1,4 @@
-"""The step of a memory that is given as a loss: what `Cell.from_loss` makes a cell of."""
+"""The step of a memory that is defined by a loss, from which `Cell.from_loss` builds a cell."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,8 @@ from fastweights.signature import Key, Slot, is_slot, keyed_by, slot_of
 Hints = Mapping[str, Any]
 
 
-class Parts(NamedTuple):
-    """The functions that a memory is made of: see `fastweights.inner`."""
+class MemoryParts(NamedTuple):
+    """The functions that define a memory: see `fastweights.inner`."""
 
     loss: Callable[..., Tensor]
     memory: Callable[..., Tensor]
@@ -29,45 +29,45 @@ class Parts(NamedTuple):
     link: Callable[..., Tensor]
 
 
-def step_of(parts: Parts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
-    """The step of a memory; other processes find it again if they find its parts.
+def step_of(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+    """Returns the step of a memory. Other processes can load it if they can import its parts.
 
     Raises:
         InputError: a part is not annotated, the loss is no scalar, or the optimiser has no rate.
     """
     addresses, options = tuple(map(address_of, parts)), (fades_first, steps, learned_start)
-    return made(addresses, *options) if all(addresses) else _step(parts, *options)
+    return step_at(addresses, *options) if all(addresses) else _step(parts, *options)
 
 
 @family
-def made(addresses: tuple[str, ...], fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
-    """The step made of what stands at these addresses."""
-    return _step(Parts(*map(find_imported, addresses)), fades_first, steps, learned_start)
+def step_at(addresses: tuple[str, ...], fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+    """The step with the parts at these import paths."""
+    return _step(MemoryParts(*map(find_imported, addresses)), fades_first, steps, learned_start)
 
 
-def _step(parts: Parts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+def _step(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
     records = _records(parts, learned_start)
     loss, memory, retention, optimiser, link = parts
-    of_loss, of_retention, of_optimiser = (tuple(hints) for hints in _taken(parts))
+    loss_inputs, retention_inputs, optimiser_inputs = (tuple(hints) for hints in _part_inputs(parts))
     State, count, has_last = records["state"], len(_weights(memory)), _has_last(optimiser)
 
-    def moved(fast: Sequence[Tensor], last: Sequence[Tensor], x: Any) -> list[Tensor]:
-        """How far the optimiser moves every matrix from here."""
-        told, rates = _of(x, of_loss), _of(x, of_optimiser)
-        slopes = grad(lambda W: loss(memory(*W, x.k), x.v, **told))([link(A) for A in fast])
+    def changes(fast: Sequence[Tensor], last: Sequence[Tensor], x: Any) -> list[Tensor]:
+        """The change of every matrix by the optimiser."""
+        inputs, rates = _pick(x, loss_inputs), _pick(x, optimiser_inputs)
+        gradients = grad(lambda W: loss(memory(*W, x.k), x.v, **inputs))([link(A) for A in fast])
         if not has_last:
-            return [optimiser(slope, **rates) for slope in slopes]
-        return [optimiser(slope, before, **rates) for slope, before in zip(slopes, last, strict=True)]
+            return [optimiser(gradient, **rates) for gradient in gradients]
+        return [optimiser(gradient, before, **rates) for gradient, before in zip(gradients, last, strict=True)]
 
     def learn(start: Sequence[Any], state: Sequence[Tensor], x: Any) -> Any:
-        """What is kept are shifts from the start: where nothing fades, they are never found as small differences."""
+        """The state holds shifts from the start. Without a decay they are never computed as small differences."""
         shifts, last = state[:count], state[count:]
         fast = list(map(_at, start, shifts))
         if retention is not as_it_is:
-            shifts = [_off(A, retention(A0, **_of(x, of_retention))) for A, A0 in zip(start, fast, strict=True)]
+            shifts = [_off(A, retention(A0, **_pick(x, retention_inputs))) for A, A0 in zip(start, fast, strict=True)]
         for n in range(steps):
-            last = moved(fast if n == 0 and not fades_first else list(map(_at, start, shifts)), last, x)
-            shifts = [A + by for A, by in zip(shifts, last, strict=True)]
+            last = changes(fast if n == 0 and not fades_first else list(map(_at, start, shifts)), last, x)
+            shifts = [A + change for A, change in zip(shifts, last, strict=True)]
         read = memory(*(link(_at(*pair)) for pair in zip(start, shifts, strict=True)), x.q)
         return State(*shifts, *(last if has_last else ())), read
 
@@ -77,7 +77,7 @@ def _step(parts: Parts, fades_first: bool, steps: int, learned_start: bool) -> C
     def step_from_start(state: Any, x: Any, params: Any) -> Any:
         return learn(params, state, x)
 
-    return _told(step_from_start if learned_start else step, parts, records)
+    return _annotate(step_from_start if learned_start else step, parts, records)
 
 
 def _at(start: Tensor | None, shift: Tensor) -> Tensor:
@@ -88,21 +88,21 @@ def _off(start: Tensor | None, weights: Tensor) -> Tensor:
     return weights if start is None else weights - start
 
 
-def _of(x: Any, names: Sequence[str]) -> dict[str, Tensor]:
+def _pick(x: Any, names: Sequence[str]) -> dict[str, Tensor]:
     return {name: getattr(x, name) for name in names}
 
 
-def _records(parts: Parts, learned_start: bool) -> dict[str, Any]:
-    """The annotations of the step: its state, inputs, params and output."""
+def _records(parts: MemoryParts, learned_start: bool) -> dict[str, Any]:
+    """The annotations of the step: its state, inputs, parameters and output."""
     weights, output = _weights(parts.memory), slot_of(_hints(parts.memory)["return"], "y")
     value = Annotated[Tensor, Slot(output.axes, "value")]
-    taken = {name: hint for hints in _taken(parts) for name, hint in hints.items()}
+    further = {name: hint for hints in _part_inputs(parts) for name, hint in hints.items()}
     _require_rate(parts)
     _require_scalar(parts, output)
     last = {f"{name}_last": hint for name, hint in weights.items()} if _has_last(parts.optimiser) else {}
     start = {name: Annotated[Tensor, Slot(slot_of(hint, name).axes, "weight")] for name, hint in weights.items()}
     records = {"state": _record("State", {**weights, **last})}
-    records["x"] = _record("Inputs", {"q": Key, "k": Key, "v": value, **taken})
+    records["x"] = _record("Inputs", {"q": Key, "k": Key, "v": value, **further})
     records |= {"params": _record("Params", start)} if learned_start else {}
     return records | {"return": GenericAlias(tuple, (records["state"], value))}
 
@@ -111,8 +111,8 @@ def _record(name: str, fields: Hints) -> Any:
     return NamedTuple(name, list(fields.items()))
 
 
-def _told(step: Any, parts: Parts, records: dict[str, Any]) -> Callable[..., Any]:
-    """What is read off a step."""
+def _annotate(step: Any, parts: MemoryParts, records: dict[str, Any]) -> Callable[..., Any]:
+    """Sets the annotations, the name and the docstring of a step."""
     names = [_name(part) for part in parts]
     words = [names[part] for part in (2, 3, 0, 1) if parts[part] is not as_it_is]
     step.__annotations__ = records
@@ -122,7 +122,7 @@ def _told(step: Any, parts: Parts, records: dict[str, Any]) -> Callable[..., Any
 
 
 def _weights(memory: Callable[..., Tensor]) -> Hints:
-    """The matrices of a memory: all that it takes but the key, which comes last."""
+    """The matrices of a memory: all its parameters but the key, which comes last."""
     *names, _ = inspect.signature(memory).parameters
     hints = _hints(memory)
     fits = bool(names) and all(is_slot(hints.get(name)) for name in [*names, "return"])
@@ -131,40 +131,40 @@ def _weights(memory: Callable[..., Tensor]) -> Hints:
     return {name: hints[name] for name in names}
 
 
-def _taken(parts: Parts) -> tuple[Hints, Hints, Hints]:
-    """What loss, retention and optimiser take from the slow net: all behind what they are called with anyhow."""
-    optimiser = _behind("optimiser", parts.optimiser, 1 + _has_last(parts.optimiser))
-    return _behind("loss", parts.loss, 2), _behind("retention", parts.retention, 1), optimiser
+def _part_inputs(parts: MemoryParts) -> tuple[Hints, Hints, Hints]:
+    """The inputs of loss, retention and optimiser from the slow network: all parameters after the fixed ones."""
+    optimiser = _inputs_after("optimiser", parts.optimiser, 1 + _has_last(parts.optimiser))
+    return _inputs_after("loss", parts.loss, 2), _inputs_after("retention", parts.retention, 1), optimiser
 
 
-def _behind(name: str, part: Callable[..., Tensor], given: int) -> Hints:
+def _inputs_after(name: str, part: Callable[..., Tensor], count: int) -> Hints:
     hints = _hints(part)
-    names = list(inspect.signature(part).parameters)[given:]
-    for taken in names:
-        remedy = f"Annotate {taken} as Rate, Decay or any other."
-        require(is_slot(hints.get(taken)), name, "annotated with what it takes", _name(part), remedy)
-    return {taken: hints[taken] for taken in names}
+    names = list(inspect.signature(part).parameters)[count:]
+    for parameter in names:
+        remedy = f"Annotate {parameter}, for example as Rate or Decay."
+        require(is_slot(hints.get(parameter)), name, "annotated in all its inputs", _name(part), remedy)
+    return {parameter: hints[parameter] for parameter in names}
 
 
 def _has_last(optimiser: Callable[..., Tensor]) -> bool:
     return "last" in list(inspect.signature(optimiser).parameters)[1:2]
 
 
-def _require_rate(parts: Parts) -> None:
-    *_, taken = _taken(parts)
-    fits = any(slot_of(hint, name).kind == "rate" for name, hint in taken.items())
-    remedy = "Annotate how far it goes with Rate: (gradient, beta: Rate)."
+def _require_rate(parts: MemoryParts) -> None:
+    *_, inputs = _part_inputs(parts)
+    fits = any(slot_of(hint, name).kind == "rate" for name, hint in inputs.items())
+    remedy = "Annotate its step size with Rate: (gradient, beta: Rate)."
     require(fits, "optimiser", "a function that takes a rate", _name(parts.optimiser), remedy)
 
 
-def _require_scalar(parts: Parts, output: Slot) -> None:
-    taken, *_ = _taken(parts)
-    slots = {name: slot_of(hint, name) for name, hint in taken.items()}
+def _require_scalar(parts: MemoryParts, output: Slot) -> None:
+    inputs, *_ = _part_inputs(parts)
+    slots = {name: slot_of(hint, name) for name, hint in inputs.items()}
     sizes = dict.fromkeys(ascii_uppercase, 3)
     y = torch.full(output.shape(sizes), 0.5)
     value = parts.loss(y, y / 2, **{name: torch.full(slot.shape(sizes), 0.5) for name, slot in slots.items()})
     got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-    require(got == [], "loss", "a scalar", got, "Add up what it returns: .sum().")
+    require(got == [], "loss", "a scalar", got, "Sum it over its components: .sum().")
 
 
 def _hints(part: Callable[..., Any]) -> dict[str, Any]:

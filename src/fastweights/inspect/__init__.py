@@ -1,4 +1,4 @@
-"""What memories hold: what was written, forgotten and read at every step.
+"""Inspection of memories: writes, decay and reads at every step.
 
 >>> import torch
 >>> from fastweights.inspect import look_into, watch
@@ -6,8 +6,8 @@
 >>> model = torch.nn.Sequential(make_layer("delta-net", 8, heads=2))
 >>> with watch(model) as scans:
 ...     y, state = model(torch.randn(1, 5, 8))
->>> found = look_into(scans[0])
->>> found.name, found.attention.shape
+>>> contents = look_into(scans[0])
+>>> contents.name, contents.attention.shape
 ('0', torch.Size([2, 5, 5]))
 """
 
@@ -16,12 +16,12 @@ from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.page import page
 from fastweights.inspect.rates import rate_ranges
 from fastweights.inspect.text import watch_text
-from fastweights.inspect.watch import Watched, watch
+from fastweights.inspect.watch import RecordedScan, watch
 
 __all__ = [
     "Contents",
     "Episode",
-    "Watched",
+    "RecordedScan",
     "look_into",
     "page",
     "rate_ranges",

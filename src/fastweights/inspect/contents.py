@@ -1,4 +1,4 @@
-"""What a memory wrote, forgot and read at every step of one sequence."""
+"""Analysis of the writes, the decay and the reads of a memory at every step of one sequence."""
 
 from typing import Any, NamedTuple
 
@@ -10,12 +10,12 @@ from fastweights.call.tensors import Tensors
 from fastweights.dispatch import run_call
 from fastweights.inspect.rates import Range, range_of, rates_of
 from fastweights.inspect.steps import alone, part_of, steps_of
-from fastweights.inspect.watch import Watched
+from fastweights.inspect.watch import RecordedScan
 
 PROBES = 2
-"""Random directions in which a read is asked for its origins; one is exact where a value is only scaled."""
+"""Number of random directions for the gradients of a read; one is exact where a value is only scaled."""
 COPIES = 64
-"""Reads that are asked at once."""
+"""Number of reads whose gradients are computed together."""
 
 
 class Contents(NamedTuple):
@@ -43,8 +43,8 @@ class Contents(NamedTuple):
         return {name: range_of(self.courses[name]) for name in self.rates}
 
 
-def look_into(watched: Watched, member: int = 0) -> Contents:
-    """What the memory of one member of the batch did.
+def look_into(watched: RecordedScan, member: int = 0) -> Contents:
+    """Analyses the memory of one member of the batch.
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
@@ -53,9 +53,9 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
     courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
-        kept, length = _dot(state, before), _dot(before, before)
+        overlap, length = _dot(state, before), _dot(before, before)
         courses["written"].append(_dot(change, change).sqrt())
-        courses["forgotten"].append(torch.where(length > 0, 1 - kept / length, 0))
+        courses["forgotten"].append(torch.where(length > 0, 1 - overlap / length, 0))
         courses["held"].append(_dot(state, state).sqrt())
         courses["read"].append(y.flatten(1).norm(dim=1))
     ranks, limits = _ranks(call, [state for _, state, _ in steps])
@@ -139,6 +139,6 @@ def _asked(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Generator) 
         y, _ = run_call(call.replace(tensors), "auto")
         reads = y[torch.arange(copies, device=y.device), ts]
         signs = torch.randint(0, 2, reads.shape, generator=draw, device=draw.device).to(reads) * 2 - 1
-        found = torch.autograd.grad((reads * signs).sum(), list(origins.values()))
-    # What comes after a read is no part of it.
-    return signs, [torch.nn.functional.pad(g, (0, 0) * (g.ndim - 2) + (0, T - end)) for g in found]
+        gradients = torch.autograd.grad((reads * signs).sum(), list(origins.values()))
+    # Steps after a read have no influence.
+    return signs, [torch.nn.functional.pad(g, (0, 0) * (g.ndim - 2) + (0, T - end)) for g in gradients]

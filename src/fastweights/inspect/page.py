@@ -1,4 +1,4 @@
-"""What memories did with a sequence, as one page that needs no other file."""
+"""Self-contained HTML page of the analysis of memories."""
 
 import base64
 import json
@@ -16,32 +16,32 @@ from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT, rgb
 
 FULL = 127
-"""What the largest number of an attention map is written as."""
+"""Integer that encodes the largest number of an attention map."""
 
 
-def page(found: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
-    """The page: courses over the tokens, and what each read stems from, for every memory and head.
+def page(memories: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
+    """Renders the page: time series over the tokens, and the origins of each read, for every memory and head.
 
     Args:
-        found: What the memories did, `look_into` of each.
-        tokens: What the model read, a text a step.
-        title: Which model it is.
+        memories: The analysis of each memory by `look_into`.
+        tokens: The input of the model, one text per step.
+        title: Title of the page, such as the name of the model.
     """
-    require(bool(found), "found", "of at least one memory", "none", "Does the model run a scan?")
-    for contents in found:
+    require(bool(memories), "memories", "at least one analysis", "none", "Does the model run a scan?")
+    for contents in memories:
         T = contents.attention.shape[1]
         require(len(tokens) == T, "tokens", f"as many as {contents.name} has steps, {T}", len(tokens))
     data = {
-        "tokens": [printable(token, kept="\n\t\r") for token in tokens],
-        "memories": [_memory(contents) for contents in found],
+        "tokens": [printable(token, allowed="\n\t\r") for token in tokens],
+        "memories": [_memory(contents) for contents in memories],
     }
-    # A text must not end the script that it stands in.
+    # A text must not close the script element that contains it.
     script = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     folder = files("fastweights.inspect")
     style, code, body = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js", "page.html"))
-    told = body.replace("{title}", shown(title))
+    filled = body.replace("{title}", shown(title))
     data_script = f'<script type="application/json" id="data">{script}</script>'
-    return framed(title, f" {_signs()}\n{style}", f"{told}{data_script}<script>{code}</script>")
+    return framed(title, f" {_signs()}\n{style}", f"{filled}{data_script}<script>{code}</script>")
 
 
 def _memory(contents: Contents) -> dict[str, Any]:
@@ -50,25 +50,25 @@ def _memory(contents: Contents) -> dict[str, Any]:
         "name": printable(contents.name),
         "cell": printable(contents.cell),
         "signed": contents.signed,
-        "courses": {printable(name): _numbers(course.T) for name, course in contents.courses.items()},
+        "courses": {printable(name): _rounded(course.T) for name, course in contents.courses.items()},
         "limits": {printable(name): limit for name, limit in contents.limits.items()},
-        "scale": _numbers(scale),
-        "attention": [_packed(a, s) for a, s in zip(contents.attention, scale, strict=True)],
+        "scale": _rounded(scale),
+        "attention": [_encode(a, s) for a, s in zip(contents.attention, scale, strict=True)],
     }
 
 
-def _numbers(x: Tensor) -> Any:
-    return [_numbers(row) for row in x] if x.ndim > 1 else [float(f"{value:.4g}") for value in x.tolist()]
+def _rounded(x: Tensor) -> Any:
+    return [_rounded(row) for row in x] if x.ndim > 1 else [float(f"{value:.4g}") for value in x.tolist()]
 
 
-def _packed(attention: Tensor, scale: Tensor) -> str:
-    """Signed bytes, row after row."""
+def _encode(attention: Tensor, scale: Tensor) -> str:
+    """Encodes a map as base64 of signed bytes, row by row."""
     steps = (attention / scale.clamp(min=1e-30) * FULL).round().to(torch.int8)
     return base64.b64encode(steps.numpy().tobytes()).decode()
 
 
 def _signs() -> str:
-    """The colours of what adds to a read and of what takes from it, as red, green and blue."""
+    """CSS variables with the colours of positive and negative contributions to a read."""
 
     def rules(series: tuple[str, ...]) -> str:
         plus, minus = (", ".join(map(str, rgb(colour))) for colour in series[:2])

@@ -1,4 +1,4 @@
-"""An episode as a film, and as a sheet of frames above what its memories wrote and read at every step."""
+"""Renderings of an episode: an animation, and a sheet of frames with the time series of its memories."""
 
 import io
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ from fastweights.report.chart import PARAMETERS
 from fastweights.report.palette import LIGHT
 
 FRAMES = 10
-"""Frames of a sheet, at most."""
+"""Maximum number of frames of a sheet."""
 MILLISECONDS = 200
-"""That a step is shown."""
+"""Duration of a step in the animation."""
 COURSES = {"written": 0, "read": 1}
-"""What is drawn of a memory, and in which colour."""
+"""Time series of a memory that are drawn, with the index of their colours."""
 
 
 def sheet(episode: Episode, title: str) -> bytes:
-    """A PNG: frames, what was expected and earned, and of every memory its courses and what reads stem from."""
+    """Renders a PNG: frames, values and rewards, and the time series and origins of reads of every memory."""
     rows = 2 + len(episode.memories)
     with rc_context(PARAMETERS):
         figure: Any = Figure(figsize=(11, 2.2 * rows), layout="constrained")
@@ -45,11 +45,11 @@ def sheet(episode: Episode, title: str) -> bytes:
 
 
 def film(episode: Episode) -> bytes:
-    """A GIF: every step beside the courses, with a line where it is."""
-    first, *others = _steps(episode)
-    told = io.BytesIO()
-    first.save(told, "GIF", save_all=True, append_images=others, duration=MILLISECONDS, loop=0)
-    return told.getvalue()
+    """Renders a GIF: every step next to the time series, with a line at the current step."""
+    first, *rest_of_frames = _steps(episode)
+    file = io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=rest_of_frames, duration=MILLISECONDS, loop=0)
+    return file.getvalue()
 
 
 def _steps(episode: Episode) -> Iterator[Any]:
@@ -59,23 +59,23 @@ def _steps(episode: Episode) -> Iterator[Any]:
         canvas = FigureCanvasAgg(figure)
         left, right = figure.subfigures(1, 2, width_ratios=(2, 3))
         scene = left.subplots()
-        seen = _draw_frame(scene, episode, 0)
+        image = _draw_frame(scene, episode, 0)
         charts = right.subplots(rows, 1, squeeze=False, sharex=True)[:, 0]
         _draw_values(charts[0], episode)
         for axes, contents in zip(charts[1:], episode.memories, strict=True):
             _draw_courses(axes, contents)
-        here = [axes.axvline(1, color=LIGHT.ink, linestyle=":", linewidth=1) for axes in charts]
+        markers = [axes.axvline(1, color=LIGHT.ink, linestyle=":", linewidth=1) for axes in charts]
         for t, frame in enumerate(episode.frames.numpy()):
-            seen.set_data(frame)
+            image.set_data(frame)
             scene.set_title(_caption(episode, t), fontsize=9)
-            for line in here:
+            for line in markers:
                 line.set_xdata([t + 1, t + 1])
             canvas.draw()
             yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("P")
 
 
 def _draw_frames(part: Any, episode: Episode) -> None:
-    """As many as have room, the first and the last among them."""
+    """Draws evenly spaced frames, with the first and the last."""
     T = len(episode.actions)
     chosen = torch.linspace(0, T - 1, min(T, FRAMES)).round().int().tolist()
     for axes, t in zip(np.ravel(part.subplots(1, len(chosen))), chosen, strict=True):
@@ -95,16 +95,16 @@ def _caption(episode: Episode, t: int) -> str:
 
 
 def _action(episode: Episode, t: int) -> str:
-    """An action, and its probability; real numbers have none."""
+    """Text of an action with its probability; without it for real numbers."""
     action = episode.actions[t]
     if action.is_floating_point():
         return " ".join(f"{value:.2g}" for value in action.tolist())
-    said = " ".join(map(str, action.reshape(-1).tolist()))
-    return f"{said} ({100 * float(episode.probabilities[t]):.0f} %)"
+    numbers = " ".join(map(str, action.reshape(-1).tolist()))
+    return f"{numbers} ({100 * float(episode.probabilities[t]):.0f} %)"
 
 
 def _draw_values(axes: Any, episode: Episode) -> None:
-    """What the agent expects of the rest of the episode, and what it has earned so far."""
+    """Draws the value estimates and the cumulative reward."""
     steps = range(1, len(episode.actions) + 1)
     axes.plot(steps, episode.values.numpy(), color=LIGHT.series[2], label="value", marker=".")
     axes.plot(steps, episode.rewards.cumsum(0).numpy(), color=LIGHT.series[3], label="earned", marker=".")
@@ -112,12 +112,12 @@ def _draw_values(axes: Any, episode: Episode) -> None:
 
 
 def _draw_courses(axes: Any, contents: Contents) -> None:
-    """A line a head."""
+    """Draws one line per head."""
     for name, colour in COURSES.items():
         course = contents.courses[name].numpy()
         lines = axes.plot(range(1, len(course) + 1), course, color=LIGHT.series[colour], linewidth=1, marker=".")
         lines[0].set_label(name)
-    _label(axes, f"{contents.name}: {contents.cell}, a line a head")
+    _label(axes, f"{contents.name}: {contents.cell}, one line per head")
 
 
 def _label(axes: Any, title: str) -> None:
@@ -129,11 +129,11 @@ def _label(axes: Any, title: str) -> None:
 
 
 def _draw_attention(axes: Any, contents: Contents) -> None:
-    """How much every read stems from every step, all heads together."""
+    """Draws the influence of every step on every read, averaged over heads."""
     T = contents.attention.shape[1]
     share = contents.attention.abs().mean(0).numpy()
     axes.imshow(share, cmap="Blues", extent=(0.5, T + 0.5, T + 0.5, 0.5), interpolation="nearest")
-    axes.set_title("what a read (row) stems from", fontsize=9)
+    axes.set_title("influence of steps (columns) on reads (rows)", fontsize=9)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(4, integer=True))
     axes.tick_params(labelsize=8)

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from fastweights.call.scan_call import ScanCall
 from fastweights.inspect.steps import alone, steps_of
-from fastweights.inspect.watch import Watched
+from fastweights.inspect.watch import RecordedScan
 
 Range = tuple[float, float]
 """The smallest and the largest value."""
 
 
-def rate_ranges(scans: Iterable[Watched]) -> dict[str, dict[str, Range]]:
+def rate_ranges(scans: Iterable[RecordedScan]) -> dict[str, dict[str, Range]]:
     """The range of every rate of every memory, over all members, time steps and heads of recorded scans.
 
     Source: Irie et al. 2022, Sec. 5, where the four rates of the SRWM range from 0.50 to 0.65 over a task.

@@ -1,4 +1,4 @@
-"""What the memories of a language model do while it reads a text."""
+"""Analysis of the memories of a language model on a text."""
 
 from typing import Any
 
@@ -10,11 +10,12 @@ from fastweights.inspect.watch import watch
 
 
 def watch_text(model: Any, task: Any, text: str, most: int = 300) -> tuple[list[Contents], list[str]]:
-    """What every memory did with at most `most` tokens of the text, and the tokens; `fastweights.load` has both model
-    and task.
+    """Analyses every memory on at most `most` tokens of a text; returns the analyses and the tokens.
+
+    `fastweights.load` returns both model and task.
 
     Raises:
-        InputError: no memory of the model is run by `scan`, or a character is none that the model has seen.
+        InputError: no memory of the model runs by `scan`, or the text has an unknown character.
     """
     tokens = task.encode(text)[:most]
     with watch(model) as scans, torch.no_grad():

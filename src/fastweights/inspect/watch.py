@@ -13,7 +13,7 @@ from fastweights.call.scan_call import ScanCall
 from fastweights.dispatch import WATCHERS
 
 
-class Watched(NamedTuple):
+class RecordedScan(NamedTuple):
     """A scan call of a memory; `name` is the name of its module in the model."""
 
     name: str
@@ -21,8 +21,8 @@ class Watched(NamedTuple):
 
 
 @contextmanager
-def watch(model: nn.Module) -> Iterator[list[Watched]]:
-    """Collects every scan that the model runs in this thread, in order: what `look_into` looks into.
+def watch(model: nn.Module) -> Iterator[list[RecordedScan]]:
+    """Records every scan that the model runs in this thread, in order, for `look_into`.
 
         with watch(model) as scans:
             model(tokens)
@@ -30,14 +30,14 @@ def watch(model: nn.Module) -> Iterator[list[Watched]]:
     Memories that other kernels run, such as `torch.nn.LSTM`'s, are no scans. A model under `torch.compile` is watched
     as `model._orig_mod`.
     """
-    found: list[Watched] = []
+    found: list[RecordedScan] = []
     inside: list[str] = []
     thread = threading.get_ident()
 
     def note(call: ScanCall) -> None:
         if inside and threading.get_ident() == thread:
             keep = Tensor.detach if call.out is None else torch.clone  # before the state is overwritten
-            found.append(Watched(inside[-1], call.replace(tree_map_only(Tensor, keep, call.tensors))))
+            found.append(RecordedScan(inside[-1], call.replace(tree_map_only(Tensor, keep, call.tensors))))
 
     handles = [hook for name, module in model.named_modules() for hook in _hooks(module, name, inside)]
     WATCHERS.append(note)

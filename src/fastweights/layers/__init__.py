@@ -1,7 +1,6 @@
 """Layers with one interface: `y, state = layer(x, state=None, reset=None, lengths=None, controls=None)`, x `[B, T, D]`.
 
-Batch first in every state. A file is a layer; a rule or cell without one becomes a layer too, as `FastWeight` over its
-cell.
+States have the batch first. Each file defines a layer; any other rule or cell becomes a layer through `FastWeight`.
 """
 
 from fastweights.layers.associative_lstm import AssociativeLSTM

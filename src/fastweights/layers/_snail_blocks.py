@@ -1,11 +1,11 @@
-"""What SNAIL is made of: each block keeps the channels that it is given and adds some."""
+"""Blocks of SNAIL, each of which appends channels to its input."""
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.layers.base.attention import attention
 from fastweights.layers.base.like import zeros
-from fastweights.layers.base.window_cache import Padded, last, number_segments, still_valid, visible
+from fastweights.layers.base.window_cache import PaddedWindow, last, number_segments, still_valid, visible
 from fastweights.layers.softmax_attention import AttentionCache
 
 
@@ -19,18 +19,18 @@ class DenseBlock(nn.Module):
         self.convolution = nn.Linear(2 * channels, 2 * filters)
 
     def forward(self, x: Tensor, tail: Tensor, reset: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The channels with the new ones, and the inputs that the next call is to see."""
-        past = Padded(tail, x, reset, lengths)
+        """Returns the input with the new channels, and the last inputs, which the next call needs."""
+        past = PaddedWindow(tail, x, reset, lengths)
         a, b = self.convolution(torch.cat([past.earlier(self.dilation), x], dim=-1)).chunk(2, dim=-1)
         return torch.cat([x, a.tanh() * b.sigmoid()], dim=-1), past.tail()
 
     def initial_state(self, batch_size: int) -> Tensor:
-        """Zeros."""
+        """Returns the tail before the first step: zeros."""
         return zeros(self, batch_size, self.dilation, self.channels)
 
 
 def dense_blocks(channels: int, length: int, filters: int) -> nn.ModuleList:
-    """What sees the last `length` steps: ceil(log2 length) dense blocks with the dilations 2, 4, 8, ..."""
+    """Returns ceil(log2 length) dense blocks with dilations 2, 4, 8, ..., which cover the last `length` steps."""
     count = (length - 1).bit_length()
     return nn.ModuleList(DenseBlock(channels + n * filters, 2 ** (n + 1), filters) for n in range(count))
 
@@ -48,20 +48,20 @@ class AttentionBlock(nn.Module):
     def forward(
         self, x: Tensor, past: AttentionCache, reset: Tensor | None, lengths: Tensor | None
     ) -> tuple[Tensor, AttentionCache]:
-        """The channels with what was read, and the cache."""
+        """Returns the input with the attention output appended, and the cache."""
         q, k, v = self.projection(x).split([self.key_size, self.key_size, self.value_size], dim=-1)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.filled, reset, x.shape[1])
-        seen = visible(segments, x.shape[1], self.window)
-        # With an axis for the one head: ONNX has no attention without.
-        one = q[:, None], k[:, None], v[:, None]
-        read = attention(*one, seen[:, None])[:, 0]
+        mask = visible(segments, x.shape[1], self.window)
+        # With an axis for the single head, since the attention of ONNX needs one.
+        q_k_v = q[:, None], k[:, None], v[:, None]
+        read = attention(*q_k_v, mask[:, None])[:, 0]
         ends = None if lengths is None else past.k.shape[1] + lengths
         k, v = (last(part, self.window, ends) for part in (k, v))
         cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
         return torch.cat([x, read], dim=-1), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:
-        """An empty cache."""
+        """Returns an empty cache."""
         k, v = (zeros(self, batch_size, self.window, size) for size in (self.key_size, self.value_size))
         return AttentionCache(k, v, zeros(self, batch_size, self.window, dtype=torch.bool))

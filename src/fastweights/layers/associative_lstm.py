@@ -19,13 +19,13 @@ from fastweights.layers.base.layer import Controls, Layer
 class AssociativeLSTM(Layer):
     """c_s <- f c_s + (P_s r_i) (i u), y = o bound(mean_s (P_s r_o) c_s): complex, with copies against noise.
 
-    P_s are permutations, drawn at random once and always the same; they are saved with the parameters. One network of
-    all units: the paper has no heads, and y is what it reads.
+    P_s are fixed random permutations, the same in every layer; they are saved with the parameters. All units form one
+    network, since the paper has no heads, and y is its output.
 
     Source: Danihelka et al. 2016 (Associative Long Short-Term Memory), Sec. 5.
 
     Args:
-        d_model: Size of the input and output; even: half as many complex numbers.
+        d_model: Size of the input and output; even, since it holds d_model / 2 complex numbers.
         copies: Number of redundant copies of the memory.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
@@ -51,7 +51,7 @@ class AssociativeLSTM(Layer):
         self.start = Start.of_heads(self.cell, 1, self.sizes, initial)
         self.input_size = d_model if input_size is None else input_size
         outputs = 9 * self.sizes["V"]
-        # A parameter and no `nn.Linear`: the scan multiplies by it inside a step.
+        # A parameter, not an `nn.Linear`, since the scan multiplies by it inside a step.
         self.recurrent = nn.Parameter(torch.empty(outputs, d_model))
         self.permutations: Tensor
         self.register_buffer("permutations", torch.empty(copies, self.sizes["V"], dtype=torch.long))
@@ -59,7 +59,7 @@ class AssociativeLSTM(Layer):
         self.input = nn.Linear(self.input_size, outputs)
 
     def reset_parameters(self) -> None:
-        """Draws the recurrent weights, and sets the permutations; the map of the input initialises itself."""
+        """Draws the recurrent weights and sets the permutations. The input projection initialises itself."""
         bound = self.recurrent.shape[1] ** -0.5
         nn.init.uniform_(self.recurrent, -bound, bound)
         assign(self.permutations, _draw_permutations(*self.permutations.shape))
@@ -67,7 +67,7 @@ class AssociativeLSTM(Layer):
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         P = one_hot(self.permutations, self.sizes["V"]).to(self.recurrent.dtype)
         inputs = AssociativeLSTMInputs(self.input(x).unsqueeze(2))
         params = AssociativeLSTMParams(self.recurrent.unsqueeze(0), P.unsqueeze(0))
@@ -75,7 +75,7 @@ class AssociativeLSTM(Layer):
         return y.flatten(2), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state before the first step, batch first in every leaf."""
+        """Returns the state before the first step, batch first in every leaf."""
         return self.start.of_batch(batch_size, self)
 
 

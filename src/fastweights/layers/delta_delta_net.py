@@ -15,15 +15,15 @@ from fastweights.layers.base.initialise import change_initial
 
 
 class DeltaDeltaNet(FastWeight):
-    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q: a DeltaNet that another one programs.
+    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q: a DeltaNet programmed by another DeltaNet.
 
-    Source: Irie et al. 2021, Sec. 3.1; the learned start of P, from U(1, 2): option of the authors' code, off in
+    Source: Irie et al. 2021, Sec. 3.1; the learned start of P, from U(1, 2), is an option of the authors' code, off in
     Table 1.
 
     Args:
         d_model: Size of the input and output.
         heads: Number of memories; it divides `d_model`.
-        learned_start: Whether P starts from learned numbers; W starts from 0 all the same.
+        learned_start: Whether P starts from learned values. W starts from 0 in any case.
 
     The other options are those of `FastWeight`.
     """
@@ -46,8 +46,14 @@ class DeltaDeltaNet(FastWeight):
         cell, keys = Cell.named("delta-delta-net"), (key_size, value_size, feature_map, normaliser, squashing)
         super().__init__(d_model, heads, cell, *keys, scale, backend, initial=initial, read_dropout=read_dropout)
         if learned_start:
-            alone = isinstance(initial, str) and initial == "zero"
-            require(alone, "initial", "left out with learned_start", repr(initial), "It says how P starts, too.")
+            is_default = isinstance(initial, str) and initial == "zero"
+            require(
+                is_default,
+                "initial",
+                "left out with learned_start",
+                repr(initial),
+                "It also determines the start of P.",
+            )
             zero = torch.zeros((), device="cpu")
             P = {name: nn.Parameter(zero) for name in DeltaDeltaNetState._fields if name != "W"}
             self.start = Start.of_heads(cell, heads, self.slow_net.sizes, DeltaDeltaNetState(**P, W=zero))

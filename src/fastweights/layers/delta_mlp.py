@@ -17,8 +17,8 @@ class DeltaMLP(Programmed):
         d_model: Size of the input and output.
         heads: Number of memories; divides `d_model`.
         depth: Number of blocks.
-        idle: Whether the slow net also has the outputs that the authors' code makes and does not read: as many as it
-            reads for the matrices. The published numbers of parameters count them.
+        idle: Whether the slow network also has the unused outputs of the authors' code, as many as those for the
+            matrices. The published numbers of parameters count them.
         backend: The backend of `scan`.
         initial: The initial state, as in `FastWeight`.
     """

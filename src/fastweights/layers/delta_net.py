@@ -1,4 +1,4 @@
-"""DeltaNet."""
+"""Delta-rule layer (DeltaNet)."""
 
 from typing import Any
 

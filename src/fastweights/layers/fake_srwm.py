@@ -14,7 +14,7 @@ from fastweights.state import with_methods
 
 @with_methods
 class NoState(NamedTuple):
-    """The state of a layer that remembers nothing."""
+    """The empty state of a layer without memory."""
 
 
 class FakeSRWM(Layer):
@@ -54,5 +54,5 @@ class FakeSRWM(Layer):
         return self.output(torch.einsum("hvk,bthk->bthv", self.weight, parts).flatten(2)), NoState()
 
     def initial_state(self, batch_size: int) -> NoState:
-        """Nothing."""
+        """Returns the empty state."""
         return NoState()

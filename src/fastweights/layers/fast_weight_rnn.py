@@ -1,4 +1,4 @@
-"""The fast-weight RNN of Ba et al. as a layer, with its two ways to compute the same."""
+"""The fast-weight RNN of Ba et al. as a layer, in two equivalent forms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,11 +30,10 @@ class FastWeightRNN(FastWeightNetwork):
     """A <- lambda A + eta h h^T, then h <- relu(LN(W h + C x + A h')) for S steps, h' starting at relu(W h + C x).
 
     A sequence shorter than a head's units R can be computed without A, as attention over the states stored so far,
-    A h' = lambda^t A_0 h' + eta sum_j lambda^(t-j) h_j (h_j . h'), which costs T instead of R products a step. A is
-    made once, at the end. The compiled matrix form is several times as fast on a CPU even so; where no kernel can be
-    compiled, attention is the faster one for T < R.
-
-    The output is h, without a map behind it.
+    A h' = lambda^t A_0 h' + eta sum_j lambda^(t-j) h_j (h_j . h'), which costs T instead of R products per step. A is
+    computed once, at the end. On a CPU the compiled matrix form is nevertheless several times as fast. Without a
+    compiler, attention is faster for T < R.
+    The output is h, without a projection.
 
     Source: Ba et al. 2016, Eqs. 1-5. The number S of inner steps is not in the paper: 1 in all re-implementations, as
     is the start of W at 0.05 I.
@@ -45,7 +44,7 @@ class FastWeightRNN(FastWeightNetwork):
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
-        form: "matrix" for the cell as it is, or "attention".
+        form: "matrix" for the cell itself, or "attention".
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`, for the matrix form.
         initial: The initial state, as in `FastWeight`.
@@ -79,13 +78,13 @@ class FastWeightRNN(FastWeightNetwork):
         lengths: Tensor | None,
         controls: Controls = NO_CONTROLS,
     ) -> tuple[Tensor, Any]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         if self.form == "matrix":
             return super().run(x, state, reset, lengths, controls)
         start = self.initial_state(x.shape[0])
         state = start if state is None else fit_state(state, start, x)
         boundary = self.slow_net(x).x
-        # As in a scan, no autocast region may turn the sums into half precision.
+        # As in a scan, autocast must not compute the sums in half precision.
         with full_precision(x.device):
             params = self.slow_weights()
             params = type(params)(*(p.to(state.A.dtype) for p in params))
@@ -107,52 +106,57 @@ def attend(
     lengths: Tensor | None,
     start: Any,
 ) -> tuple[Tensor, Any]:
-    """The cell over x `[B, T, H, R]` without its matrix: y, and the same state as the matrix form."""
+    """Runs the cell over x `[B, T, H, R]` without its matrix: y, and the same state as the matrix form."""
     A, h = state
     matrices = [A] if reset is None else [A, start.A]
-    # What is left of the matrix that was given, and of the one that a reset goes back to: [B, H, 1] each.
-    left = [torch.ones_like(h[..., :1]), torch.zeros_like(h[..., :1])][: len(matrices)]
+    # The remaining weights of the given matrix, and of the initial one after a reset: [B, H, 1] each.
+    remaining = [torch.ones_like(h[..., :1]), torch.zeros_like(h[..., :1])][: len(matrices)]
     inside = None if lengths is None else within(lengths, x.shape[1])
     stored: list[Tensor] = []
     weights: list[Tensor] = []
     outputs: list[Tensor] = []
     for t, x_t in enumerate(x.unbind(1)):
         if reset is not None:
-            again = reset[:, t, None, None]
-            h = torch.where(again, start.h, h)
-            left = [torch.where(again, new, old) for new, old in zip((0.0, 1.0), left, strict=True)]
-            weights = [torch.where(again, 0.0, weight) for weight in weights]
+            is_reset = reset[:, t, None, None]
+            h = torch.where(is_reset, start.h, h)
+            remaining = [torch.where(is_reset, new, old) for new, old in zip((0.0, 1.0), remaining, strict=True)]
+            weights = [torch.where(is_reset, 0.0, weight) for weight in weights]
         decay, eta = params.decay[:, None], params.eta[:, None]
         if inside is not None:
             decay, eta = (
-                torch.where(inside[:, t, None, None], rate, kept) for rate, kept in ((decay, 1.0), (eta, 0.0))
+                torch.where(inside[:, t, None, None], rate, initial_parts)
+                for rate, initial_parts in ((decay, 1.0), (eta, 0.0))
             )
-        left = [part * decay for part in left]
+        remaining = [part * decay for part in remaining]
         weights = [*(weight * decay for weight in weights), eta.expand_as(h[..., :1])]
         stored.append(h)
-        read = _reader(matrices, left, torch.stack(stored, -2), torch.cat(weights, -1))
+        read = _reader(matrices, remaining, torch.stack(stored, -2), torch.cat(weights, -1))
         after = settle(read, _apply(params.W, h) + x_t, norms)
         h = after if inside is None else torch.where(inside[:, t, None, None], after, h)
         outputs.append(h)
-    keys, written = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)
-    kept = [_only_where(part.unsqueeze(-1), matrix) for part, matrix in zip(left, matrices, strict=True)]
-    return torch.stack(outputs, 1), FastWeightRNNState(sum(kept) + (written * keys).mT @ keys, h)
+    keys, scores = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)
+    initial_parts = [
+        _scaled_or_zero(part.unsqueeze(-1), matrix) for part, matrix in zip(remaining, matrices, strict=True)
+    ]
+    return torch.stack(outputs, 1), FastWeightRNNState(sum(initial_parts) + (scores * keys).mT @ keys, h)
 
 
-def _reader(matrices: list[Tensor], left: list[Tensor], stored: Tensor, weights: Tensor) -> Callable[[Tensor], Tensor]:
-    """h -> A h, where A is what is left of matrices, plus states stored since, with their weights."""
+def _reader(
+    matrices: list[Tensor], remaining: list[Tensor], stored: Tensor, weights: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """The map h -> A h, where A is the weighted sum of the matrices and of the states stored since."""
 
     def apply_A(h: Tensor) -> Tensor:
         scores = weights * _apply(stored, h)
-        parts = [_only_where(part, _apply(matrix, h)) for part, matrix in zip(left, matrices, strict=True)]
+        parts = [_scaled_or_zero(part, _apply(matrix, h)) for part, matrix in zip(remaining, matrices, strict=True)]
         return sum(parts) + (scores.unsqueeze(-2) @ stored).squeeze(-2)
 
     return apply_A
 
 
-def _only_where(left: Tensor, x: Tensor) -> Tensor:
-    """left x, but 0 where nothing is left: of a matrix that was reset, not even a NaN."""
-    return torch.where(left == 0, 0.0, left * x)
+def _scaled_or_zero(remaining: Tensor, x: Tensor) -> Tensor:
+    """remaining x, but 0 where nothing remains, so that a NaN in a matrix does not survive a reset."""
+    return torch.where(remaining == 0, 0.0, remaining * x)
 
 
 def _apply(matrix: Tensor, x: Tensor) -> Tensor:

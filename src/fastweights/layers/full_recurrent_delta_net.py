@@ -23,5 +23,5 @@ class FullRecurrentDeltaNet(FastWeight):
         size = d_model // heads
         cell = Cell.named("full-recurrent-delta-net")
         sizes = {"M": heads}
-        # One head for the scan: the memories of a step are not independent.
+        # One head for the scan, since the memories of a step are not independent.
         super().__init__(d_model, 1, cell, size, size, scale=scale, backend=backend, sizes=sizes, initial=initial)

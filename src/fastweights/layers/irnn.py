@@ -1,4 +1,4 @@
-"""The IRNN: a recurrent network of rectified linear units that starts by remembering."""
+"""The IRNN: a recurrent network of rectified linear units whose recurrence starts as the identity."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -10,7 +10,7 @@ from fastweights.layers.base.initial_state import Start
 from fastweights.layers.base.initialise import assign, change_initial
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
-from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_stretches
+from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
 from fastweights.signature import Output, Slot, Value
 from fastweights.state import with_methods
 
@@ -23,7 +23,7 @@ class IRNNState(NamedTuple):
 
 
 class IRNNInputs(NamedTuple):
-    """What a step is given: C x + b."""
+    """Input of a step: C x + b."""
 
     z: Value
 
@@ -41,7 +41,7 @@ def irnn_step(state: IRNNState, x: IRNNInputs, params: IRNNParams) -> tuple[IRNN
 
 
 class IRNN(Layer):
-    """h <- relu(W h + C x + b), y = h: W starts as the identity, so that h is kept until training says otherwise.
+    """h <- relu(W h + C x + b), y = h: W starts as the identity, so that h is preserved at first.
 
     C starts small (standard deviation 0.001) and b at 0, as in the paper. It is `torch.nn.RNN` with resets.
 
@@ -60,19 +60,19 @@ class IRNN(Layer):
         self.input_size = d_model if input_size is None else input_size
         self.start = Start(IRNNState, {"h": (d_model,)}, initial)
         self.rnn = nn.RNN(self.input_size, d_model, nonlinearity="relu", batch_first=True)
-        change_initial(self.rnn, _remember)
+        change_initial(self.rnn, _start_as_identity)
 
     def run(
         self, x: Tensor, state: IRNNState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, IRNNState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         if torch.compiler.is_exporting():
             state = self.initial_state(x.shape[0]) if state is None else state
             return run_as_scan(irnn_step, self.rnn.all_weights[0], x, state, self.start(), reset, lengths)
-        return run_in_stretches(self._run, x, state, self.initial_state, reset, lengths)
+        return run_in_segments(self._run, x, state, self.initial_state, reset, lengths)
 
     def initial_state(self, batch_size: int) -> IRNNState:
-        """The state before the first step, batch first."""
+        """Returns the state before the first step, batch first."""
         state: IRNNState = self.start.of_batch(batch_size, self)
         return state
 
@@ -81,8 +81,8 @@ class IRNN(Layer):
         return y, IRNNState(h.squeeze(0).to(state.h.dtype))
 
 
-def _remember(rnn: nn.RNN) -> None:
-    """The identity from state to state, small weights from the input, and no biases."""
+def _start_as_identity(rnn: nn.RNN) -> None:
+    """Sets W to the identity, C to small weights, and the biases to 0."""
     C, W, *biases = rnn.all_weights[0]
     assign(W, torch.eye(len(W), device=W.device))
     nn.init.normal_(C, std=0.001)

@@ -10,7 +10,7 @@ from fastweights.core.autocast import HAS_BFLOAT16, autocasts, full_precision
 from fastweights.layers.base.initial_state import Start
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
-from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_stretches
+from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
 from fastweights.signature import Output, Slot, Value
 from fastweights.state import with_methods
 
@@ -26,7 +26,7 @@ class LSTMState(NamedTuple):
 
 
 class LSTMInputs(NamedTuple):
-    """What the gates of a step are given: C x + b."""
+    """Inputs of the gates of a step: C x + b."""
 
     i: Value
     f: Value
@@ -44,7 +44,7 @@ class LSTMParams(NamedTuple):
 
 
 def lstm_step(state: LSTMState, x: LSTMInputs, params: LSTMParams) -> tuple[LSTMState, Value]:
-    """c <- f c + i tanh(u), h <- o tanh(c), y = h; i, f, o are squashed by the sigmoid, and all see h."""
+    """c <- f c + i tanh(u), h <- o tanh(c), y = h; i, f, o go through the sigmoid, and all four add R h."""
     i, f, u, o = (z + R @ state.h for z, R in zip(x, params, strict=True))
     c = f.sigmoid() * state.c + i.sigmoid() * u.tanh()
     h = o.sigmoid() * c.tanh()
@@ -74,31 +74,31 @@ class LSTM(Layer):
     def run(
         self, x: Tensor, state: LSTMState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, LSTMState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         if torch.compiler.is_exporting():
             return self._scan(x, self.initial_state(x.shape[0]) if state is None else state, reset, lengths)
-        return run_in_stretches(self._run, x, state, self.initial_state, reset, lengths)
+        return run_in_segments(self._run, x, state, self.initial_state, reset, lengths)
 
     def initial_state(self, batch_size: int) -> LSTMState:
-        """The state before the first step, batch first in every leaf."""
+        """Returns the state before the first step, batch first in every leaf."""
         state: LSTMState = self.start.of_batch(batch_size, self)
         return state
 
     def _run(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         dtype = dtype_of(self, x)
-        given = tuple(leaf.transpose(0, 1).to(dtype).contiguous() for leaf in state)
+        hidden = tuple(leaf.transpose(0, 1).to(dtype).contiguous() for leaf in state)
         if autocasts(x.device) and x.device.type == "cpu" and not HAS_BFLOAT16:
-            # Autocast would ask oneDNN for what it does not have.
+            # Autocast would call a bfloat16 kernel that oneDNN lacks on this CPU.
             with full_precision(x.device):
-                y, last = self.lstm(x.to(dtype), given)
+                y, last = self.lstm(x.to(dtype), hidden)
         else:
-            y, last = self.lstm(x, given)
+            y, last = self.lstm(x, hidden)
         return y, LSTMState(*(leaf.transpose(0, 1).to(state.c.dtype) for leaf in last))
 
     def _scan(
         self, x: Tensor, state: LSTMState, reset: Tensor | None, lengths: Tensor | None
     ) -> tuple[Tensor, LSTMState]:
-        """Layer by layer."""
+        """Runs each layer as a scan."""
         start, after = self.start(), []
         for layer, weights in enumerate(self.lstm.all_weights):
             initial = None if start is None else LSTMState(*(leaf[layer] for leaf in start))

@@ -16,7 +16,7 @@ from fastweights.state import with_methods
 
 @with_methods
 class MultiLevelState(NamedTuple):
-    """The cell's state, and the number of steps so far, int `[B]`."""
+    """The state of the cell, and the number of steps so far, int `[B]`."""
 
     memory: Any
     age: Tensor
@@ -26,15 +26,15 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
     """A <- lambda A + eta h h^T and h <- 0 at marked steps; then h <- relu(LN(W h + C x + A h')) for S steps.
 
     The marks come with the data, as the controls "store" and "integrate". Without them a segment has `segment` steps:
-    its end uses the weights for integration, and the state is stored and wiped before the next one begins. The paper
-    does not say which steps it marks.
+    its last step uses the weights for integration, and the state is stored and cleared before the next segment. The
+    paper does not say which steps it marks.
 
     Source: Ba et al. 2016, Sec. 4.2 and Fig. 3.
 
     Args:
         d_model: Number of units of all heads, and size of the output.
         heads: Number of independent networks of d_model / heads units.
-        segment: Steps of a segment where no marks are given.
+        segment: Number of steps per segment if there are no marks.
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
@@ -60,9 +60,9 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
         self.segment = segment
 
     def take(self, state: Any, x: Tensor) -> MultiLevelState:
-        """The state, found to fit."""
-        taken: MultiLevelState = fit_state(state, self.initial_state(1), x)
-        return taken
+        """Checks the state."""
+        fitted: MultiLevelState = fit_state(state, self.initial_state(1), x)
+        return fitted
 
     def run(
         self,
@@ -72,14 +72,14 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
         lengths: Tensor | None,
         controls: Controls = NO_CONTROLS,
     ) -> tuple[Tensor, MultiLevelState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         memory, age = self.initial_state(x.shape[0]) if state is None else state
         steps, age = ages(age, reset, lengths, x.shape[1])
-        place = steps % self.segment
-        marks = {"store": (place == 0) & (steps > 0), "integrate": place == self.segment - 1, **controls}
+        position = steps % self.segment
+        marks = {"store": (position == 0) & (steps > 0), "integrate": position == self.segment - 1, **controls}
         y, memory = super().run(x, memory, reset, lengths, marks)
         return y, MultiLevelState(memory, age)
 
     def initial_state(self, batch_size: int) -> MultiLevelState:
-        """No steps so far."""
+        """Returns the state of age 0."""
         return MultiLevelState(super().initial_state(batch_size), zeros(self, batch_size, dtype=torch.long))

@@ -11,12 +11,11 @@ from fastweights.layers.base.fast_weight import FastWeight
 class NeuronsAndSynapses(FastWeight):
     """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-    u_ij = w_ij h_j^0, over all neurons j. A linear map of x is what the input layer observes, and a linear map of its
-    prediction is y.
+    u_ij = w_ij h_j^0, over all neurons j. The input layer observes a linear map of x, and y is a linear map of its
+    prediction.
+    Synapses start like the weights of ordinary networks.
 
-    Synapses start as the weights of ordinary networks do.
-
-    Source: Gregor 2020, Eqs. 2-18. The paper leaves the sizes open, but for the components: 6 and 14 in its figures.
+    Source: Gregor 2020, Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its figures.
 
     Args:
         d_model: Size of the input and output.

@@ -1,4 +1,4 @@
-"""The self-referential weight matrix that starts anew every span."""
+"""The self-referential weight matrix with a reset at the start of every span."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from fastweights.layers.wrappers.reset_every import ResetEvery
 
 
 class NoCarrySRWM(ResetEvery):
-    """A <- A + beta_A (A q - A k) k^T as the SRWM, back to where it started before every `steps`-th step.
+    """A <- A + beta_A (A q - A k) k^T as the SRWM, reset to its start before every `steps`-th step.
 
-    With steps = 1 it is what the authors' code runs under this name: an SRWM that never sees its own changes.
+    With steps = 1 it is the layer of this name in the authors' code: an SRWM that never reads its own changes.
 
     Source: Irie et al. 2022, Sec. 4.3 ("Reset"), where a span has 50 steps.
     """

@@ -1,4 +1,4 @@
-"""SNAIL: temporal convolutions that gather, and attention that picks."""
+"""SNAIL: temporal convolutions followed by attention."""
 
 from typing import Annotated, NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Size, at_least
 from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.layer import Controls, Layer
-from fastweights.layers.base.window_cache import nothing
+from fastweights.layers.base.window_cache import empty_cache
 from fastweights.layers.softmax_attention import AttentionCache
 from fastweights.state import with_methods
 
@@ -24,9 +24,9 @@ class SNAILState(NamedTuple):
 class SNAIL(Layer):
     """z <- [z, tanh(A z) * sigmoid(B z)] with dilations 2, 4, 8, ..., y = W [z, softmax(q K^T / sqrt(K)) V]: SNAIL.
 
-    A block of dilated causal convolutions of width 2, each of which adds `filters` channels, then an attention block
-    that adds `value_size` more, then a linear map. Before the first step and after a reset the convolutions see zeros.
-    The attention has no positions. The paper's looks at a whole episode; here at most at the last `window` steps.
+    It has dilated causal convolutions of width 2, each of which adds `filters` channels, an attention block that adds
+    `value_size` more, and a linear map. Before the first step and after a reset the convolutions are padded with zeros.
+    The attention has no positions. In the paper it covers a whole episode; here at most the last `window` steps.
 
     Source: Mishra et al. 2018, Fig. 2 and Sec. 3 (dense, TC and attention blocks); sizes: its few-shot network.
 
@@ -63,16 +63,16 @@ class SNAIL(Layer):
     def run(
         self, x: Tensor, state: SNAILState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, SNAILState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         before = self.initial_state(x.shape[0]) if state is None else state
         tails = []
         for block, tail in zip(self.dense, before.tails, strict=True):
             x, after = block(x, tail, reset, lengths)
             tails.append(after)
-        x, cache = self.attention(x, nothing(before.cache) if state is None else before.cache, reset, lengths)
+        x, cache = self.attention(x, empty_cache(before.cache) if state is None else before.cache, reset, lengths)
         return self.output(x), SNAILState(tuple(tails), cache)
 
     def initial_state(self, batch_size: int) -> SNAILState:
-        """Zeros for the convolutions, an empty cache for the attention."""
+        """Returns zeros for the convolutions and an empty cache for the attention."""
         tails = tuple(block.initial_state(batch_size) for block in self.dense)  # type: ignore[operator]
         return SNAILState(tails, self.attention.initial_state(batch_size))

@@ -13,13 +13,13 @@ from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.initialise import change_initial
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import zeros
-from fastweights.layers.base.window_cache import last, nothing, number_segments, still_valid, visible
+from fastweights.layers.base.window_cache import empty_cache, last, number_segments, still_valid, visible
 from fastweights.state import with_methods
 
 
 @with_methods
 class AttentionCache(NamedTuple):
-    """The last keys and values, `[B, window, H, D / H]`, and whether each is there, bool `[B, window]`."""
+    """The last keys and values, `[B, window, H, D / H]`, and whether each position is filled, bool `[B, window]`."""
 
     k: Tensor
     v: Tensor
@@ -29,9 +29,9 @@ class AttentionCache(NamedTuple):
 class SoftmaxAttention(Layer):
     """y = softmax(q K^T / sqrt(d)) V over the last `window` steps: the baseline without a bounded memory.
 
-    Its state is the cache of keys and values. Positions enter as rotations, so that only distances count and a
-    stream can go on for ever. With `rotates=False` and `bias=True` it is `torch.nn.MultiheadAttention` behind a causal
-    mask, as in the Transformer of Irie et al. 2021 (code of the algorithmic tasks), where positions are added before.
+    Its state is the cache of keys and values. Positions are rotary, so that only distances matter and a stream can be
+    of any length. With `rotates=False` and `bias=True` it is `torch.nn.MultiheadAttention` with a causal mask, as in
+    the Transformer of Irie et al. 2021 (code of the algorithmic tasks), where positions are added to the input.
 
     Source: Vaswani et al. 2017, Eq. 1; rotations: Su et al. 2021, Eq. 34.
 
@@ -40,8 +40,8 @@ class SoftmaxAttention(Layer):
     Args:
         d_model: Size of the input and output.
         heads: Number of heads; it divides `d_model`.
-        window: Number of steps that a step sees, itself included.
-        rotates: Whether keys and queries are rotated by their places; else the layer knows no order.
+        window: Number of steps that a step attends to, with itself.
+        rotates: Whether keys and queries are rotated by their positions. Otherwise the layer ignores their order.
         bias: Whether its linear maps have biases, which start at 0.
     """
 
@@ -64,12 +64,12 @@ class SoftmaxAttention(Layer):
     def run(
         self, x: Tensor, state: AttentionCache | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, AttentionCache]:
-        """What the layer does."""
-        past = nothing(self.initial_state(x.shape[0])) if state is None else state
+        """Runs the layer on checked inputs."""
+        past = empty_cache(self.initial_state(x.shape[0])) if state is None else state
         q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.filled, reset, x.shape[1])
-        q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*self._turn(q, k), v))
+        q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*self._rotated(q, k), v))
         mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
         read = attention(q_heads, k_heads, v_heads, mask=mask)
         ends = None if lengths is None else past.k.shape[1] + lengths
@@ -78,19 +78,19 @@ class SoftmaxAttention(Layer):
         return self.output(read.transpose(1, 2).flatten(2)), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:
-        """An empty cache."""
-        places = batch_size, self.window
-        # Not the same tensor twice: a program that is exported would take both for one.
-        k, v = (zeros(self, *places, self.heads, self.head_size) for _ in range(2))
-        return AttentionCache(k, v, zeros(self, *places, dtype=torch.bool))
+        """Returns an empty cache."""
+        size = batch_size, self.window
+        # Two tensors, since an exported program would treat one tensor as a single input.
+        k, v = (zeros(self, *size, self.heads, self.head_size) for _ in range(2))
+        return AttentionCache(k, v, zeros(self, *size, dtype=torch.bool))
 
-    def _turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, rotated by their places in the cache, at least in float32."""
+    def _rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, rotated by their positions in the cache, computed at least in float32."""
         if not self.rotates:
             return q, k
         dtype = torch.promote_types(k.dtype, torch.float32)
-        places = torch.arange(k.shape[1], device=k.device, dtype=dtype)
-        angles = positions_to_angles(places, k.shape[-1], dtype).unsqueeze(1)
+        positions = torch.arange(k.shape[1], device=k.device, dtype=dtype)
+        angles = positions_to_angles(positions, k.shape[-1], dtype).unsqueeze(1)
         return _rotate(q, angles[-q.shape[1] :]), _rotate(k, angles)
 
 

@@ -13,13 +13,13 @@ from fastweights.layers.base.attention import attention
 from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import zeros
-from fastweights.layers.base.window_cache import last, nothing, number_segments, still_valid, visible
+from fastweights.layers.base.window_cache import empty_cache, last, number_segments, still_valid, visible
 from fastweights.state import with_methods
 
 
 @with_methods
 class TransformerXLState(NamedTuple):
-    """The last inputs, `[B, memory, D]`, and whether each is there, bool `[B, memory]`."""
+    """The last inputs, `[B, memory, D]`, and whether each position is filled, bool `[B, memory]`."""
 
     memory: Tensor
     filled: Tensor
@@ -28,10 +28,10 @@ class TransformerXLState(NamedTuple):
 class TransformerXL(Layer):
     """a_ij = ((q_i + u).k_j + (q_i + v).r_{i-j}) / sqrt(d), y_i = softmax(a_i) V: attention by content and by distance.
 
-    r are sinusoids of the distance through a projection of their own; u and v are learned vectors a head. Every step
-    sees itself and exactly the last `memory` steps (the paper's code calls that the same length), so that a sequence
-    gives the same in one piece as cut. The state holds inputs, from which keys and values are computed again; gradients
-    flow into it. To train as the paper does, which stops them at the memory, detach the state between two windows.
+    r are sinusoids of the distance through a separate projection; u and v are learned vectors per head. Every step
+    attends to itself and exactly the last `memory` steps ("same length" in the authors' code), so that the output does
+    not depend on how a sequence is cut. The state holds inputs, from which keys and values are recomputed, and
+    gradients flow into it. To train as in the paper, which stops them at the memory, detach the state between windows.
 
     Source: Dai et al. 2019, Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al. 2021.
 
@@ -40,7 +40,7 @@ class TransformerXL(Layer):
     Args:
         d_model: Size of the input and output; even, since half of a position's entries are sines.
         heads: Number of heads; it divides `d_model`.
-        memory: Number of earlier steps that a step sees.
+        memory: Number of earlier steps that a step attends to.
 
     Raises:
         InputError: `heads` does not divide `d_model`, `d_model` is odd, or `memory` is below 1.
@@ -73,25 +73,25 @@ class TransformerXL(Layer):
         lengths: Tensor | None,
         controls: Controls,
     ) -> tuple[Tensor, TransformerXLState]:
-        """What the layer does."""
-        carried = nothing(self.initial_state(x.shape[0])) if state is None else state
-        past = torch.cat([carried.memory, x], dim=1)
-        segments = number_segments(carried.filled, reset, x.shape[1])
+        """Runs the layer on checked inputs."""
+        cache = empty_cache(self.initial_state(x.shape[0])) if state is None else state
+        past = torch.cat([cache.memory, x], dim=1)
+        segments = number_segments(cache.filled, reset, x.shape[1])
         mask = visible(segments, x.shape[1], self.memory + 1)
         read = self._attend(self._split(self.query(x)), past, mask.unsqueeze(1))
-        ends = None if lengths is None else carried.memory.shape[1] + lengths
+        ends = None if lengths is None else cache.memory.shape[1] + lengths
         after = TransformerXLState(last(past, self.memory, ends), still_valid(segments, self.memory, ends))
         return self.output(read.transpose(1, 2).flatten(2)), after
 
     def initial_state(self, batch_size: int) -> TransformerXLState:
-        """An empty memory."""
+        """Returns an empty memory."""
         filled = zeros(self, batch_size, self.memory, dtype=torch.bool)
         return TransformerXLState(zeros(self, batch_size, self.memory, self.d_model), filled)
 
     def _attend(self, q: Tensor, past: Tensor, mask: Tensor) -> Tensor:
         """Queries `[B, H, T, d]` over all inputs `[B, L, D]` -> `[B, H, T, d]`."""
         k, v = (self._split(part) for part in self.key_value(past).chunk(2, dim=-1))
-        # Distances that no step has cost time only; a program that is exported may not ask how long the past is.
+        # Unused distances only cost time. An exported program cannot depend on the length of the past.
         reach = self.memory if torch.compiler.is_exporting() else min(self.memory, past.shape[1] - 1)
         scores = _shift(self._position_scores(q, reach))[..., -past.shape[1] :] * q.shape[-1] ** -0.5
         return attention(q + self.content_bias.unsqueeze(1), k, v, mask=scores.masked_fill(~mask, -torch.inf))
@@ -109,10 +109,10 @@ class TransformerXL(Layer):
 
 
 def _shift(scores: Tensor) -> Tensor:
-    """Scores by distance, `[..., T, reach + 1]`, to where they belong among all steps, `[..., T, reach + T]`.
+    """Moves scores by distance, `[..., T, reach + 1]`, to their positions among all steps, `[..., T, reach + T]`.
 
-    Row i moves i places to the right. With T zeros behind every row, the rows laid end to end and cut one entry
-    shorter do just that. What else comes to lie in a row is 0, and outside the reach of its step.
+    Row i moves i positions to the right. To do so, T zeros are appended to every row, and the flattened rows are cut
+    into rows that are one entry shorter. All other entries of a row are 0 and outside the reach of its step.
     """
     steps, width = scores.shape[-2:]
     flat = pad(scores, (0, steps)).flatten(-2)

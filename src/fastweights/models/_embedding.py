@@ -7,7 +7,7 @@ class Embedding(nn.Embedding):
     """Vectors of the tokens, drawn from N(0, 1 / D)."""
 
     def reset_parameters(self) -> None:
-        """Draws the vectors."""
+        """Draws the vectors from N(0, 1 / D)."""
         nn.Embedding.reset_parameters(self)
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
 

@@ -7,7 +7,7 @@ from fastweights.core.action_spaces import Actions
 
 
 class PolicyHead(nn.Module):
-    """[outputs, value] = W h + b; the parameters of the policy are the outputs, then what does not depend on h.
+    """[outputs, value] = W h + b. The parameters of the policy are the outputs and learned numbers independent of h.
 
     Args:
         size: Size of h.
@@ -24,14 +24,14 @@ class PolicyHead(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Zeros: a standard deviation of 1. The linear map initialises itself."""
+        """Sets the log standard deviations to 0. The linear map initialises itself."""
         if self.learned is not None:
             nn.init.zeros_(self.learned)
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Parameters of the policy `[B, T, P]` and values `[B, T]`, from h `[B, T, size]`."""
-        said = self.linear(h)
-        outputs, values = said[..., :-1], said[..., -1]
+        """Returns the parameters of the policy `[B, T, P]` and values `[B, T]` for h `[B, T, size]`."""
+        heads = self.linear(h)
+        outputs, values = heads[..., :-1], heads[..., -1]
         if self.learned is None:
             return outputs, values
         learned = self.learned.to(outputs.dtype).expand(*values.shape, -1)

@@ -1,4 +1,4 @@
-"""What a task shows, as vectors."""
+"""Embeddings of the inputs of a task."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from fastweights.core.errors import require_name
 
 
 class PairEmbedding(nn.Module):
-    """e_1(first) + e_2(second), with one id more than there are symbols, for none."""
+    """e_1(first) + e_2(second), with one additional id for a missing symbol."""
 
     @checked
     def __init__(self, symbols: int, width: Size) -> None:
@@ -47,7 +47,7 @@ class MappedEmbedding(nn.Sequential):
 
 
 def make_reader(kind: str, input_size: int, width: int) -> nn.Module:
-    """An embedding of tokens or of pairs of them, a linear map of features."""
+    """Returns an embedding of tokens or of pairs of tokens, or a linear map of features."""
     kinds = {"tokens": nn.Embedding, "pairs": PairEmbedding, "features": nn.Linear}
     require_name("kind", kind, kinds)
     reader: nn.Module = kinds[kind](input_size, width)

@@ -1,4 +1,4 @@
-"""A layer with the signals that its data always come with."""
+"""A layer with fixed control signals."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ class Signalled(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets the signals; the layer initialises itself."""
+        """Sets the signals. The layer initialises itself."""
         for name in self.names:
             assign(self.get_buffer(name), torch.tensor(self.signals[name], device="cpu"))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        """y of whole sequences of T steps, and the state after them."""
+        """Returns y for whole sequences of T steps, and the state after them."""
         steps = len(self.get_buffer(self.names[0]))
         require(x.shape[1] == steps, "x", f"[B, {steps}, D] like the signals", list(x.shape))
         signals = {name: self.get_buffer(name).expand(x.shape[:2]) for name in self.names}

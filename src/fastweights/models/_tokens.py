@@ -1,4 +1,4 @@
-"""Tokens as a model is given them: found to fit, or refused with one line."""
+"""Checks of tokens and targets."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def check_tokens(tokens: Any, name: str = "tokens") -> None:
 
 
 def check_known(tokens: Tensor, vocabulary: int) -> None:
-    """Raises unless every token is below `vocabulary`, where that can be known without waiting for a device."""
+    """Raises unless every token is below `vocabulary`. Values on other devices are not checked."""
     if not can_be_read(tokens) or not tokens.numel():
         return
     least, most = (int(token) for token in tokens.aminmax())
@@ -29,7 +29,7 @@ def check_known(tokens: Tensor, vocabulary: int) -> None:
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """-log p(target) in nats, logits `[..., N]` and targets int `[...]` -> `[...]` in float32 or float64.
 
-    Under autocast logits have half precision. A loss in half precision is off by up to 0.4 %.
+    Under autocast logits have half precision, but a loss in half precision would have an error of up to 0.4 %.
     """
     losses = cross_entropy(at_least_float32(logits).flatten(0, -2), targets.flatten(), reduction="none")
     return losses.view(targets.shape)

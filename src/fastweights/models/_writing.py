@@ -1,4 +1,4 @@
-"""Text that a model writes token by token, and can go on with on another day."""
+"""Generation token by token, with a state from which it can be resumed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,15 +14,15 @@ from fastweights.models._tokens import check_tokens
 from fastweights.state import with_methods
 
 SEEDS = 2**64
-"""How many seeds a generator tells apart."""
+"""Number of different seeds of a generator."""
 
 Generators = list[torch.Generator]
-"""One for each member of the batch, so that what one is given depends on no other."""
+"""One generator per member of the batch, so that the samples of a member do not depend on the others."""
 
 
 @with_methods
-class Written(NamedTuple):
-    """Where a text stands: what was read, the token that was said but not read, and the random numbers to come.
+class StreamState(NamedTuple):
+    """The state of a stream: the state of the model, the last token, which it has not read, and the generators.
 
     It can be saved, loaded and forked like any state.
     """
@@ -32,8 +32,8 @@ class Written(NamedTuple):
     random: Tensor  # uint8 [B, n], the states of generators
 
 
-class Start(NamedTuple):
-    """What a text begins with, or goes on with."""
+class Prefix(NamedTuple):
+    """The tokens that are read first, and the state before them."""
 
     tokens: Tensor  # int64 [B, T]
     lengths: Tensor | None
@@ -42,91 +42,93 @@ class Start(NamedTuple):
     done: Tensor  # bool [B, 1]
 
 
-class Writing(Iterator[Tensor]):
-    """Yields tokens int `[B, 1]`, and knows at any time where the text stands.
+class TokenStream(Iterator[Tensor]):
+    """Yields tokens int `[B, 1]`. Its `state` can be read between two tokens.
 
     Args:
-        hidden: Tokens, a state and lengths -> what `output` reads, and the next state.
-        output: That -> logits.
-        start: What is read first.
-        length: Number of tokens to write, at most.
-        sampling: How to draw.
-        end: A token that is the last one of a member.
+        hidden: Maps tokens, a state and lengths to hidden states and the next state.
+        output: Maps hidden states to logits.
+        start: The tokens that are read first, and the state before them.
+        length: Maximum number of new tokens.
+        sampling: How tokens are drawn from logits.
+        end: The token that ends a member.
     """
 
     def __init__(
         self,
         hidden: Callable[..., tuple[Tensor, Any]],
         output: Callable[[Tensor], Tensor],
-        start: Start,
+        start: Prefix,
         length: int,
         sampling: Sampling,
         end: int | None,
     ) -> None:
-        self._hidden, self._output, self._sampling, self._end, self._left = hidden, output, sampling, end, length
-        self._now = start
+        self._hidden, self._output, self._sampling, self._end, self._remaining = hidden, output, sampling, end, length
+        self._prefix = start
 
     @torch.inference_mode()
     def __next__(self) -> Tensor:
-        tokens, lengths, memory, generators, done = self._now
-        if self._left == 0 or (self._end is not None and done.all()):
+        tokens, lengths, memory, generators, done = self._prefix
+        if self._remaining == 0 or (self._end is not None and done.all()):
             raise StopIteration
         h, memory = self._hidden(tokens, memory, lengths=lengths)
-        said = self._sampling.draw(self._output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), generators)
+        new = self._sampling.draw(self._output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), generators)
         if self._end is not None:
-            said = torch.where(done, self._end, said)
-            done = said == self._end
-        self._now, self._left = Start(said, None, memory, generators, done), self._left - 1
-        return said
+            new = torch.where(done, self._end, new)
+            done = new == self._end
+        self._prefix, self._remaining = Prefix(new, None, memory, generators, done), self._remaining - 1
+        return new
 
     @property
-    def state(self) -> Written:
-        """Where the text stands: a later `stream` goes on with it. `InputError` before the first token."""
-        now = self._now
-        begun = now.memory is not None and now.lengths is None and now.tokens.shape[1] == 1
-        require(begun, "state", "asked for behind a token", "before the first one")
-        return Written(now.memory, now.tokens, _states(now.generators))
+    def state(self) -> StreamState:
+        """State of the stream, from which a later `stream` continues. `InputError` before the first token."""
+        prefix = self._prefix
+        started = prefix.memory is not None and prefix.lengths is None and prefix.tokens.shape[1] == 1
+        require(started, "state", "read after a token", "a read before the first one")
+        return StreamState(prefix.memory, prefix.tokens, _states(prefix.generators))
 
 
-def load_written(memory: Any, file: str | Path) -> Written:
-    """What `state.save(file)` wrote of a text; `memory` is an initial state of its model."""
+def load_stream_state(memory: Any, file: str | Path) -> StreamState:
+    """Loads the file of `state.save(file)`; `memory` is an initial state of the model."""
     last = torch.zeros(1, 1, dtype=torch.long)
-    written: Written = Written(memory, last, _states(_seeded(0, last))).load(file)  # type: ignore[attr-defined]
-    return written
+    state: StreamState = StreamState(memory, last, _states(_seeded(0, last))).load(file)  # type: ignore[attr-defined]
+    return state
 
 
-def begin(prompt: Tensor | None, lengths: Tensor | None, state: Any, seed: int | None, end: int | None) -> Start:
-    """The start of a text behind a state: that of a text, which its prompt if any follows, or that of a model."""
+def begin(prompt: Tensor | None, lengths: Tensor | None, state: Any, seed: int | None, end: int | None) -> Prefix:
+    """The first tokens to read after a state, which is that of a stream, with or without a prompt, or of a model."""
     if prompt is not None:
         check_prompt(prompt, lengths)
-    if isinstance(state, Written):
-        return _go_on(prompt, lengths, state, seed, end)
-    require(prompt is not None, "prompt", "tokens, or left out behind the state of a stream", "neither")
+    if isinstance(state, StreamState):
+        return _resume(prompt, lengths, state, seed, end)
+    require(prompt is not None, "prompt", "given, unless the state is that of a stream", "None")
     assert prompt is not None
-    return Start(prompt, lengths, state, _seeded(seed, prompt), torch.zeros_like(prompt[:, :1], dtype=torch.bool))
+    return Prefix(prompt, lengths, state, _seeded(seed, prompt), torch.zeros_like(prompt[:, :1], dtype=torch.bool))
 
 
-def _go_on(prompt: Tensor | None, lengths: Tensor | None, written: Written, seed: int | None, end: int | None) -> Start:
-    last, generators = written.last, _restored(written) if seed is None else _seeded(seed, written.last)
-    nobody = torch.zeros_like(last, dtype=torch.bool)
+def _resume(
+    prompt: Tensor | None, lengths: Tensor | None, state: StreamState, seed: int | None, end: int | None
+) -> Prefix:
+    last, generators = state.last, _restore(state) if seed is None else _seeded(seed, state.last)
+    unfinished = torch.zeros_like(last, dtype=torch.bool)
     if prompt is None:
-        return Start(last, None, written.memory, generators, nobody if end is None else last == end)
+        return Prefix(last, None, state.memory, generators, unfinished if end is None else last == end)
     require(len(prompt) == len(last), "prompt", f"of {len(last)} members like the state", len(prompt))
     tokens, more = torch.cat([last, prompt], dim=1), None if lengths is None else lengths + 1
-    return Start(tokens, more, written.memory, generators, nobody)
+    return Prefix(tokens, more, state.memory, generators, unfinished)
 
 
 def check_prompt(prompt: Tensor, lengths: Tensor | None) -> None:
-    """Raises unless every member has a token to begin with."""
+    """Raises unless every member has at least one token."""
     check_tokens(prompt, "prompt")
     if lengths is not None:
         check_lengths(lengths, len(prompt), prompt.device)
         check_ends(lengths, prompt.shape[1])
-        require(bool((lengths > 0).all()), "lengths", "at least 1", 0, "Begin every prompt with a token.")
+        require(bool((lengths > 0).all()), "lengths", "at least 1", 0, "Start every prompt with a token.")
 
 
 def _seeded(seed: int | None, tokens: Tensor) -> Generators:
-    """Generators from a seed: that of member b has `seed + b`."""
+    """Generators from a seed: member b gets `seed + b`."""
     if seed is None:
         seed = int(torch.randint(1 << 62, ()))
     require(isinstance(seed, int) and 0 <= seed < SEEDS, "seed", "a whole number from 0 to 2**64 - 1", repr(seed))
@@ -137,9 +139,9 @@ def _states(generators: Generators) -> Tensor:
     return torch.stack([generator.get_state() for generator in generators])
 
 
-def _restored(written: Written) -> Generators:
-    """Generators as they were."""
-    generators = [torch.Generator(written.last.device) for _ in written.random]
-    for generator, state in zip(generators, written.random, strict=True):
+def _restore(stream: StreamState) -> Generators:
+    """Restores the generators from their states."""
+    generators = [torch.Generator(stream.last.device) for _ in stream.random]
+    for generator, state in zip(generators, stream.random, strict=True):
         generator.set_state(state.cpu().clone())
     return generators

@@ -14,17 +14,17 @@ from fastweights.core.errors import require
 class AdaptiveSoftmax(nn.Module):
     """log p(w) = log p(w | head), or log p(cluster of w | head) + log p(w | cluster) from the first cut-off on.
 
-    Log-probabilities are in float32 or float64, under autocast too: perplexity is computed from them.
+    Log-probabilities are in float32 or float64, also under autocast, since perplexity is computed from them.
 
-    Word w scores E_w h + b_w, where E is the embedding itself: every cluster has its full width. Words are to be
-    numbered by frequency, most frequent first. The head holds the words below the first cut-off and one learned row a
-    cluster; cluster i, counted from 1, has column -i of it, as in the authors' code.
+    The score of word w is E_w h + b_w, where E is the embedding itself, so that every cluster has its full width. Words
+    must be numbered by frequency, most frequent first. The head has the words below the first cut-off and one learned
+    row per cluster; cluster i, counted from 1, has column -i of it, as in the authors' code.
 
     Source: Grave et al. 2017, Sec. 4; tied and at full width: Schlag et al. 2021 (code of the language models).
 
     Args:
         embedding: The embedding to share; its N rows are the words.
-        cutoffs: Where the clusters begin, ascending; the language models have 20,000, 40,000 and 200,000.
+        cutoffs: First word of every cluster, ascending; the language models have 20,000, 40,000 and 200,000.
 
     Raises:
         InputError: there is no cut-off, or they do not ascend between 0 and N.
@@ -44,18 +44,18 @@ class AdaptiveSoftmax(nn.Module):
         self.sizes = [stop - start for start, stop in pairwise((0, *cutoffs, words))]
 
     def reset_parameters(self) -> None:
-        """Sets the bias to 0; the embedding and the map to the clusters initialise themselves."""
+        """Sets the bias to 0. The embedding and the map to the clusters initialise themselves."""
         nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        """`log_prob`: log-probabilities are logits, too."""
+        """Returns `log_prob`, since log-probabilities are logits."""
         return self.log_prob(h)
 
     def log_prob(self, h: Tensor) -> Tensor:
         """Log-probability of every word, h `[..., D]` -> `[..., N]`."""
         head, *rest = self._parts()
         words, clusters = self._head(h, *head).split([self.cutoffs[0], len(self.cutoffs)], dim=-1)
-        tails = [clusters[..., -i, None] + _inside(h, *part) for i, part in enumerate(rest, 1)]
+        tails = [clusters[..., -i, None] + _tail_log_prob(h, *part) for i, part in enumerate(rest, 1)]
         return torch.cat([words, *tails], dim=-1)
 
     def nll(self, h: Tensor, targets: Tensor) -> Tensor:
@@ -73,13 +73,13 @@ class AdaptiveSoftmax(nn.Module):
         for i, (first, part) in enumerate(zip(self.cutoffs, rest, strict=True), 1):
             rows = (cluster == i).nonzero().squeeze(1)
             if len(rows):
-                inside = _pick(_inside(h[rows], *part), words[rows] - first)
+                inside = _pick(_tail_log_prob(h[rows], *part), words[rows] - first)
                 log_prob = log_prob.index_add(0, rows, inside)
         return -log_prob.view(targets.shape)
 
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Rows of E and of b, for the head and for every cluster."""
-        # Cut once: the gradient of a slice of its own is as large as E, and mostly zeros.
+        """Rows of E and b for the head and for every cluster."""
+        # One split, since the gradient of a separate slice would be as large as E and mostly zeros.
         return list(zip(self.embedding.weight.split(self.sizes), self.bias.split(self.sizes), strict=True))
 
     def _head(self, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class AdaptiveSoftmax(nn.Module):
         return at_least_float32(torch.cat([linear(h, weight, bias), self.clusters(h)], dim=-1)).log_softmax(-1)
 
 
-def _inside(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _tail_log_prob(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """log p of the words of a cluster, given the cluster."""
     return at_least_float32(linear(h, weight, bias)).log_softmax(-1)
 

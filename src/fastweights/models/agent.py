@@ -23,28 +23,27 @@ BRIGHTEST = 255
 class Agent(nn.Module):
     """[parameters of pi(a_t), V_t] = W h_t + b, h = memory([see(o_t), r_{t-1}, a_{t-1}])
 
-    The last reward is cut to [-1, 1]; neither it nor the last action is told at the first step of an episode, before
-    which the memory is reset.
-
+    The last reward is clipped to [-1, 1]. At the first step of an episode, before which the memory is reset, the last
+    reward and the last action are zeros.
     Source: Irie et al. 2021, Sec. 4.3, and Irie et al. 2022, Sec. 4.3: linear to D, blocks, both heads on the residual
-    stream; without a memory or with an LSTM alone, no map in front.
+    stream; without a memory or with an LSTM alone, no input projection.
 
     Args:
-        shape: Of an observation.
-        actions: Action space; a number n of actions stands for `Discrete(n)`.
-        pictures: Whether observations are pictures `(channels, side, side)` of bytes.
-        layer: What `make_layer` takes; `options` go to it. None for an agent without a memory.
+        shape: Shape of an observation.
+        actions: Action space; an integer n means `Discrete(n)`.
+        pictures: Whether observations are images `(channels, side, side)` of bytes.
+        layer: A layer, as in `make_layer`, with `options`. None for an agent without a memory.
         d_model: Size of the memory.
         depth: Number of blocks; 0 for the layer alone.
-        heads: Memories a layer.
+        heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks of blocks.
-        norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
-        feed_forward_norm: The same around the feed-forward networks.
+        norm: Position of LayerNorm around the layers, from `fastweights list norms`.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks.
         convolution: Width of a causal convolution in front of every layer in a block; 0 for none.
-        hidden: Rectified linear units between numbers that are seen and the memory; 0 for none.
-        vision: Vision net for pictures, from `fastweights list vision-nets`.
-        tell_reward: Whether the last reward is told.
-        tell_action: Whether the last action is.
+        hidden: Number of rectified linear units between numeric observations and the memory; 0 for none.
+        vision: Vision encoder for images, from `fastweights list vision-nets`.
+        tell_reward: Whether the last reward is an input.
+        tell_action: Whether the last action is an input.
     """
 
     @checked
@@ -69,12 +68,18 @@ class Agent(nn.Module):
     ) -> None:
         super().__init__()
         fits = len(shape) == 3 or not pictures
-        require(fits, "shape", "[channels, height, width] of pictures", list(shape), "Use pictures=False for numbers.")
+        require(
+            fits,
+            "shape",
+            "[channels, height, width] of pictures",
+            list(shape),
+            "Use pictures=False for vectors.",
+        )
         self.actions = Discrete(actions) if isinstance(actions, int) else actions
         self.pictures = pictures
         self.tell_reward, self.tell_action = tell_reward, tell_action
-        self.eye, seen = _picture_eye(shape, vision) if pictures else _number_eye(shape, hidden)
-        width = seen + tell_reward + self.actions.features * tell_action
+        self.eye, features = _image_encoder(shape, vision) if pictures else _number_encoder(shape, hidden)
+        width = features + tell_reward + self.actions.features * tell_action
         self.reader: nn.Module = nn.Identity()
         self.memory: nn.Module | None = None
         if layer is not None and depth:
@@ -92,46 +97,46 @@ class Agent(nn.Module):
             self.reader = nn.Linear(width, d_model)
             self.memory = make_stack(blocks)
         elif layer is not None:
-            own = {"input_size": width} if "input_size" in layer_options(layer) else {}
-            self.reader = nn.Identity() if own or width == d_model else nn.Linear(width, d_model)
-            # Several layers are for blocks: make_layer refuses them.
-            self.memory = make_layer(layer, d_model, heads, **own, **(options or {}))  # type: ignore[arg-type]
+            size_option = {"input_size": width} if "input_size" in layer_options(layer) else {}
+            self.reader = nn.Identity() if size_option or width == d_model else nn.Linear(width, d_model)
+            # Several layers need blocks, so make_layer raises an error for them.
+            self.memory = make_layer(layer, d_model, heads, **size_option, **(options or {}))  # type: ignore[arg-type]
         self.head = PolicyHead(width if layer is None else d_model, self.actions)
 
     def forward(
         self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any = None, truncate: int = 0
     ) -> tuple[Tensor, Tensor, Any]:
-        """Parameters of the policy `[B, T, P]`, values `[B, T]` and the state, from observations and what came before.
+        """Returns the parameters of the policy `[B, T, P]`, the values `[B, T]` and the state.
 
         `agent.actions.distribution(parameters)` is the policy. The parameters of `Discrete(n)` are n logits.
 
         Args:
-            seen: `[B, T, *shape]`.
-            reward: Of the action before, `[B, T]`.
-            action: The one before, `[B, T, *actions.shape]`.
-            first: bool `[B, T]`: an episode begins.
+            seen: Observations `[B, T, *shape]`.
+            reward: Reward of the previous action, `[B, T]`.
+            action: Previous action, `[B, T, *actions.shape]`.
+            first: Whether a step is the first of its episode, bool `[B, T]`.
             state: The state before the first step.
-            truncate: Steps that gradients reach back through the memory; 0 for all.
+            truncate: Number of steps of backpropagation through the memory; 0 for all.
         """
-        x = self.reader(self._told(seen, reward, action, first))
-        h, state = self._remember(x, first, state, truncate)
+        x = self.reader(self._inputs(seen, reward, action, first))
+        h, state = self._run_memory(x, first, state, truncate)
         return *self.head(h), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """The memory's."""
+        """Returns the initial state of the memory."""
         return NoState() if self.memory is None else self.memory.initial_state(batch_size)  # type: ignore[operator]
 
-    def _told(self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor) -> Tensor:
-        given = seen.flatten(0, 1)
-        eyes = self.eye(given / BRIGHTEST if self.pictures else given).unflatten(0, first.shape)
-        parts, later = [eyes], (~first).unsqueeze(-1)
+    def _inputs(self, observations: Tensor, reward: Tensor, action: Tensor, first: Tensor) -> Tensor:
+        flat = observations.flatten(0, 1)
+        encoded = self.eye(flat / BRIGHTEST if self.pictures else flat).unflatten(0, first.shape)
+        parts, has_previous = [encoded], (~first).unsqueeze(-1)
         if self.tell_reward:
-            parts.append(reward.clamp(-1, 1).unsqueeze(-1) * later)
+            parts.append(reward.clamp(-1, 1).unsqueeze(-1) * has_previous)
         if self.tell_action:
-            parts.append(self.actions.encode(action) * later)
+            parts.append(self.actions.encode(action) * has_previous)
         return torch.cat(parts, dim=-1)
 
-    def _remember(self, x: Tensor, first: Tensor, state: Any, truncate: int) -> tuple[Tensor, Any]:
+    def _run_memory(self, x: Tensor, first: Tensor, state: Any, truncate: int) -> tuple[Tensor, Any]:
         if self.memory is None:
             return x, NoState()
         outputs = []
@@ -142,13 +147,13 @@ class Agent(nn.Module):
         return torch.cat(outputs, dim=1), state
 
 
-def _picture_eye(shape: Sequence[int], vision: str) -> tuple[nn.Module, int]:
+def _image_encoder(shape: Sequence[int], vision: str) -> tuple[nn.Module, int]:
     channels, side, _ = shape
     net = VISION_NETS.load(vision)(channels, side)
     return net, net.features
 
 
-def _number_eye(shape: Sequence[int], hidden: Count) -> tuple[nn.Module, int]:
+def _number_encoder(shape: Sequence[int], hidden: Count) -> tuple[nn.Module, int]:
     size = torch.Size(shape).numel()
     net = nn.Sequential(nn.Linear(size, hidden), nn.ReLU()) if hidden else nn.Sequential()
     return nn.Sequential(nn.Flatten(), *net), hidden or size

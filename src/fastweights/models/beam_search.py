@@ -1,4 +1,4 @@
-"""The most probable sequences, by a search that keeps a few of them."""
+"""Beam search for the most probable sequences."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 
 
 class Hypothesis(NamedTuple):
-    """Tokens without those of beginning and end, and log p / n^penalty for n tokens, the end counted."""
+    """Tokens without the begin and end tokens, and log p / n^penalty for n tokens, with the end token."""
 
     tokens: list[int]
     score: float
@@ -30,19 +30,19 @@ def beam_search(
     beam: Size,
     penalty: NotNegative,
 ) -> list[list[Hypothesis]]:
-    """At most `beam` sequences per member of the batch, the best one first.
+    """Returns at most `beam` sequences per member of the batch, the best one first.
 
     The search of a member ends when `beam` of its sequences have ended, or after `longest` tokens. If none has ended
-    by then, the member's unfinished sequences are returned. The result of a member does not depend on the others.
+    by then, its unfinished sequences are returned. The result of a member does not depend on the others.
 
     Args:
-        step: Tokens int `[N, 1]` and a state of N members -> logits `[N, 1, V]` and the state after them.
-        state: Of B members, before the first token; `members` reorders it.
-        begin: The token that the sequences of every member begin with, int `[B]`.
-        end: The token that ends them.
-        longest: Maximum number of tokens, the end counted: one number, or int `[B]` with one per member.
-        beam: How many sequences are kept; 1 takes the best token every time.
-        penalty: 0 prefers short sequences, 1 compares means over tokens.
+        step: Maps tokens int `[N, 1]` and a state of N members to logits `[N, 1, V]` and the state after them.
+        state: State of B members before the first token; its method `members` reorders it.
+        begin: First token of the sequences of every member, int `[B]`.
+        end: Token that ends a sequence.
+        longest: Maximum number of tokens, with the end token: one number, or int `[B]` with one per member.
+        beam: Number of hypotheses per member; 1 is greedy decoding.
+        penalty: Exponent of the length: 0 prefers short sequences, 1 compares means over tokens.
 
     Source: Wu et al. 2016 (Google's Neural Machine Translation System), Sec. 7, with the length to the power of
     `penalty` as its norm.
@@ -77,7 +77,7 @@ class _Search:
         self.beam, self.end, self.penalty, self.limits = beam, end, penalty, limits
         self.tokens = begin.repeat_interleave(beam).unsqueeze(1)
         self.written = begin.new_empty((len(begin), beam, 0), dtype=torch.long)
-        # All hypotheses begin alike: only the first one counts.
+        # All hypotheses start equal, so only the first one counts.
         self.scores = begin.new_full((len(begin), beam), -torch.inf, dtype=torch.float32)
         self.scores[:, 0] = 0
         self.ended: list[list[Hypothesis]] = [[] for _ in begin]
@@ -89,41 +89,41 @@ class _Search:
         return len(self.results) == len(self.ended)
 
     def extend(self, log_p: Tensor) -> Tensor:
-        """Takes the best tokens by `log_p` `[B beam, V]`; returns which hypothesis each kept one goes on from."""
+        """Extends the best hypotheses by `log_p` `[B beam, V]`; returns the index of the parent of each."""
         batch, vocabulary = len(self.scores), log_p.shape[-1]
         total = self.scores.unsqueeze(-1) + log_p.view(batch, self.beam, vocabulary)
-        # Twice as many as are kept: even if every hypothesis ends once, enough go on.
+        # Twice as many as the beam: even if every hypothesis ends once, enough remain.
         scores, flat = total.flatten(1).topk(min(2 * self.beam, self.beam * vocabulary))
         parent, token = flat // vocabulary, flat % vocabulary
         ends = token == self.end
-        self._keep_ended(scores, parent, ends)
+        self._collect_ended(scores, parent, ends)
         order = (ends | scores.isinf()).long().sort(dim=1, stable=True).indices[:, : self.beam]
-        going_on = ends.gather(1, order)
+        ended = ends.gather(1, order)
         parent, token = parent.gather(1, order), token.gather(1, order)
-        self.scores = scores.gather(1, order).masked_fill(going_on, -torch.inf)
+        self.scores = scores.gather(1, order).masked_fill(ended, -torch.inf)
         before = self.written.gather(1, parent.unsqueeze(-1).expand(-1, -1, self.written.shape[-1]))
         self.written = torch.cat([before, token.unsqueeze(-1)], dim=-1)
         self.tokens = token.flatten().unsqueeze(-1)
         self._finish()
         return (torch.arange(batch, device=parent.device).unsqueeze(1) * self.beam + parent).flatten()
 
-    def _keep_ended(self, scores: Tensor, parent: Tensor, ends: Tensor) -> None:
-        """Hypotheses that end among the best `beam`, for members that have no result yet."""
-        for member, place in ends[:, : self.beam].nonzero().tolist():
-            score = scores[member, place].item()
+    def _collect_ended(self, scores: Tensor, parent: Tensor, ends: Tensor) -> None:
+        """Stores hypotheses that end among the best `beam`, for members without a result."""
+        for member, rank in ends[:, : self.beam].nonzero().tolist():
+            score = scores[member, rank].item()
             if score > -torch.inf and member not in self.results and len(self.ended[member]) < self.beam:
-                tokens = self.written[member, parent[member, place]].tolist()
+                tokens = self.written[member, parent[member, rank]].tolist()
                 self.ended[member].append(Hypothesis(tokens, self._normed(score, len(tokens) + 1)))
 
     def _normed(self, score: float, length: int) -> float:
         return score / float(length**self.penalty)
 
     def _finish(self) -> None:
-        """Results of members with `beam` ended sequences, or at their limit: what ended, else what is unfinished."""
+        """Sets the results of members with `beam` ended sequences or at their limit: the ended ones, if any."""
         length = self.written.shape[-1]
-        for member, found in enumerate(self.ended):
-            if member not in self.results and (len(found) >= self.beam or length == self.limits[member]):
-                self.results[member] = sorted(found or self._unfinished(member), key=lambda one: -one.score)
+        for member, ended in enumerate(self.ended):
+            if member not in self.results and (len(ended) >= self.beam or length == self.limits[member]):
+                self.results[member] = sorted(ended or self._unfinished(member), key=lambda one: -one.score)
 
     def best(self) -> list[list[Hypothesis]]:
         """The result of every member."""

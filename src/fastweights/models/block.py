@@ -1,4 +1,4 @@
-"""A block: a layer that remembers and a network that does not, each with a residual connection."""
+"""A block: a sequence layer and a feed-forward network, each with a residual connection."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ from fastweights.registry import NORMS
 
 
 class Block(Layer):
-    """h = x + layer(LN(x)), y = h + FF(LN(h)), or with LayerNorm at another place: `fastweights list norms`.
+    """h = x + layer(LN(x)), y = h + FF(LN(h)), or with LayerNorm at another position: `fastweights list norms`.
 
-    FF(h) = W_2 relu(W_1 h + b_1) + b_2. Dropout lies on both branches and inside FF.
+    FF(h) = W_2 relu(W_1 h + b_1) + b_2. Dropout is applied on both branches and inside FF.
 
     Args:
         layer: Any layer.
         d_model: D.
         d_ff: Width of the feed-forward network.
         dropout: Probability of dropping a unit.
-        norm: Where LayerNorm stands, by name.
-        feed_forward_norm: The same around the feed-forward network; as around the layer if None.
+        norm: Position of LayerNorm, by name.
+        feed_forward_norm: Position of LayerNorm around the feed-forward network; `norm` if None.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Block(Layer):
 
     @property
     def like(self) -> Tensor | None:
-        """Of the feed-forward network: the layer may be a module with parameters in several dtypes."""
+        """A parameter of the feed-forward network, since the layer may have parameters in several dtypes."""
         return first_float(self.feed_forward)
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:
-        """What the block does."""
+        """Runs the block on checked inputs."""
         read = self.layer_norm.read(x)
         y, state = call(self.layer, read, state, reset, lengths, controls)
         h = self.layer_norm.join(x, read, self.dropout(y))
@@ -59,14 +59,14 @@ class Block(Layer):
         return self.feed_forward_norm.join(h, read, self.dropout(self.feed_forward(read))), state
 
     def take(self, state: Any, x: Tensor) -> Any:
-        """The state as it is: the layer checks its own."""
+        """Returns the state unchanged, since the layer checks it."""
         return state
 
     def initial_state(self, batch_size: int) -> Any:
-        """The layer's."""
+        """Returns the initial state of the layer."""
         return self.layer.initial_state(batch_size)  # type: ignore[operator]
 
 
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
-    """W_2 dropout(relu(W_1 h + b_1)) + b_2"""
+    """Returns the network W_2 dropout(relu(W_1 h + b_1)) + b_2."""
     return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), Dropout(dropout), nn.Linear(d_ff, d_model))

@@ -1,4 +1,4 @@
-"""A stack of blocks over a task."""
+"""A stack of blocks with the reader and the head of a task."""
 
 from typing import Any
 
@@ -21,17 +21,17 @@ class BlockModel(nn.Module):
         kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
+        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
         d_model: D.
         depth: Number of blocks.
-        heads: Memories a layer.
+        heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
-        norm: Where LayerNorm stands, from `fastweights list norms`.
-        feed_forward_norm: The same for the feed-forward networks; `norm` if None.
-        final_norm: Whether there is one behind the last block.
-        positions: What is added to the input, from `fastweights list positions`; nothing if None.
+        norm: Position of LayerNorm, from `fastweights list norms`.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks; `norm` if None.
+        final_norm: Whether a LayerNorm follows the last block.
+        positions: Positions that are added to the input, from `fastweights list positions`; none if None.
     """
 
     @checked
@@ -73,7 +73,7 @@ class BlockModel(nn.Module):
         self.head = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""
+        """Maps inputs of a task, `[B, T]` or `[B, T, .]`, to outputs `[B, answers, output_size]` for the last steps."""
         h, _ = self.blocks(self.reader(inputs))
         outputs: Tensor = self.head(self.norm(h[:, -answers:]))
         return outputs

@@ -1,4 +1,4 @@
-"""Attention to a whole sequence: to another one, which is read once and kept, or to oneself, in both directions."""
+"""Attention to a whole sequence: cross-attention to another one, or bidirectional self-attention."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from fastweights.state import with_methods
 
 @with_methods
 class KeysAndValues(NamedTuple):
-    """All that was read: keys and values `[B, H, S, D / H]`, and which of them are no padding, bool `[B, S]`."""
+    """Keys and values `[B, H, S, D / H]` of a sequence, and which of them are no padding, bool `[B, S]`."""
 
     k: Tensor
     v: Tensor
@@ -26,14 +26,14 @@ class KeysAndValues(NamedTuple):
 
 @with_methods
 class Sums(NamedTuple):
-    """W = sum_s v_s phi(k_s)^T `[B, H, V, K]`, z = sum_s phi(k_s) `[B, H, K]`: of one size, however much was read."""
+    """W = sum_s v_s phi(k_s)^T `[B, H, V, K]`, z = sum_s phi(k_s) `[B, H, K]`: of a size independent of the length."""
 
     W: Tensor
     z: Tensor
 
 
 class CrossAttention(nn.Module):
-    """y_t = W_o a(W_q x_t, memory), where `remember` makes the memory of the keys and values W_k s and W_v s.
+    """y_t = W_o a(W_q x_t, memory), where `remember` stores the keys and values W_k s and W_v s.
 
     Args:
         d_model: D, of both sequences.
@@ -50,7 +50,7 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(d_model, d_model)
 
     def remember(self, source: Tensor, lengths: Tensor | None = None) -> Any:
-        """source `[B, S, D]`, of which a member has `lengths` steps, at least one -> what `forward` reads."""
+        """Stores source `[B, S, D]`, of which a member has `lengths` steps, at least one, for `forward`."""
         k, v = self.key_and_value(source).unflatten(-1, (2, self.heads, -1)).unbind(2)
         inside = within(
             source.new_full((len(source),), source.shape[1]) if lengths is None else lengths, source.shape[1]
@@ -58,17 +58,17 @@ class CrossAttention(nn.Module):
         return self.store(k.transpose(1, 2), v.transpose(1, 2), inside)
 
     def forward(self, x: Tensor, memory: Any) -> Tensor:
-        """x `[B, T, D]` -> y `[B, T, D]`."""
+        """Maps x `[B, T, D]` to y `[B, T, D]`."""
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         y: Tensor = self.output(self.read(q, memory).transpose(1, 2).flatten(2))
         return y
 
     def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Any:
-        """Keys and values `[B, H, S, D / H]` -> the memory."""
+        """Returns the memory of keys and values `[B, H, S, D / H]`."""
         raise NotImplementedError
 
     def read(self, q: Tensor, memory: Any) -> Tensor:
-        """Queries `[B, H, T, D / H]` -> what the memory says `[B, H, T, D / H]`."""
+        """Maps queries `[B, H, T, D / H]` to outputs of the memory `[B, H, T, D / H]`."""
         raise NotImplementedError
 
 
@@ -79,11 +79,11 @@ class SoftmaxCrossAttention(CrossAttention):
     """
 
     def store(self, k: Tensor, v: Tensor, inside: Tensor) -> KeysAndValues:
-        """All of it."""
+        """Returns all keys and values."""
         return KeysAndValues(k, v, inside)
 
     def read(self, q: Tensor, memory: KeysAndValues) -> Tensor:
-        """Attention over what is no padding."""
+        """Returns the attention over all steps but padding."""
         mask = memory.inside[:, None, None]
         return attention(q, memory.k, memory.v, mask=mask)
 
@@ -102,33 +102,33 @@ class LinearCrossAttention(CrossAttention):
         self.keys = Keys(d_model // heads, feature_map, "none")
 
     def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Sums:
-        """Two sums over the sequence."""
+        """Returns two sums over the sequence."""
         phi = only(inside, self.keys(k).transpose(1, 2)).transpose(1, 2)
         return Sums(v.mT @ phi, phi.sum(2))
 
     def read(self, q: Tensor, memory: Sums) -> Tensor:
-        """The values whose keys are like q, relative to all keys."""
+        """Reads the memory, normalised by the sum of all keys."""
         phi = self.keys.again(q)
         return phi @ memory.W.mT / (phi @ memory.z.unsqueeze(-1) + EPS)
 
 
 def make_cross_attention(d_model: int, heads: int, feature_map: str | None) -> CrossAttention:
-    """Linear attention by the name of a feature map, softmax attention by None."""
+    """Returns linear attention with a feature map, or softmax attention if it is None."""
     return LinearCrossAttention(d_model, heads, feature_map) if feature_map else SoftmaxCrossAttention(d_model, heads)
 
 
 @with_methods
-class Read(NamedTuple):
-    """A sequence is read whole: nothing is carried."""
+class NoCarry(NamedTuple):
+    """The empty state of a layer that reads whole sequences."""
 
 
 class WholeAttention(Layer):
-    """Every step attends to all steps of its sequence, those to come included: for encoders.
+    """Bidirectional self-attention, for encoders: every step attends to all steps of its sequence.
 
     Args:
         d_model: D.
         heads: H, which divides D.
-        feature_map: Of linear attention; softmax attention if None.
+        feature_map: Feature map of linear attention; softmax attention if None.
     """
 
     def __init__(self, d_model: Size, heads: Size, feature_map: str | None = None) -> None:
@@ -138,11 +138,11 @@ class WholeAttention(Layer):
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
-    ) -> tuple[Tensor, Read]:
-        """What the layer does."""
-        require(reset is None, "reset", "None, since the sequence is read as a whole", "marks")
-        return self.attention(x, self.attention.remember(x, lengths)), Read()
+    ) -> tuple[Tensor, NoCarry]:
+        """Runs the layer on checked inputs."""
+        require(reset is None, "reset", "None, since the layer reads whole sequences", "a tensor")
+        return self.attention(x, self.attention.remember(x, lengths)), NoCarry()
 
-    def initial_state(self, batch_size: int) -> Read:
-        """Nothing."""
-        return Read()
+    def initial_state(self, batch_size: int) -> NoCarry:
+        """Returns the empty state."""
+        return NoCarry()

@@ -1,4 +1,4 @@
-"""A vision net, and a memory of what it saw."""
+"""A vision encoder with a memory, for few-shot classification."""
 
 import inspect
 from typing import Any, Literal, NamedTuple
@@ -21,31 +21,31 @@ BRIGHTEST = 255
 
 
 class Studied(NamedTuple):
-    """What a network says in training whose vision net has a loss of its own."""
+    """Outputs in training of a network whose vision encoder has a separate loss."""
 
     outputs: Tensor  # [B, P, ways]
-    features: Tensor  # [B, T, F]: of all pictures
-    told: Tensor  # [B, T]: the labels that came with them
+    features: Tensor  # [B, T, F]: of all images
+    labels: Tensor  # [B, T]: the labels that came with them
     weight: float  # of that loss
 
 
 class FewShotNetwork(nn.Module):
-    """y_t = W h_t + b, h = memory([vision(x_t), one-hot(label told with x_t)]): names pictures by examples.
+    """y_t = W h_t + b, h = memory([vision(x_t), one-hot(label given with x_t)]): few-shot image classification.
 
-    The vision net takes all pictures of all episodes as one batch, over which it normalises in training.
+    The vision encoder processes all images of all episodes as one batch, over which it normalises in training.
 
     Source: Irie et al. 2022, Sec. 4.1 and Appendix B; SNAIL: Mishra et al. 2018.
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
         ways: Number of labels.
-        codes: Number of what may be told with a picture: the labels, and perhaps a code for none.
+        codes: Number of label codes: the labels, and a code for no label if the task needs one.
         normalisations: Mean and standard deviation of the channels, for each data set of the task.
-        layer: What `make_layer` takes; `options` go to it. Not for SNAIL.
+        layer: A layer, as in `make_layer`, with `options`. Not for SNAIL.
         d_model: Size of the memory.
-        depth: Number of blocks; layers of an LSTM.
-        heads: Memories a layer.
+        depth: Number of blocks, or of layers of an LSTM.
+        heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks of blocks.
         dropout: Probability of dropping a unit of the blocks.
         vision: Vision net, from `fastweights list vision-nets`; `vision_options` go to it.
@@ -114,13 +114,13 @@ class FewShotNetwork(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets the moments of the data sets; the parts of the network initialise themselves."""
+        """Sets the moments of the data sets. The parts of the network initialise themselves."""
         assign(self.get_buffer("moments"), self.normalisations)
 
     def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
-        """Pictures as a task shows them -> outputs `[B, answers, ways]` for the last of them.
+        """Maps the images of a task to outputs `[B, answers, ways]` for the last of them.
 
-        In training with a `vision_loss`, their features beside.
+        In training with a `vision_loss` it also returns their features.
         """
         features = self.see(inputs.images, inputs.sources)
         h, _ = self.memory(self.read(features, inputs.labels))
@@ -132,10 +132,10 @@ class FewShotNetwork(nn.Module):
     def name(
         self, images: Tensor, labels: Tensor, state: Any = None, sources: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Outputs for pictures uint8 `[B, T, channels, side, side]` that are told labels `[B, T]`, and the state.
+        """Returns outputs for images uint8 `[B, T, channels, side, side]` with labels `[B, T]`, and the state.
 
-        The state is carried: a sequence may come in as many calls as one likes. `sources` `[B, T]` are the data sets
-        whose normalisation pictures take; the first if None.
+        The state can be carried, so a sequence may be split over any number of calls. `sources` `[B, T]` are the
+        indices of the data sets for the normalisation of the images; the first data set if None.
         """
         sources = torch.zeros_like(labels) if sources is None else sources
         h, state = self.memory(self.read(self.see(images, sources), labels), state)
@@ -143,7 +143,7 @@ class FewShotNetwork(nn.Module):
         return outputs, state
 
     def see(self, images: Tensor, sources: Tensor) -> Tensor:
-        """Features of the pictures, `[B, T, F]`."""
+        """Returns the features of the images, `[B, T, F]`."""
         pixels = self._normalised(images, sources).flatten(0, 1)
         features: Tensor = self.vision(pixels).unflatten(0, sources.shape)
         return features
@@ -161,7 +161,7 @@ class FewShotNetwork(nn.Module):
             mean, deviation = moments[0]
         else:
             mean, deviation = moments[sources].unbind(2)
-        # At once: images are many, and every pass over them takes time.
+        # One expression, since every pass over the images takes time.
         return images.to(moments.dtype) / (BRIGHTEST * deviation) - mean / deviation
 
 
@@ -170,9 +170,9 @@ Parts = tuple[nn.Module, nn.Module, int]
 
 def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -> Any:
     make = VISION_NETS.load(name)
-    taken = [*inspect.signature(make).parameters][2:]
+    accepted = [*inspect.signature(make).parameters][2:]
     for option in options:
-        require(option in taken, "vision_options", f"among {', '.join(taken)}, which {name} takes", repr(option))
+        require(option in accepted, "vision_options", f"among {', '.join(accepted)} for {name}", repr(option))
     return make(channels, side, **options)
 
 

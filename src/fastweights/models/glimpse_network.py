@@ -1,4 +1,4 @@
-"""A convolutional network on the glimpses that a memory sees one by one."""
+"""A convolutional network over the glimpses that a memory reads one by one."""
 
 from torch import Tensor, nn
 
@@ -21,7 +21,7 @@ class GlimpseNetwork(nn.Module):
 
     Args:
         kind: "features".
-        input_size: Pixels of a glimpse.
+        input_size: Number of pixels per glimpse.
         output_size: Number of classes.
         features: Units of every layer.
         layers: Number of layers in front of the output, 2 or 3.

@@ -1,4 +1,4 @@
-"""How the papers' language models start."""
+"""Initialisation of the language models of the papers."""
 
 from functools import partial
 
@@ -10,9 +10,8 @@ from fastweights.layers.base.initialise import change_initial
 def start_small(model: nn.Module, std: float = 0.02) -> None:
     """Embeddings and the weights of linear maps ~ N(0, std^2), biases 0, gains of LayerNorm ~ N(1, std^2); in place.
 
-    Each later `reset_parameters()` of these modules does the same.
-
-    Weights of other modules, such as the slow weights inside a cell, stay as they are.
+    Each later `reset_parameters()` of these modules repeats it. Weights of other modules, such as the slow weights
+    inside a cell, are not changed.
 
     Source: language models of Schlag et al. 2021 and Irie et al. 2021 (code).
     """

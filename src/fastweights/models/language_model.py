@@ -16,7 +16,7 @@ from fastweights.layers.base.validation import check_marks
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses
-from fastweights.models._writing import Writing, Written, begin, load_written
+from fastweights.models._writing import StreamState, TokenStream, begin, load_stream_state
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.blocks import Blocks
 from fastweights.models.dropout import Dropout
@@ -28,17 +28,17 @@ from fastweights.models.word_dropout import WordDropout
 class LanguageModel(nn.Module):
     """Embedding, blocks, LayerNorm (pre-LN only), linear: logits of the next token from the state and this token.
 
-    The state has one layer's state a block. It can be carried from window to window and from token to token. State,
-    reset, lengths and controls are those of a layer: what follows the end of a sequence may be any number, its logits
-    are 0, and the state is that after the sequence's own last token.
+    The state holds one layer state per block. It can be carried from window to window and from token to token. State,
+    reset, lengths and controls are those of a layer: padding after the end of a sequence may have any value, its logits
+    are 0, and the state is that after the last token of the sequence.
 
     Args:
         vocabulary: Number of tokens.
-        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
+        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
         convolution: Width of a causal convolution in front of every layer; 0 for none.
         d_ff: Width of the feed-forward networks; `4 * d_model` if None.
-        norm: Where LayerNorm stands, from `fastweights list norms`; there is one at the end only for "pre".
-        positions: What is added to the embeddings, from `fastweights list positions`; nothing if None.
+        norm: Position of LayerNorm, from `fastweights list norms`; there is one at the end only for "pre".
+        positions: Positions that are added to the embeddings, from `fastweights list positions`; none if None.
         scaled: Whether embeddings are multiplied by sqrt(D).
         output_dropout: Probability of dropping a unit in front of the last linear map.
         word_dropout: Probability of dropping a word wherever it occurs, see `WordDropout`.
@@ -94,7 +94,7 @@ class LanguageModel(nn.Module):
             start_small(self)
 
     def reset_parameters(self) -> None:
-        """Ties the output to the embedding if they share weights; the parts of the model initialise themselves."""
+        """Ties the output to the embedding if they share weights. The parts of the model initialise themselves."""
         if isinstance(self.output, TiedLinear):
             self.output.tie(self.embedding)
 
@@ -107,19 +107,19 @@ class LanguageModel(nn.Module):
         controls: Controls | None = None,
         targets: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """tokens int `[B, T]` -> logits `[B, T, N]` and the state after the last token.
+        """Maps tokens int `[B, T]` to logits `[B, T, N]` and the state after the last token.
 
-        With targets int `[B, T]`, the losses in nats instead of the logits, `[B, T]` in float32 or float64, under
-        autocast too. The loss is 0 where a target is negative and after the end of a sequence. No logits are computed
-        for these tokens.
+        With targets int `[B, T]` it returns the losses in nats instead of the logits, `[B, T]` in float32 or float64,
+        also under autocast. The loss is 0 where a target is negative and after the end of a sequence. No logits are
+        computed for these tokens.
         """
         h, state = self.hidden(tokens, state, reset, lengths, controls)
         if targets is None:
             return _unpadded(self.output(h), lengths), state
         check_targets(targets, tokens)
-        asked = targets >= 0 if lengths is None else (targets >= 0) & within(lengths, targets.shape[1])
-        loss = _nll(self.output, h[asked], targets[asked].long())
-        return loss.new_zeros(targets.shape).masked_scatter(asked, loss), state
+        has_target = targets >= 0 if lengths is None else (targets >= 0) & within(lengths, targets.shape[1])
+        loss = _nll(self.output, h[has_target], targets[has_target].long())
+        return loss.new_zeros(targets.shape).masked_scatter(has_target, loss), state
 
     def hidden(
         self,
@@ -129,11 +129,11 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
     ) -> tuple[Tensor, Any]:
-        """What `output` reads, `[B, T, D]`, and the state: for `output.nll`, which needs no logits of rare words."""
+        """Returns the inputs of `output`, `[B, T, D]`, and the state, for `output.nll`, which skips unused clusters."""
         check_tokens(tokens)
         check_marks(tokens, reset, lengths)
         if lengths is not None:
-            # Padding is often marked with a number that no token has.
+            # Padding often has a number outside of the vocabulary.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
         words = tokens_of(self.embedding)
         check_known(tokens, words)
@@ -148,12 +148,12 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
     ) -> tuple[Tensor, Any]:
-        """The result of `hidden` for embeddings `[B, T, D]` in place of tokens, as prompt tuning needs it."""
+        """Returns the result of `hidden` for embeddings `[B, T, D]` instead of tokens, as in prompt tuning."""
         h, state = self.blocks(self.dropout(self.scale * x), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
     def initial_state(self, batch_size: int) -> StackState:
-        """One layer's initial state a block."""
+        """Returns one initial layer state per block."""
         return self.blocks.initial_state(batch_size)
 
     @checked
@@ -168,41 +168,41 @@ class LanguageModel(nn.Module):
         end: int | None = None,
         state: Any = None,
         lengths: Tensor | None = None,
-    ) -> Writing:
-        """Continues `prompt` token by token from carried state: yields int `[B, 1]` at most `length` times.
+    ) -> TokenStream:
+        """Continues `prompt` token by token with a carried state: yields int `[B, 1]` at most `length` times.
 
-        What is returned knows its `state` behind the last token, which can be saved, forked with `members`, and gone on
-        with: without a prompt and a seed, a stream goes on as if it had never stopped.
+        The `state` of the returned iterator after the last token can be saved, forked with `members`, and passed to
+        another call. Without a prompt and a seed, that call continues as if the stream had not stopped.
 
         Args:
-            prompt: int `[B, T]`; None to go on with what a stream has said.
-            length: Number of tokens, at most.
-            temperature: 0 takes the most probable token.
-            seed: For the same tokens every time. Member b is given what it would be given alone with `seed + b`.
-            top_k: Only so many of the most probable tokens are drawn from; all if None.
-            top_p: Only the fewest most probable tokens that together have this probability.
-            end: A token after which a member of the batch is done: it says nothing else from then on. The stream ends
-                when all are done.
-            state: What the prompt follows: the state of a stream, or that of a call of the model; None for nothing.
-            lengths: How many tokens the prompt of each member has, int `[B]`, from 1 to T; what follows them is
-                padding. All have T if None.
+            prompt: int `[B, T]`; None to continue a stream without new tokens.
+            length: Maximum number of new tokens.
+            temperature: Temperature of sampling; 0 selects the most probable token.
+            seed: Seed of sampling. Member b gets the tokens that it would get alone with `seed + b`.
+            top_k: Number of most probable tokens to sample from; all if None.
+            top_p: Sample from the fewest most probable tokens that together have this probability.
+            end: Token that ends a member of the batch: the member repeats it from then on. The stream ends when all
+                members have ended.
+            state: State before the prompt: that of a stream, or that of a call of the model; None for the initial one.
+            lengths: Number of tokens of the prompt of each member, int `[B]`, from 1 to T; the rest is padding. T for
+                all if None.
 
         Raises:
             InputError: an argument is out of its range.
         """
-        known = tokens_of(self.embedding)
-        fits = end is None or 0 <= end < known
-        require(fits, "end", f"a token, from 0 to {known - 1}", repr(end))
+        vocabulary = tokens_of(self.embedding)
+        fits = end is None or 0 <= end < vocabulary
+        require(fits, "end", f"a token, from 0 to {vocabulary - 1}", repr(end))
         start = begin(prompt, lengths, state, seed, end)
-        return Writing(self.hidden, self.output, start, length, Sampling(temperature, top_k, top_p), end)
+        return TokenStream(self.hidden, self.output, start, length, Sampling(temperature, top_k, top_p), end)
 
     @checked
     @torch.no_grad()
     def snapshots(self, tokens: Tensor, every: Size, state: Any = None) -> Iterator[tuple[int, StackState]]:
-        """Reads tokens `[B, T]` once: yields how many are read, and the state, every so many tokens and at the end.
+        """Reads tokens `[B, T]`: yields the number of tokens read and the state, every `every` tokens and at the end.
 
-        What a prefix cache keeps: a prompt that begins like one which was read goes on from the last place where they
-        are the same. `InputError` unless `every` is at least 1.
+        A prefix cache stores these states: a prompt with a known prefix continues from the last state before the
+        prompts differ. `InputError` unless `every` is at least 1.
         """
         check_tokens(tokens)
         for start in range(0, tokens.shape[1], every):
@@ -211,12 +211,12 @@ class LanguageModel(nn.Module):
             yield start + piece.shape[1], state
 
     @checked
-    def load(self, file: str | Path) -> Written:
-        """The state of a stream, as `stream.state.save(file)` wrote it: what `stream` and `generate` take as a state.
+    def load(self, file: str | Path) -> StreamState:
+        """Loads the state of a stream, saved by `stream.state.save(file)`, for `stream` and `generate`.
 
         `InputError` for the file of another model. Nothing is unpickled.
         """
-        return load_written(self.initial_state(1), file)
+        return load_stream_state(self.initial_state(1), file)
 
     def generate(
         self,
@@ -230,14 +230,14 @@ class LanguageModel(nn.Module):
         state: Any = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """What `stream` yields, as int `[B, .]` of at most `length` tokens."""
+        """Returns the tokens of `stream` as int `[B, .]`, at most `length` per member."""
         tokens = list(self.stream(prompt, length, temperature, seed, top_k, top_p, end, state, lengths))
-        nothing = (state.last if prompt is None else prompt)[:, :0]
-        return torch.cat([nothing, *tokens], dim=1)
+        empty = (state.last if prompt is None else prompt)[:, :0]
+        return torch.cat([empty, *tokens], dim=1)
 
 
 def _unpadded(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """x `[B, T, .]` with 0 behind the end of every sequence."""
+    """x `[B, T, .]` with 0 after the end of every sequence."""
     return x if lengths is None else only(within(lengths, x.shape[1]), x)
 
 

@@ -1,4 +1,4 @@
-"""Gregor's neurons as a model of symbols: what it observes are the symbols, and what it says is their distribution."""
+"""Gregor's neurons as a model of symbols: it observes symbols and predicts their distribution."""
 
 from typing import Any
 
@@ -17,10 +17,9 @@ from fastweights.models._tokens import check_known, check_tokens
 class NeuronNetwork(nn.Module):
     """p(x_{t+1}) = h^0, component 0 of a softmax across input neurons, of which each observes one symbol.
 
-    Bodies `h` and synapses `w` are the state; what is learned are the rules that update them, the same for all neurons.
-    Synapses begin at random, as weights of ordinary networks do.
-
-    Source: Gregor 2020, Eqs. 2-18. The paper leaves the sizes open, but for the components: 6 and 14 in its figures.
+    The state is the bodies `h` and the synapses `w`. The trained parameters are the rules that update them, the same
+    for all neurons. Synapses start at random, like the weights of ordinary networks.
+    Source: Gregor 2020, Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its figures.
 
     Args:
         vocabulary: Number of symbols, and of input neurons.
@@ -69,23 +68,23 @@ class NeuronNetwork(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets the one-hot vectors; the rules initialise themselves."""
+        """Sets the one-hot vectors. The rules initialise themselves."""
         nn.init.eye_(self.symbols)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
-        """tokens int `[B, T]` -> log-probabilities `[B, T, N]` of the next token and the state after the last one.
+        """Maps tokens int `[B, T]` to log-probabilities `[B, T, N]` of the next token and the state after the last one.
 
-        With targets int `[B, T]`, in place of them the losses in nats, `[B, T]`.
+        With targets int `[B, T]` it returns the losses in nats instead, `[B, T]`.
         """
         check_tokens(tokens)
         check_known(tokens, len(self.symbols))
         observed = self.symbols[tokens].unsqueeze(2)
         state = self.initial_state(len(tokens)) if state is None else state
         p, state = scan(self.cell, self.cell.Inputs(observed), state, self.rules(), backend=self.backend)
-        # Where a softmax rounds to 0, a logarithm is finite, and its gradient 0.
-        said = p.squeeze(2).clamp_min(torch.finfo(p.dtype).tiny).log()
-        return (said if targets is None else -said.gather(-1, targets.unsqueeze(-1)).squeeze(-1)), state
+        # Where the softmax rounds to 0, the logarithm stays finite and its gradient is 0.
+        log_p = p.squeeze(2).clamp_min(torch.finfo(p.dtype).tiny).log()
+        return (log_p if targets is None else -log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state before the first token, batch first in every leaf."""
+        """Returns the state before the first token, batch first in every leaf."""
         return self.start.of_batch(batch_size, self)

@@ -1,4 +1,4 @@
-"""One layer between an embedding and a linear map: the least that makes a memory a model of symbols."""
+"""One layer between an embedding and a linear map: the smallest model of symbols with a memory."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class PlainReader(nn.Module):
 
     Args:
         vocabulary: Number of symbols.
-        layer: What `make_layer` takes; `options` go to it.
+        layer: A layer, as in `make_layer`, with `options`.
         units: D, the size of the layer and of the embeddings.
         heads: Heads of the layer, if it has any.
         convolution: Width of a causal convolution in front of the layer; 0 for none.
@@ -37,10 +37,10 @@ class PlainReader(nn.Module):
         self.output = nn.Linear(units, vocabulary)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
-        """tokens int `[B, T]` -> logits `[B, T, N]` of the next token and the state after the last one.
+        """Maps tokens int `[B, T]` to logits `[B, T, N]` of the next token and the state after the last one.
 
-        With targets int `[B, T]`, the losses in nats instead of the logits, `[B, T]` in float32 or float64, under
-        autocast too.
+        With targets int `[B, T]` it returns the losses in nats instead of the logits, `[B, T]` in float32 or float64,
+        also under autocast.
         """
         check_tokens(tokens)
         check_known(tokens, tokens_of(self.embedding))
@@ -49,5 +49,5 @@ class PlainReader(nn.Module):
         return (logits if targets is None else token_losses(logits, targets)), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """The layer's."""
+        """Returns the initial state of the layer."""
         return self.layer.initial_state(batch_size)  # type: ignore[operator]

@@ -14,22 +14,22 @@ from fastweights.models.dropout import Dropout
 class RecurrentModel(nn.Module):
     """y = F h_T for a question at the end, y_t = F h_t for one at every step; h from one layer of any kind.
 
-    Source: Ba et al. 2016, Sec. 4.1 (50 numbers a symbol, mapped to 100, R units, 100 rectified linear units); Irie et
+    Source: Ba et al. 2016, Sec. 4.1 (symbols of 50 numbers, mapped to 100, R units, 100 hidden units); Irie et
     al. 2021, Sec. 4.2 (the LSTM: no hidden layer, dropout before and after).
 
     Args:
         kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        layer: What `make_layer` takes; `options` go to it.
+        layer: A layer, as in `make_layer`, with `options`.
         units: R, the size of the layer.
         embedding: Size of the vector of a symbol.
-        projection: Size that the vector is mapped to; 0 for none. A layer that takes no `input_size` has another linear
-            map in front.
-        hidden: Rectified linear units between the layer and the classes; 0 for none.
+        projection: Size to which the vector is mapped; 0 for none. A layer without `input_size` has another linear map
+            in front.
+        hidden: Number of rectified linear units between the layer and the classes; 0 for none.
         dropout: Probability of dropping a unit before and after the layer.
         heads: Heads of the layer, if it has any.
-        signals: Marks of steps by name, such as "store" and "integrate", for a layer that takes them.
+        signals: Control signals by name, such as "store" and "integrate", for a layer that accepts them.
     """
 
     @checked
@@ -50,12 +50,12 @@ class RecurrentModel(nn.Module):
     ) -> None:
         super().__init__()
         reader = make_reader(kind, input_size, embedding)
-        given = projection or embedding
+        width = projection or embedding
         projections = [nn.Linear(embedding, projection)] if projection else []
-        takes_any_size = "input_size" in layer_options(layer)
-        adapter = [] if takes_any_size or given == units else [nn.Linear(given, units)]
-        own = {"input_size": given} if takes_any_size else {}
-        memory = make_layer(layer, units, heads, **own, **(options or {}))
+        has_input_size = "input_size" in layer_options(layer)
+        adapter = [] if has_input_size or width == units else [nn.Linear(width, units)]
+        size_option = {"input_size": width} if has_input_size else {}
+        memory = make_layer(layer, units, heads, **size_option, **(options or {}))
         sequence = MappedEmbedding if kind == "tokens" else nn.Sequential
         self.reader = nn.Sequential(sequence(reader, *projections, *adapter), Dropout(dropout))
         self.layer = Signalled(memory, signals) if signals else memory
@@ -63,7 +63,7 @@ class RecurrentModel(nn.Module):
         self.head = nn.Sequential(Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """A task's inputs `[B, T]` or `[B, T, .]` -> outputs `[B, answers, output_size]` for the last steps."""
+        """Maps inputs of a task, `[B, T]` or `[B, T, .]`, to outputs `[B, answers, output_size]` for the last steps."""
         h, _ = self.layer(self.reader(inputs))
         outputs: Tensor = self.head(h[:, -answers:])
         return outputs

@@ -1,4 +1,4 @@
-"""The smallest model around a memory: keys are learned, values are given."""
+"""The smallest model around a memory: keys are learned, and values are one-hot."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ ROLES = {"key", "value", "rate"}
 class RetrievalModel(nn.Module):
     """k = W_K [onehot(v); e(key)], q = W_Q e(query), beta = sigmoid(W_b [onehot(v); e(key)]), y = read(memory, q).
 
-    Each pair is written with the one-hot vector of its value; all questions are put to the memory in the end. A
-    question is a step that writes nothing: its key, value and rate are 0. "softmax-attention" keeps all pairs instead.
+    Each pair is written with the one-hot vector of its value, and all questions follow at the end. A question is a step
+    that writes nothing, since its key, value and rate are 0. "softmax-attention" stores all pairs instead.
 
     Source: Schlag et al. 2021, Sec. 6.1, with the authors' sizes: embeddings of int(2.2 S), keys of 64, uniform
     initial weights up to 1/8 (Xavier's for the softmax). Linear attention adds 1e-5 to its divisor, their code 1e-6.
@@ -34,8 +34,8 @@ class RetrievalModel(nn.Module):
         output_size: S.
         memory: A rule or cell whose inputs are keys, values and rates, or its name, or "softmax-attention".
         feature_map: A name from `fastweights list feature-maps`.
-        normaliser: Of keys, and of queries where these have none of their own.
-        query_normaliser: Of queries; that of keys if None.
+        normaliser: Normaliser of keys, and of queries without `query_normaliser`.
+        query_normaliser: Normaliser of queries; that of keys if None.
         key_size: Size of keys and queries before the feature map.
     """
 
@@ -67,21 +67,21 @@ class RetrievalModel(nn.Module):
             change_initial(linear, _glorot if self.cell is None else _uniform)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """int `[B, L + answers, 2]`, a key and a value a step -> `[B, answers, S]`."""
+        """Maps int `[B, L + answers, 2]`, a key and a value per step, to `[B, answers, S]`."""
         keys, values = inputs.unbind(-1)
-        stored, asked = self.embedding(keys).split([keys.shape[1] - answers, answers], dim=1)
+        stored, questions = self.embedding(keys).split([keys.shape[1] - answers, answers], dim=1)
         v = one_hot(values[:, :-answers], self.values).to(stored.dtype)
-        written = torch.cat([v, stored], dim=-1)
-        k, q = self.key(written), self.query(asked)
-        # Random features must be the same for keys and queries: all go through the map in one call.
+        pairs = torch.cat([v, stored], dim=-1)
+        k, q = self.key(pairs), self.query(questions)
+        # One call of the map, since random features must be the same for keys and queries.
         k, q = self.keys(torch.cat([k, q], dim=1)).split([k.shape[1], answers], dim=1)
         k, q = self.normalise_key(k), self.normalise_query(q)
         if self.cell is None:
             return attention(q, k, v)
-        return self._read(q, {"key": k, "value": v, "rate": self.rate(written).sigmoid().squeeze(-1)})
+        return self._read(q, {"key": k, "value": v, "rate": self.rate(pairs).sigmoid().squeeze(-1)})
 
     def _read(self, q: Tensor, written: dict[str, Tensor]) -> Tensor:
-        """q `[B, Q, K]`, what to write by role `[B, L, ...]` -> `[B, Q, S]`."""
+        """Reads the memory: q `[B, Q, K]`, inputs of the writes by role `[B, L, ...]` -> `[B, Q, S]`."""
         assert self.cell is not None
         questions, pairs = q.shape[1], written["key"].shape[1]
         fields = {"q": _join(q.new_zeros(len(q), pairs, q.shape[2]), q)}
@@ -106,10 +106,10 @@ def _cell(memory: Any) -> Cell:
     cell = Cell.of(memory)
     roles = {slot.kind for slot in cell.slots["Inputs"].values()}
     writes_nothing = roles <= ROLES and cell.Params is None
-    require(writes_nothing, "memory", "a cell that writes nothing where all inputs are 0", cell.name)
+    require(writes_nothing, "memory", "a cell without slow weights whose inputs are keys, values and rates", cell.name)
     return cell
 
 
 def _join(before: Tensor, after: Tensor) -> Tensor:
-    """Joins over time, and adds the axis of heads."""
+    """Concatenates over time, and adds the axis of heads."""
     return torch.cat([before, after], dim=1).unsqueeze(2)

@@ -1,4 +1,4 @@
-"""A classifier of sequences of different lengths."""
+"""A classifier of variable-length sequences."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class SequenceClassifier(nn.Module):
         kind: "tokens" or "features".
         input_size: Number of tokens or of features.
         output_size: Number of classes.
-        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
+        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
         d_model: D.
         depth: Number of blocks.
         heads: Number of heads of every layer.
@@ -63,9 +63,9 @@ class SequenceClassifier(nn.Module):
         self.head = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Any, answers: int = 1) -> Tensor:
-        """Padded sequences, `inputs.values` `[B, T]` or `[B, T, .]` of `inputs.lengths` -> logits `[B, 1, classes]`."""
+        """Maps padded sequences, `inputs.values` `[B, T]` or `[B, T, .]` with lengths, to logits `[B, 1, classes]`."""
         values, lengths = inputs
         h, _ = self.blocks(self.reader(values), lengths=lengths)
-        kept = only(within(lengths, h.shape[1]), self.norm(h))
-        logits: Tensor = self.head(kept.sum(1, keepdim=True) / lengths[:, None, None])
+        hidden = only(within(lengths, h.shape[1]), self.norm(h))
+        logits: Tensor = self.head(hidden.sum(1, keepdim=True) / lengths[:, None, None])
         return logits

@@ -17,15 +17,15 @@ from fastweights.state import with_methods
 
 @with_methods
 class StackState(NamedTuple):
-    """One layer's state a block."""
+    """One layer state per block."""
 
     layers: tuple[Any, ...]
 
 
 class Stack(Layer, nn.ModuleList):
-    """y = block_n(... block_1(x)), each with a state of its own: blocks have the interface of a layer, and so has this.
+    """y = block_n(... block_1(x)), each with its own state. Blocks and the stack have the interface of a layer.
 
-    It is a list of its blocks: their number is its length, and their parameters are named by their places.
+    The stack is a list of its blocks: its length is their number, and their parameters are named by their indices.
     """
 
     @checked
@@ -40,24 +40,24 @@ class Stack(Layer, nn.ModuleList):
     def run(
         self, x: Tensor, state: StackState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, StackState]:
-        """Every block on what the one before it said."""
-        given = (None,) * len(self) if state is None else state.layers
+        """Applies the blocks in sequence."""
+        states = (None,) * len(self) if state is None else state.layers
         after = []
-        for block, before in zip(self, given, strict=True):
+        for block, before in zip(self, states, strict=True):
             x, new = call(block, x, before, reset, lengths, controls)
             after.append(new)
         return x, StackState(tuple(after))
 
     def take(self, state: Any, x: Tensor) -> StackState:
-        """The state, found to have a part for every block, which checks its own."""
+        """Checks that the state has one part per block. Each block checks its part."""
         fits = isinstance(state, StackState) and len(state.layers) == len(self)
-        remedy = "Take it from the last call or from initial_state."
+        remedy = "Use the state of the last call or of initial_state."
         require(fits, "state", f"a StackState of {len(self)} blocks", type(state).__name__, remedy)
-        taken: StackState = state
-        return taken
+        stack_state: StackState = state
+        return stack_state
 
     def initial_state(self, batch_size: int) -> StackState:
-        """The blocks'."""
+        """Returns the initial states of the blocks."""
         return StackState(tuple(block.initial_state(batch_size) for block in self))  # type: ignore[operator]
 
 

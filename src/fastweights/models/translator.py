@@ -1,4 +1,4 @@
-"""From one sequence to another: an encoder reads the whole source, a decoder with a memory writes the target."""
+"""Sequence to sequence: an encoder reads the whole source, and a decoder with a memory generates the target."""
 
 from typing import Any, NamedTuple
 
@@ -24,15 +24,15 @@ from fastweights.state import with_methods
 
 @with_methods
 class TranslatorState(NamedTuple):
-    """What the decoder carries: its place, one layer's state a block, and what its blocks attend to of the source."""
+    """State of the decoder: the positions, one layer state per block, and the encoded source for each block."""
 
-    place: Any
+    positions: Any
     layers: tuple[Any, ...]
     memories: tuple[Any, ...]
 
 
 class DecoderBlock(nn.Module):
-    """A layer that remembers the target, attention to the source, a network: each with a residual connection.
+    """A layer over the target, cross-attention to the source, and a network, each with a residual connection.
 
     Args:
         layer: Any layer.
@@ -51,7 +51,7 @@ class DecoderBlock(nn.Module):
         self.dropout = Dropout(blocks.dropout)
 
     def forward(self, x: Tensor, state: Any, memory: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
-        """x `[B, T, D]`, the layer's state and what `cross` remembers of the source -> y `[B, T, D]` and the state."""
+        """Maps x `[B, T, D]`, the layer state and the memory of `cross` to y `[B, T, D]` and the state."""
         read = self.layer_norm.read(x)
         y, state = call(self.layer, read, state, None, lengths, NO_CONTROLS)
         x = self.layer_norm.join(x, read, self.dropout(y))
@@ -64,24 +64,24 @@ class DecoderBlock(nn.Module):
 class Translator(nn.Module):
     """Logits of the next token of the target from the source and the target so far.
 
-    One vocabulary and one table of embeddings for both languages and for the output; sinusoidal positions. Which
-    attentions are linear is to be chosen, since the paper that compares them does not say.
+    Both languages and the output share one vocabulary and one embedding table. Positions are sinusoidal. Which
+    attentions are linear is an option, since the paper that compares them does not say.
 
     Source: Vaswani et al. 2017, Secs. 3.1 to 3.5 (D = 1024, depth 6, 16 heads, D_ff = 4096: its big model); Schlag et
     al. 2021, Sec. 6.2, with linear attention and DPFP.
 
     Args:
         vocabulary: Number of tokens.
-        layer: Of the decoder: what `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to
-            them.
-        encoder: Feature map of the encoder's attention (`fastweights list feature-maps`); softmax attention if None.
-        cross: The same for the decoder's attention to the source.
+        layer: Layer of the decoder, or several that alternate, as in `make_layers`, with `options`.
+        encoder: Feature map of the attention of the encoder (`fastweights list feature-maps`); softmax attention if
+            None.
+        cross: Feature map of the cross-attention of the decoder; softmax attention if None.
         d_model: D.
         depth: Number of blocks of the encoder, and of the decoder.
-        heads: Of every attention.
+        heads: Number of heads of every attention.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
-        norm: Where LayerNorm stands, from `fastweights list norms`; there is one at the ends only for "pre".
+        norm: Position of LayerNorm, from `fastweights list norms`; there is one at the ends only for "pre".
     """
 
     @checked
@@ -120,40 +120,40 @@ class Translator(nn.Module):
         self.output = TiedLinear(self.embedding, bias=False)
         for name, module in self.named_modules():
             if type(module) is nn.Linear and ".layer." not in name:
-                change_initial(module, _as_in_the_paper)
+                change_initial(module, _initialise)
 
     def reset_parameters(self) -> None:
-        """Ties the output to the embedding; the parts of the model initialise themselves."""
+        """Ties the output to the embedding. The parts of the model initialise themselves."""
         self.output.tie(self.embedding)
 
     def forward(
         self, source: Tensor, source_lengths: Tensor | None, target: Tensor, target_lengths: Tensor | None
     ) -> Tensor:
-        """source int `[B, S]`, target int `[B, T]` -> logits `[B, T, N]` of what follows each token of the target."""
+        """Maps source int `[B, S]` and target int `[B, T]` to logits `[B, T, N]` of the next target tokens."""
         logits, _ = self.decode(target, self.encode(source, source_lengths), target_lengths)
         return logits
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> TranslatorState:
-        """What a decoder that has written nothing knows of source int `[B, S]`, of `lengths` tokens each."""
+        """Encodes source int `[B, S]`, of `lengths` tokens each, as the initial state of the decoder."""
         x, _ = self._embed(source, None, lengths)
         h, _ = self.encoder(x, lengths=lengths)
         h = self.source_norm(h)
         memories = tuple(block.cross.remember(h, lengths) for block in self.decoder)
-        # No states yet, rather than initial ones: attention then has no empty places to look at.
-        nothing = (None,) * len(self.decoder)
-        return TranslatorState(self.positions.initial_state(len(source)), nothing, memories)
+        # None rather than initial states, so that attention has no empty cache to read.
+        states = (None,) * len(self.decoder)
+        return TranslatorState(self.positions.initial_state(len(source)), states, memories)
 
     def decode(
         self, target: Tensor, state: TranslatorState, lengths: Tensor | None = None
     ) -> tuple[Tensor, TranslatorState]:
-        """target int `[B, T]`, any number of tokens -> logits `[B, T, N]`, and the state to go on from."""
-        x, place = self._embed(target, state.place, lengths)
+        """Maps target int `[B, T]`, any number of tokens, to logits `[B, T, N]` and the state after them."""
+        x, positions = self._embed(target, state.positions, lengths)
         after = []
         for block, before, memory in zip(self.decoder, state.layers, state.memories, strict=True):
             x, new = block(x, before, memory, lengths)
             after.append(new)
         logits = self.output(self.norm(x))
-        return logits, TranslatorState(place, tuple(after), state.memories)
+        return logits, TranslatorState(positions, tuple(after), state.memories)
 
     def translate(
         self,
@@ -165,24 +165,24 @@ class Translator(nn.Module):
         beam: int = 4,
         penalty: float = 1,
     ) -> list[list[Hypothesis]]:
-        """source int `[B, S]` -> the most probable targets of every member, the best one first: see `beam_search`."""
+        """Returns the most probable targets for source int `[B, S]`, the best one first: see `beam_search`."""
         state = self.encode(source, lengths)
         return beam_search(self.decode, state, source.new_full((len(source),), begin), end, longest, beam, penalty)
 
-    def _embed(self, tokens: Tensor, place: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+    def _embed(self, tokens: Tensor, positions: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         check_tokens(tokens)
         check_lengths(lengths, len(tokens), tokens.device)
         check_ends(lengths, tokens.shape[1])
         if lengths is not None:
-            # Padding is often marked with a number that no token has.
+            # Padding often has a number outside of the vocabulary.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
         check_known(tokens, tokens_of(self.embedding))
-        x, place = self.positions(self.scale * self.embedding(tokens), place, lengths=lengths)
-        return x, place
+        x, positions = self.positions(self.scale * self.embedding(tokens), positions, lengths=lengths)
+        return x, positions
 
 
-def _as_in_the_paper(linear: nn.Linear) -> None:
-    """Glorot's bounds and biases of 0, for linear maps outside of the memories (code of Vaswani et al. 2017)."""
+def _initialise(linear: nn.Linear) -> None:
+    """Sets Glorot's bounds and biases of 0, for linear maps outside of the memories (code of Vaswani et al. 2017)."""
     nn.init.xavier_uniform_(linear.weight)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)

@@ -1,4 +1,4 @@
-"""Normalisers of keys and queries: one file, one function of the last axis."""
+"""Normalisers of keys and queries, one per file: functions of the last axis."""
 
 from fastweights.normalisers.l2 import l2
 from fastweights.normalisers.none import none

@@ -1,8 +1,8 @@
-"""No normalisation."""
+"""The absence of normalisation."""
 
 from torch import Tensor
 
 
 def none(x: Tensor) -> Tensor:
-    """x as it is."""
+    """x unchanged."""
     return x

@@ -1,4 +1,4 @@
-"""Squashings: one file, one function that brings a rate into its range."""
+"""Rate activations, one per file: functions that map an output of the slow network to the range of a rate."""
 
 from fastweights.rate_activations.sigmoid import sigmoid
 from fastweights.rate_activations.twice_sigmoid import twice_sigmoid

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from fastweights.experiments.adaptation import Adaptation, Seen
+from fastweights.experiments.adaptation import Adaptation, Picture
 from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.png import png
@@ -114,6 +114,6 @@ def _colours(classes: int) -> str:
     return f"{dashes} {rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"
 
 
-def _image(seen: Seen, words: str) -> str:
+def _image(seen: Picture, words: str) -> str:
     source = f"data:image/png;base64,{base64.b64encode(png(seen.image)).decode()}"
     return f'<img src="{source}" alt="{shown(words)}">'

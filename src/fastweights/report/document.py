@@ -190,7 +190,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def shown(text: str) -> str:
     """Text in HTML, between tags or as the value of an attribute."""
-    return escape(printable(text, kept="\n\t"))
+    return escape(printable(text, allowed="\n\t"))
 
 
 def _inline(text: str) -> str:

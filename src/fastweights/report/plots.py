@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fastweights.experiments.experiment import Pairs
+from fastweights.experiments.experiment import PairMap
 from fastweights.report.bars import Bars, draw_bars
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
@@ -83,7 +83,7 @@ def over_axis(group: Group) -> list[Figure]:
     return [_figure(chart, f"{_slug(group)}-axis", told)]
 
 
-def _drawn(models: dict[str, str], pairs: Pairs | None) -> dict[str, str]:
+def _drawn(models: dict[str, str], pairs: PairMap | None) -> dict[str, str]:
     """The labels of those that have lines."""
     if pairs is None:
         return models

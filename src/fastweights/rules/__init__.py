@@ -1,4 +1,4 @@
-"""Elementary programming instructions: one file a rule, one head, one step, W -> W."""
+"""Update rules (elementary programming instructions), one per file: one head, one step, W -> W."""
 
 from fastweights.rules.delta import delta
 from fastweights.rules.gated import gated

@@ -1,7 +1,4 @@
-"""Tasks: data and metric. A task knows no model; each is one file here, of a kind in `kinds`, which says what it gives.
-
-Files with a leading underscore are no tasks of their own but what tasks share.
-"""
+"""Tasks: data and metrics, one task per file, independent of any model. `kinds` defines the interfaces of tasks."""
 
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval

@@ -19,16 +19,16 @@ class AssociativeRecall(FreshTask):
 
     Keys are different tokens of 1 to N/2 - 1, values different tokens of N/2 to N - 1. Each key is asked once, at step
     2 n + 2 g, where the n different gaps g are drawn one by one with probabilities proportional to (g + 1)^(a - 1),
-    a = 0.01: most questions come early. All other steps hold token 0.
+    a = 0.01: most questions come early. All other steps have token 0.
 
-    Training sequences are always new, where the authors draw 100,000 once: our choice.
+    Training sequences are always new (our choice), whereas the authors draw 100,000 once.
 
     Args:
         vocabulary: N.
         length: T.
         pairs: n.
         evaluation_size: Sequences in the validation set and in the test set.
-        data_seed: What these two are drawn from.
+        data_seed: Seed of both sets.
 
     Source: Arora et al. 2024, Zoology; the defaults are its shortest setting.
     """
@@ -44,7 +44,7 @@ class AssociativeRecall(FreshTask):
         even = self.vocabulary >= 4 and self.vocabulary % 2 == 0
         require(even, "vocabulary", "an even number of at least 4", self.vocabulary)
         most = min(self.vocabulary // 2 - 1, self.length // 4)
-        remedy = "Each pair takes a key of its own and four steps: two to show it, two to ask for it."
+        remedy = "Each pair needs a different key and four steps: two to show it, two to query it."
         require(1 <= self.pairs <= most, "pairs", f"from 1 to {most}", self.pairs, remedy)
 
     @property
@@ -57,7 +57,7 @@ class AssociativeRecall(FreshTask):
 
     @property
     def commonest(self) -> int:
-        """Any value."""
+        """The class of any value, since all are equally likely."""
         return self.vocabulary - 1
 
     @property
@@ -65,28 +65,28 @@ class AssociativeRecall(FreshTask):
         return {"loss": self._uniform_loss, "accuracy": 2 / self.vocabulary}
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
-        half, shown = self.vocabulary // 2, 2 * self.pairs
+        half, length = self.vocabulary // 2, 2 * self.pairs
         keys = _distinct(random, n, half - 1, self.pairs) + 1
         values = _distinct(random, n, half, self.pairs) + half
-        asked = shown + 2 * self._gaps(random, n)
+        queries = length + 2 * self._gaps(random, n)
         inputs, targets = np.zeros((n, self.length), np.int64), np.full((n, self.length), IGNORE)
-        inputs[:, 0:shown:2], inputs[:, 1:shown:2] = keys, values
-        np.put_along_axis(inputs, asked, keys, axis=1)
-        np.put_along_axis(targets, asked, values, axis=1)
+        inputs[:, 0:length:2], inputs[:, 1:length:2] = keys, values
+        np.put_along_axis(inputs, queries, keys, axis=1)
+        np.put_along_axis(targets, queries, values, axis=1)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     def _gaps(self, random: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """`[n, pairs]`: drawing without replacement is a race of exponential clocks."""
-        places = (self.length - 2 * self.pairs) // 2
-        rates = np.arange(1, places + 1) ** (POWER - 1)
-        return (random.exponential(size=(n, places)) / rates).argsort(axis=1, kind="stable")[:, : self.pairs]
+        """Gaps `[n, pairs]`, drawn without replacement through exponential random variables."""
+        number = (self.length - 2 * self.pairs) // 2
+        rates = np.arange(1, number + 1) ** (POWER - 1)
+        return (random.exponential(size=(n, number)) / rates).argsort(axis=1, kind="stable")[:, : self.pairs]
 
 
 def _distinct(random: np.random.Generator, n: int, below: int, size: int) -> NDArray[np.int64]:
-    """`[n, size]`: every row different numbers below `below`, in random order (Floyd's algorithm)."""
+    """Different numbers below `below` in every row, `[n, size]`, in random order (Floyd's algorithm)."""
     chosen = np.full((n, size), -1)
     for column, top in enumerate(range(below - size, below)):
         drawn = random.integers(0, top + 1, (n, 1))
-        taken = (chosen == drawn).any(axis=1)
-        chosen[:, column] = np.where(taken, top, drawn[:, 0])
+        is_taken = (chosen == drawn).any(axis=1)
+        chosen[:, column] = np.where(is_taken, top, drawn[:, 0])
     return random.permuted(chosen, axis=1)

@@ -22,13 +22,13 @@ class AssociativeRetrieval(FixedTask):
     K pairs of a letter (all different) and a digit (drawn with replacement), two question marks, and one of the K
     letters, drawn uniformly: 2 K + 3 tokens. The answer is one of the ten digits.
 
-    All sequences of the three sets are different, which the paper does not ask for: at K = 4 that hardly ever changes
-    anything, and it keeps the sets apart.
+    All sequences of the three sets are different. The paper does not require that; at K = 4 it hardly changes the
+    distribution, and it makes the sets disjoint.
 
     Args:
         pairs: K. The paper does not state it; its examples have 4.
         sizes: Sequences for training, validation and test; the default is the paper's.
-        data_seed: What they are drawn from.
+        data_seed: Seed of the three sets.
 
     Source: Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.1.
     """
@@ -42,8 +42,8 @@ class AssociativeRetrieval(FixedTask):
         require(1 <= self.pairs <= letters, "pairs", f"from 1 to {letters}, the number of letters", self.pairs)
         require_sizes(self.sizes)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
-        # Half of what there is leaves room enough to find new ones by drawing.
-        longest, remedy = self._different // 2, "Take more pairs, or smaller sizes."
+        # At half of all sequences, new ones are still found quickly by rejection sampling.
+        longest, remedy = self._different // 2, "Use more pairs, or smaller sizes."
         require(sum(self.sizes) <= longest, "sizes", f"at most {longest} together", sum(self.sizes), remedy)
 
     @property
@@ -60,7 +60,7 @@ class AssociativeRetrieval(FixedTask):
 
     @property
     def _different(self) -> int:
-        """How many sequences there are: 26 25 ... (27 - K) orders of letters, 10^K digits, K questions."""
+        """Number of different sequences: 26 25 ... (27 - K) orders of letters, 10^K digits, K questions."""
         letters = int(np.prod(np.arange(len(ascii_lowercase), 0, -1, dtype=object)[: self.pairs]))
         return letters * len(digits) ** self.pairs * self.pairs
 
@@ -75,18 +75,18 @@ class AssociativeRetrieval(FixedTask):
     def _draw(self, random: np.random.Generator, n: int) -> NDArray[np.uint8]:
         letters = random.random((n, len(ascii_lowercase))).argsort(axis=1, kind="stable")[:, : self.pairs]
         values = random.integers(0, len(digits), (n, self.pairs)) + VOCABULARY.index("0")
-        asked = np.take_along_axis(letters, random.integers(0, self.pairs, (n, 1)), axis=1)
+        queries = np.take_along_axis(letters, random.integers(0, self.pairs, (n, 1)), axis=1)
         marks = np.full((n, 2), VOCABULARY.index("?"))
-        return np.hstack([np.stack([letters, values], 2).reshape(n, -1), marks, asked]).astype(np.uint8)
+        return np.hstack([np.stack([letters, values], 2).reshape(n, -1), marks, queries]).astype(np.uint8)
 
 
 def _first_of_each(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Without the rows that occurred before, in order."""
+    """Removes rows that occurred before, and keeps the order."""
     _, first = np.unique(np.ascontiguousarray(rows).view(f"V{rows.shape[1]}"), return_index=True)
     return rows[np.sort(first)]
 
 
 def _answers(tokens: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`[n, 1]`: the digit after the letter that is asked for."""
-    place = 2 * (tokens[:, :-3:2] == tokens[:, -1:]).argmax(axis=1, keepdims=True) + 1
-    return np.take_along_axis(tokens, place, axis=1) - np.uint8(VOCABULARY.index("0"))
+    """The digit after the letter of the question, `[n, 1]`."""
+    position = 2 * (tokens[:, :-3:2] == tokens[:, -1:]).argmax(axis=1, keepdims=True) + 1
+    return np.take_along_axis(tokens, position, axis=1) - np.uint8(VOCABULARY.index("0"))

@@ -12,7 +12,7 @@ from fastweights.core.action_spaces import Actions
 from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
-from fastweights.tasks.sources.spaces import given
+from fastweights.tasks.sources.spaces import convert_space
 from fastweights.tasks.sources.vector_environment import VectorWorlds, needed
 
 Episode = Literal["life", "game"]
@@ -22,11 +22,11 @@ Episode = Literal["life", "game"]
 class Atari(Environment):
     """four grey frames of 84 x 84 -> the change of the score, over four frames with one action.
 
-    As by the papers' code: 1 to 30 actions that do nothing at the beginning, the larger of the last two frames, FIRE
-    where a game waits for it, no sticky actions, the actions that a game knows. Rewards are as the game gives them.
-    There an episode is a life, in training and for the score, and the game goes on with the next; by the rules of a
-    game it ends with the last life. The first action of a life after the first is FIRE, whatever an agent says, if a
-    game knows it: some wait for that, and the likeliest action may never be it.
+    As in the papers' code: 1 to 30 no-op actions at the start, the maximum of the last two frames, FIRE where a game
+    waits for it, no sticky actions, the action set of the game. Rewards are not clipped by the environment.
+    By default an episode is a life, in training and for the score, and the game continues with the next life; a game
+    ends with the last life. The first action of a later life is FIRE, whatever the action of the agent, if the game has
+    it. Some games wait for FIRE, which may never be the most likely action.
 
     Args:
         game: As ALE calls it, such as "space_invaders".
@@ -60,17 +60,17 @@ class Atari(Environment):
 
     @cached_property
     def actions(self) -> Actions:
-        made = self._made(1, self.episode)
-        actions = given(made.single_action_space).actions
-        made.close()
+        environment = self._make(1, self.episode)
+        actions = convert_space(environment.single_action_space).actions
+        environment.close()
         return actions
 
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
         episode = self.episode if split == TRAINING else self.score
         kind = Lives if episode == "life" else VectorWorlds
-        return kind(self._made(number, episode), seed, split, _same)
+        return kind(self._make(number, episode), seed, split, _same)
 
-    def _made(self, number: int, episode: Episode) -> Any:
+    def _make(self, number: int, episode: Episode) -> Any:
         ale = needed("ale_py", "rl")
         require_name("game", self.game, ale.roms.get_all_rom_ids())
         mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
@@ -81,22 +81,25 @@ class Atari(Environment):
 
 
 class Lives(VectorWorlds):
-    """Episodes that are lives of a game."""
+    """Environments whose episodes are lives of a game."""
 
     def begin(self) -> Observed:
-        """The first lives."""
-        names = [action.name for action in self.made.ale.get_action_set()]
+        """Returns the first observations."""
+        names = [action.name for action in self.environments.ale.get_action_set()]
         self.fire = names.index("FIRE") if "FIRE" in names else None
-        self.lives, self.lost = torch.zeros(self.made.num_envs), torch.zeros(self.made.num_envs, dtype=torch.bool)
+        self.lives, self.lost = (
+            torch.zeros(self.environments.num_envs),
+            torch.zeros(self.environments.num_envs, dtype=torch.bool),
+        )
         return super().begin()
 
     def step(self, actions: Tensor) -> Observed:
-        """With FIRE where a life was lost in the step before."""
+        """Takes a step, with FIRE where a life was lost in the step before."""
         observed = super().step(actions if self.fire is None else actions.masked_fill(self.lost, self.fire))
         lives = torch.from_numpy(self.info["lives"])
         self.lives, self.lost = lives, observed.first & (lives < self.lives)
         return observed
 
 
-def _same(seen: np.ndarray) -> np.ndarray:
-    return seen
+def _same(observations: np.ndarray) -> np.ndarray:
+    return observations

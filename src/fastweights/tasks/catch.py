@@ -16,18 +16,17 @@ from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
 class Catch(Environment):
     """frames of a falling ball, of which the first M are seen -> reward 1 if the paddle is under it at last, else -1.
 
-    The screen has N x N pixels, 1 where there is something. The ball, a pixel, begins in a random column of the first
-    row and falls a row a frame; the paddle lies in the middle of the last row. Actions: 0 moves it to the left, 1 not,
-    2 to the right. An episode has N frames and N - 1 actions; the last one is rewarded when the ball has arrived. After
-    M frames nothing is seen any more, neither ball nor paddle.
-
-    With 10 rows, 5 columns, a paddle of 1 and all frames seen it is Catch of bsuite and of envpool.
+    The screen has N x N pixels, 1 at the ball and the paddle. The ball, one pixel, starts in a random column of the
+    first row and falls one row per frame; the paddle starts in the middle of the last row. Actions: 0 moves it to the
+    left, 1 keeps it, 2 moves it to the right. An episode has N frames and N - 1 actions; the last action is rewarded.
+    After M frames the screen is blank.
+    With 10 rows, 5 columns, a paddle of 1 and all frames visible it is Catch of bsuite and of envpool.
 
     Args:
         size: N, the number of rows, and of columns if that is 0.
         seen: M; 0 for all.
-        columns: Pixels of a row; 0 for N.
-        paddle: Its width.
+        columns: Number of pixels per row; 0 for N.
+        paddle: Width of the paddle.
 
     Source: Ba et al. 2016, Sec. 4.4; Osband et al. 2020 (bsuite), whose paddle begins in the middle.
     """
@@ -45,7 +44,7 @@ class Catch(Environment):
 
     @property
     def width(self) -> int:
-        """Pixels of a row."""
+        """Number of pixels per row."""
         return self.columns or self.size
 
     @property
@@ -61,13 +60,13 @@ class Catch(Environment):
 
 
 class CatchWorlds(Worlds):
-    """Many at once; their balls fall side by side."""
+    """A batch of Catch environments that run in lockstep."""
 
     def __init__(self, task: Catch, number: int, random: np.random.Generator) -> None:
         self.task, self.number, self.random = task, number, random
 
     def begin(self) -> Observed:
-        """Balls in the first row, paddles in the middle."""
+        """Places balls in the first row and paddles in the middle."""
         task = self.task
         self.row = 0
         self.ball = self.random.integers(0, task.width, self.number)
@@ -75,7 +74,7 @@ class CatchWorlds(Worlds):
         return self._observed(np.zeros(self.number, np.float32))
 
     def step(self, actions: Tensor) -> Observed:
-        """Paddles move, balls fall."""
+        """Moves the paddles and lets the balls fall."""
         task = self.task
         self.paddle = np.clip(self.paddle + actions.numpy() - 1, 0, task.width - task.paddle)
         self.row += 1

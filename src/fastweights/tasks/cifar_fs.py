@@ -1,4 +1,4 @@
-"""CIFAR-FS: CIFAR-100 split by things."""
+"""CIFAR-FS: CIFAR-100 split by classes."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ TEST = (
 class CifarFS(Episodes):
     """Small photographs and their labels -> the label of another photograph of one of them.
 
-    Of the 100 things of CIFAR-100, 64 are for training, 16 for validation and 20 for the test, 600 pictures of each.
+    Of the 100 classes of CIFAR-100, 64 are for training, 16 for validation and 20 for the test, with 600 images each.
 
     Files: `cifar-100/cifar-100-binary.tar.gz` of A. Krizhevsky (the binary version of CIFAR-100, since the Python
     version would have to be unpickled).

@@ -1,4 +1,4 @@
-"""Code execution: the values of variables, through a hundred statements."""
+"""Code execution: tracking the values of variables through a hundred statements."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -18,10 +18,10 @@ Bools = NDArray[np.bool_]
 
 NAMES = "xyzab"
 LOWEST, HIGHEST = -8, 16
-"""What `++` and `--` keep the values in."""
+"""Range of the values, which `++` and `--` do not leave."""
 
 NO_OUTPUT = 0
-"""The class of every position where nothing is printed; value n is class n - LOWEST + 1."""
+"""The class of every position without output; value n is class n - LOWEST + 1."""
 
 COMMON = (*"0123456789", "=", ";", "++", "--", "print", "if", "<", ">", ":")
 """Tokens of every program; the variables follow them."""
@@ -37,7 +37,7 @@ ABSENT = 255
 
 @dataclass(frozen=True)
 class CodeExecution(FixedTask):
-    """`x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: at the `;` of a print that runs, what it prints.
+    """`x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: the output of a print at its `;`, if it runs.
 
     A program is a sequence of statements, each one of four kinds with equal probability (the first is an assignment,
     the last a print): `v = n ;` for any variable and n of 0 to 9; `v ++ ;` or `v -- ;`, where one that would leave
@@ -47,12 +47,12 @@ class CodeExecution(FixedTask):
 
     Args:
         variables: 3 (x, y, z) or 5 (also a, b).
-        rule: What an assignment under a condition that holds does. "published": nothing if the variable is defined
-            already, as in the generator of the published data, where that holds for about nine in ten of them.
-            "corrected": it assigns.
-        statements: Of a program; 100 are published.
+        rule: Effect of an assignment under a true condition. "published": none if the variable is already defined, as
+            in the generator of the published data, where that holds for about nine in ten of them. "corrected": it
+            assigns.
+        statements: Number of statements per program; the published data have 100.
         sizes: Programs for training, validation and test. The published files lack the last of each.
-        data_seed: What they are drawn from.
+        data_seed: Seed of the programs.
 
     Source: Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.2 and App. B.1, after Fan et al. 2020.
     """
@@ -72,7 +72,7 @@ class CodeExecution(FixedTask):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Token n is word n; 22 words for 3 variables, 24 for 5. Padding is token 0, and not scored."""
+        """The words, of which token n is word n; 22 for 3 variables, 24 for 5. Padding is token 0, and not scored."""
         return (*COMMON, *NAMES[: self.variables])
 
     @property
@@ -81,21 +81,21 @@ class CodeExecution(FixedTask):
 
     @property
     def output_size(self) -> int:
-        """Nothing, or a value from -8 to 16."""
+        """Number of classes: no output, or a value from -8 to 16."""
         return HIGHEST - LOWEST + 2
 
     @property
     def commonest(self) -> int:
-        """The class of 5: one of the two values in the middle of what is assigned, which are printed most."""
+        """The class of 5, one of the two middle values of assignments, which are printed most often."""
         return 5 - LOWEST + 1
 
     @property
     def chance(self) -> dict[str, float]:
-        """Of printing a 5 everywhere: its share of the prints was counted in 100,000 programs of 100 statements."""
+        """Scores of the constant output 5, whose share was counted in 100,000 programs of 100 statements."""
         return {"loss": self._uniform_loss, "accuracy": 0.0, "print_accuracy": 0.0998}
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """Loss a token; the published accuracy, the share of programs without a mistake; that of right prints."""
+        """Loss per token, the published accuracy (the share of programs without a mistake), and that of prints."""
         right = (outputs.argmax(-1) == targets) | (targets == IGNORE)
         prints = targets > NO_OUTPUT
         return {
@@ -113,7 +113,7 @@ class CodeExecution(FixedTask):
 
 
 class _Inner(NamedTuple):
-    """The statement, without its condition, that each program writes; `runs` where the condition holds."""
+    """The next statement of each program without its condition; `runs` where the condition holds."""
 
     kind: Ints
     variable: Ints
@@ -122,7 +122,7 @@ class _Inner(NamedTuple):
 
 @dataclass
 class _Programs:
-    """Many programs that are written and run side by side, a statement at a time."""
+    """Programs that are written and run in lockstep, one statement at a time."""
 
     random: np.random.Generator
     rule: Rule
@@ -146,8 +146,8 @@ class _Programs:
         kind = self._kinds(statement)
         runs = self._write_conditions(statement, kind == CONDITIONAL)
         inner = np.where(kind == CONDITIONAL, self._integers(CONDITIONAL), kind)
-        anyone, someone = self._integers(self.values.shape[1]), self._some_defined()
-        words = _Inner(inner, np.where(inner == ASSIGN, anyone, someone), runs)
+        any_variable, defined_variable = self._integers(self.values.shape[1]), self._some_defined()
+        words = _Inner(inner, np.where(inner == ASSIGN, any_variable, defined_variable), runs)
         self._assign(statement, words, may=runs & self._may_assign(words, kind == CONDITIONAL))
         self._step(statement, words)
         self._print(statement, words)
@@ -159,7 +159,7 @@ class _Programs:
         return np.full_like(drawn, fixed[statement]) if statement in fixed else drawn
 
     def _write_conditions(self, statement: int, conditional: Bools) -> Bools:
-        """Where it is wanted, a condition; returns where the inner statement runs."""
+        """Writes conditions where `conditional`; returns where the inner statement runs."""
         variable, bound, less = self._some_defined(), self._integers(10), self._integers(2) == 1
         value = self.values[self.rows, variable]
         order = np.where(less, LESS, GREATER)
@@ -204,12 +204,12 @@ class _Programs:
         return self.random.integers(0, below, len(self.values))
 
     def _some_defined(self) -> Ints:
-        """A defined variable, uniformly; any before the first is defined."""
+        """Draws a defined variable uniformly, or any variable if none is defined."""
         rank = self.random.integers(0, np.maximum(self.defined.sum(axis=1), 1))
         return (self.defined.cumsum(axis=1) > rank[:, None]).argmax(axis=1)
 
     def packed(self) -> Batch:
-        """The programs without their absent columns, padded at the end."""
+        """Returns the programs without their absent columns, padded at the end."""
         tokens, targets = (part.reshape(len(part), -1) for part in (self.tokens, self.targets))
         present = tokens != ABSENT
         lengths = present.sum(axis=1)

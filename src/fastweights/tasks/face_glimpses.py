@@ -1,4 +1,4 @@
-"""Faces of people who were never seen before, through 24 glimpses."""
+"""Classification of faces of new people from 24 glimpses."""
 
 import hashlib
 import re
@@ -27,16 +27,16 @@ CMU_PATTERN = (
     r"(?P<person>[^/_]+)_(?P<pose>straight|left|right|up)_(?P<expression>neutral|happy|sad|angry)"
     r"_(?P<eyes>open|sunglasses)_2\.pgm$"
 )
-"""The 64 x 60 pictures of the CMU faces; the faulty ones end in `.bad`."""
+"""The 64 x 60 images of the CMU faces; faulty ones end in `.bad`."""
 
 WHOLE = (0, 0, 0, 0)
-"""The box that cuts nothing off."""
+"""The box of the whole image."""
 
 MOST_SHIFT = 100
 
 
 class Face(NamedTuple):
-    """An image of somebody, 48 x 48; `views` begins with the image as it is."""
+    """Views of a face, 48 x 48, of which the first is the unshifted one."""
 
     person: str
     label: str
@@ -47,28 +47,28 @@ class Face(NamedTuple):
 class FaceGlimpses(GlimpseTask):
     """24 glimpses of 12 x 12 pixels -> what the file's name says of the face, such as its pose.
 
-    Images are scaled to 48 x 48 by area (another shape is squeezed), cut into quadrants, and shown as the digits of
-    `mnist-glimpses` are. One of `folds` parts of the people, rounded up, is for the test, the next for validation, the
-    others for training; nobody is in two of them. Beside what a model comes to stands what ridge regression does, on
-    pixels and on oriented gradients. The paper's faces, CMU Multi-PIE, are licensed; what stands in for them by default
-    are the CMU Face Images of T. Mitchell: 20 people, 4 poses, 4 (slight) expressions.
+    Images are scaled to 48 x 48 by area, without keeping the aspect ratio, cut into quadrants, and shown like the
+    digits of `mnist-glimpses`. One of `folds` parts of the people, rounded up, is for the test, the next for
+    validation, the others for training; no person is in two of them. Baselines are ridge regression on pixels and on
+    oriented gradients. The faces of the paper, CMU Multi-PIE, need a licence. The default is the CMU Face Images of T.
+    Mitchell: 20 people, 4 poses, 4 (slight) expressions.
 
     Files: `cmu-faces/faces.tar.gz` of the UCI repository, or whatever `folder` names. The CMU Face Images (T. Mitchell)
     may be used free of charge for any educational purpose, with attribution; 372 of them are for training, 126 for
     validation and 126 for the test.
 
     Args:
-        folder: A folder with images, or a `.tar` or `.tar.gz` of one; empty for the CMU Face Images, which are looked
-            for in `$FASTWEIGHTS_DATA` as `cmu-faces/faces.tar.gz`. PGM is read as it is, other formats with pillow.
+        folder: A folder with images, or a `.tar` or `.tar.gz` of one; empty for the CMU Face Images, which are searched
+            in `$FASTWEIGHTS_DATA` as `cmu-faces/faces.tar.gz`. Formats other than PGM need pillow.
         pattern: A regular expression that the paths of the images match, searched for in the path inside `folder`, with
             a group `person` and one for each label, such as `(?P<person>[^/]+)/(?P<expression>[^/]+)/[^/]+[.]png$`.
         label: The group to predict: "pose", "expression" or "eyes" with the default pattern.
-        box: Left, top, right and bottom of what is kept of an image, in pixels; all of it where these are 0.
-        shift: Pixels by which the box is moved for training, to eight sides: nine images in place of one; 0 for none.
-        mirrored: Whether training also has every image as in a mirror; not for labels that say left and right.
-        folds: Into how many parts people are divided.
-        fold: Which of them is the test set, counted from 0 and round again.
-        data_seed: Who is in which part.
+        box: Left, top, right and bottom of the used part of an image, in pixels; the whole image if all are 0.
+        shift: Pixels by which the box is moved for training, in eight directions: nine images per image; 0 for none.
+        mirrored: Whether training also uses mirror images; not for labels such as left and right.
+        folds: Number of parts into which people are divided.
+        fold: Index of the part for the test, modulo `folds`.
+        data_seed: Seed of the division.
 
     Source: Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.3.
     """
@@ -118,7 +118,7 @@ class FaceGlimpses(GlimpseTask):
 
     @property
     def chance(self) -> dict[str, float]:
-        """Of always giving the commonest label of the training set."""
+        """Scores of the commonest label of the training set."""
         right = (self.sets.test.targets == self.commonest).double().mean()
         return {"loss": self._uniform_loss, "accuracy": float(right)}
 
@@ -129,9 +129,9 @@ class FaceGlimpses(GlimpseTask):
 
     @cached_property
     def people(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Who is in the training, the validation and the test set."""
+        """Names of the people in the training, the validation and the test set."""
         names = sorted({face.person for face in self.faces})
-        require(len(names) >= 3, "folder", "with images of at least 3 people", f"{len(names)}", "Look at pattern.")
+        require(len(names) >= 3, "folder", "with images of at least 3 people", f"{len(names)}", "Check pattern.")
         n = -(-len(names) // self.folds)
         order = np.roll(random_stream(self.data_seed, ORDER).permutation(len(names)), -(self.fold % self.folds) * n)
         drawn = [names[n] for n in order]
@@ -143,7 +143,7 @@ class FaceGlimpses(GlimpseTask):
         """All images whose path matches, in the order of their paths."""
         path = Path(self.folder) if self.folder else require_found(CMU_FACES, "the UCI repository, CMU Face Images")
         files = sorted(members(path, self._expression.search))
-        require(bool(files), "folder", "with images whose paths match pattern", f"none in {path}", "Look at pattern.")
+        require(bool(files), "folder", "with images whose paths match pattern", f"none in {path}", "Check pattern.")
         return [self._face(name, content) for name, content in files]
 
     def facts(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class FaceGlimpses(GlimpseTask):
         return Face(match["person"], match[self.label], list(self._views(read_image(content, name), name)))
 
     def _views(self, image: Bytes, name: str) -> Iterator[Bytes]:
-        """The box, those beside it, and each as in a mirror."""
+        """Yields the box, the shifted boxes, and the mirror image of each."""
         height, width = image.shape
         left, top, right, bottom = (0, 0, width, height) if self.box == WHOLE else self.box
         require(
@@ -193,7 +193,7 @@ class FaceGlimpses(GlimpseTask):
         return Sets(self._of(train, None), self._of(validation, 1), self._of(test, 1))
 
     def _of(self, people: tuple[str, ...], views: int | None) -> Batch:
-        """The first so many views of everybody, or all of them."""
+        """The first `views` views of each person, or all views."""
         faces = [(face.label, view) for face in self.faces if face.person in people for view in face.views[:views]]
         targets = [[self.labels.index(label)] for label, _ in faces]
         images = torch.from_numpy(np.stack([view for _, view in faces]))

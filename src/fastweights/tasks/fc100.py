@@ -1,4 +1,4 @@
-"""FC100: CIFAR-100 split by groups, so that things of the test are like none of the training."""
+"""FC100: CIFAR-100 split by groups, so that test classes differ from all training classes."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ TEST = ("aquatic_mammals", "insects", "medium_mammals", "people")
 class FC100(Episodes):
     """Small photographs and their labels -> the label of another photograph of one of them.
 
-    The 100 things of CIFAR-100 lie in 20 groups of 5: those of 12 groups are for training, those of 4 for validation,
-    those of 4 for the test, so 60, 20 and 20 classes of 600 pictures.
+    The 100 classes of CIFAR-100 are in 20 groups of 5. The classes of 12 groups are for training, of 4 for validation
+    and of 4 for the test: 60, 20 and 20 classes of 600 images.
 
     Files: `cifar-100/cifar-100-binary.tar.gz` of A. Krizhevsky (the binary version of CIFAR-100, since the Python
     version would have to be unpickled).

@@ -1,4 +1,4 @@
-"""A text as letters and gaps."""
+"""A text as letters and one symbol for all other characters."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ GAP = " "
 
 
 def wikipedia() -> str:
-    """Good articles of Wikipedia, the test part of WikiText-2."""
+    """Text of the test part of WikiText-2."""
     return decoded(Wikitext2().read("test"), "test text", "one")
 
 
@@ -32,16 +32,16 @@ TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia, "nois
 class Letters(Text):
     """c_1, c_2, ..., c_t -> c_{t + 1}, where c is one of 27: a letter from a to z, capital or not, or something else.
 
-    The last tenth of the text is for the test, the twentieth before it validates. Letters that are not from a to z are
-    something else, too.
+    The last tenth of the text is for the test, and the twentieth before it for validation. All characters but a to z
+    map to one "other" symbol.
 
     Args:
         text: A UTF-8 text file; The Wonderful Wizard of Oz if null.
-        characters: Of the text, from its beginning; 0 for all.
-        merged: Whether a run of what is no letter is one symbol, in place of one a character.
-        elsewhere: Other texts, of which nothing is learned: "shakespeare", "babi", "wikipedia", "noise" (letters at
+        characters: Number of characters of the text, from its start; 0 for all.
+        merged: Whether a run of other characters is one symbol, instead of one per character.
+        elsewhere: Other test texts: "shakespeare", "babi", "wikipedia", "noise" (letters at
             random), or UTF-8 text files.
-        length: Symbols of each of them that are read.
+        length: Number of symbols of each of them.
 
     Files: none for the book, which comes with the library (L. Frank Baum, 1900, public domain); those of other texts.
 
@@ -60,15 +60,15 @@ class Letters(Text):
 
     @cached_property
     def whole(self) -> str:
-        """What the file says, in letters and gaps."""
+        """The text of the file as letters and gaps."""
         return self._letters(self.written)
 
     @cached_property
     def unseen(self) -> dict[str, Tensor]:
-        """The other texts, by name; a file's is without its folder."""
-        names = [Path(place).name for place in self.elsewhere]
+        """The other texts by name; the name of a file is without its folder."""
+        names = [Path(source).name for source in self.elsewhere]
         require(len({*names}) == len(names), "elsewhere", "of different names", ", ".join(names))
-        read = [TEXTS[place]() if place in TEXTS else _own(place) for place in self.elsewhere]
+        read = [TEXTS[source]() if source in TEXTS else _read(source) for source in self.elsewhere]
         texts = dict(zip(names, read, strict=True))
         return {name: self.encode(self._letters(text)[: self.length]) for name, text in texts.items()}
 
@@ -81,12 +81,12 @@ class Letters(Text):
 
     @cached_property
     def written(self) -> str:
-        """What the file says."""
+        """The text of the file."""
         return super().whole
 
     @property
     def unknown(self) -> str:
-        """The letters that are read as something else."""
+        """Letters that map to the "other" symbol."""
         return "".join(sorted({letter for letter in self.written.lower() if letter.isalpha() and letter > "z"}))
 
     @property
@@ -94,8 +94,8 @@ class Letters(Text):
         return GAP + string.ascii_lowercase
 
 
-def _own(path: str) -> str:
-    """A text file, which may be anything but what has a name."""
+def _read(path: str) -> str:
+    """Reads a text file; `InputError` if the name is neither a file nor known."""
     remedy = f"Names are {', '.join(TEXTS)}; anything else is a file."
     require(Path(path).is_file(), "elsewhere", "names of texts, or text files", path, remedy)
     return read_text(Path(path), "elsewhere")

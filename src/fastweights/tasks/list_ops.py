@@ -21,14 +21,14 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 VOCABULARY = (*"0123456789", "[MAX", "[MIN", "[FIRST", "]")
-"""Token n is word n. Padding is token 0; it comes after the end, where nothing is asked."""
+"""The words, of which token n is word n. Padding at the end is token 0 and not scored."""
 
 MAX, MIN, FIRST, CLOSE = range(10, 14)
 NESTED = 0.25
 """Probability that an argument is a list."""
 
 ARGUMENTS = np.arange(2, 6)
-"""How many arguments a list may have, all with the same probability."""
+"""Numbers of arguments of a list, all with the same probability."""
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MAX": max,
@@ -37,24 +37,24 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MED": lambda values: int(median(values)),
     "[SM": lambda values: sum(values) % 10,
 }
-"""What `evaluate` knows: beside those of the task, the two of the original ListOps; a median between two digits is
+"""Operations of `evaluate`: those of the task and the other two of the original ListOps. A median between two digits is
 their mean, rounded down."""
 
 
 @dataclass(frozen=True)
 class ListOps(FixedTask):
-    """`[MAX 6 1 [FIRST 2 3] 0 [MIN 4 7 1]]` -> 6, asked for at the last `]`.
+    """`[MAX 6 1 [FIRST 2 3] 0 [MIN 4 7 1]]` -> 6, at the last `]`.
 
     A list has an operator of MAX, MIN and FIRST, and 2 to 5 arguments; an argument is a list with probability 1/4,
-    else a digit; all else is uniform. The depth is the largest number of lists inside each other, 2 above. The
-    published data came by drawing such lists until the depth was right (one in 67 is at depth 10, one in 160 at 15);
-    here that conditional distribution is sampled from directly, without a rejection: see `_Lists`. As there,
-    nothing forbids the same list twice; that happens at depths of 1 and 2, of which there are few.
+    otherwise a digit; all other choices are uniform. The depth is the maximum nesting, 2 above. The published data were
+    drawn by rejection until the depth was right (one in 67 has depth 10, one in 160 depth 15). Here that conditional
+    distribution is sampled directly: see `_Lists`. As there, a list may occur twice, which happens at depths 1 and 2,
+    of which there are few.
 
     Args:
         depth: 10 and 15 are published.
         sizes: Sequences for training, validation and test.
-        data_seed: What they are drawn from.
+        data_seed: Seed of the sequences.
 
     Source: Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.3 and App. B.4, after Nangia and Bowman 2018.
     """
@@ -86,7 +86,7 @@ class ListOps(FixedTask):
 
     @cached_property
     def distribution(self) -> Floats:
-        """Probability of each of the ten answers, exactly.
+        """Exact probability of each of the ten answers.
 
         With a the (unnormalised) distribution of an argument of height at most h, a list of height at most h + 1 has
         the cumulative distribution A^m for the maximum of m arguments, and so on. Those of at most `depth` less those
@@ -120,7 +120,7 @@ def _values_of_lists(argument: Floats) -> Floats:
 
 @dataclass
 class _Lists:
-    """Many lists that are written and evaluated side by side, a token at a time, each with a stack of open lists.
+    """Lists that are written and evaluated in lockstep, one token at a time, each with a stack of open lists.
 
     The height of a digit is 0 and that of a list one more than its highest argument; G(h) is the probability that an
     argument has a height of at most h. An open list bounds the height of its arguments by b, and either needs one of
@@ -135,7 +135,7 @@ class _Lists:
     top: Ints  # [n] index of the innermost open list, -1 before the first and after the last
     operator: Ints  # [n, depth], as the four that follow: of every open list
     value: Ints  # of its arguments so far
-    left: Ints  # arguments still to come
+    left: Ints  # number of remaining arguments
     bound: Ints  # of their heights
     need: Ints  # 1 if one of them must reach it
     written: list[NDArray[np.uint8]]  # [n] each: a column of tokens, CLOSE after the end
@@ -146,10 +146,10 @@ class _Lists:
         operator, value, left, bound, need = np.zeros((5, n, depth), np.int64)
         empty, lengths = np.full(n, -1), np.zeros(n, np.int64)
         lists = _Lists(random, _heights(depth), empty, operator, value, left, bound, need, [], lengths)
-        everyone = np.arange(n)
+        all_rows = np.arange(n)
         column = np.zeros(n, np.uint8)
-        lists._open(everyone, column, np.full(n, depth), np.ones(n, np.int64))
-        lists._emit(everyone, column)
+        lists._open(all_rows, column, np.full(n, depth), np.ones(n, np.int64))
+        lists._emit(all_rows, column)
         return lists
 
     @property
@@ -157,7 +157,7 @@ class _Lists:
         return bool((self.top < 0).all())
 
     def write(self) -> None:
-        """Adds a token to every list that is not finished."""
+        """Adds one token to every unfinished list."""
         column = np.full(len(self.top), CLOSE, np.uint8)
         rows = np.flatnonzero(self.top >= 0)
         full = self.left[rows, self.top[rows]] == 0
@@ -166,7 +166,7 @@ class _Lists:
         self._emit(rows, column)
 
     def packed(self) -> Batch:
-        """The lists, padded at the end, and their values at their last tokens."""
+        """Returns the lists, padded at the end, with their values at their last tokens."""
         tokens = np.stack(self.written, axis=1)
         tokens[np.arange(tokens.shape[1]) >= self.lengths[:, None]] = 0
         targets = np.full(tokens.shape, IGNORE, np.int8)
@@ -178,7 +178,7 @@ class _Lists:
         self.lengths[rows] += 1
 
     def _argue(self, rows: Ints, column: NDArray[np.uint8]) -> None:
-        """The next argument of the innermost lists: a digit or a new list."""
+        """Writes the next argument of the innermost lists: a digit or a new list."""
         height, exact = self._take_need(rows)
         digit = self.random.random(len(rows)) < np.where(exact, height == 0, (1 - NESTED) / self.up_to[height + 1])
         digits = self.random.integers(0, 10, len(rows))
@@ -209,14 +209,14 @@ class _Lists:
         column[rows] = operators
 
     def _close(self, rows: Ints) -> None:
-        """Ends the innermost lists, and hands their values on to the lists around them."""
+        """Ends the innermost lists, and passes their values to the enclosing lists."""
         values = self.value[rows, self.top[rows]]
         self.top[rows] -= 1
         inner = self.top[rows] >= 0
         self._combine(rows[inner], self.top[rows[inner]], values[inner])
 
     def _combine(self, rows: Ints, top: Ints, values: Ints) -> None:
-        """Takes an argument into the value of an open list; -1 is the value of a list without arguments."""
+        """Updates the value of an open list by an argument; -1 is the value of a list without arguments."""
         old, operator = self.value[rows, top], self.operator[rows, top]
         new = np.select([operator == MAX, operator == MIN], [np.maximum(old, values), np.minimum(old, values)], old)
         self.value[rows, top] = np.where(old < 0, values, new)
@@ -231,7 +231,7 @@ def _heights(depth: int) -> Floats:
 
 
 def evaluate(words: list[str]) -> int:
-    """The value of a list, from its words. Parentheses, which some files have, mean nothing.
+    """Evaluates a list from its words. Parentheses, which some files have, are ignored.
 
     >>> evaluate("[MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]".split())
     6
@@ -244,27 +244,27 @@ def evaluate(words: list[str]) -> int:
         elif word == "]":
             operator, arguments = open_lists.pop()
             if not (arguments and open_lists):
-                raise _no_list(words)
+                raise _not_a_list(words)
             open_lists[-1][1].append(OPERATIONS[operator](arguments))
         elif len(word) == 1 and word in "0123456789":
             open_lists[-1][1].append(int(word))
         else:
-            raise _no_list(words)
+            raise _not_a_list(words)
     if len(open_lists) != 1 or len(open_lists[0][1]) != 1:
-        raise _no_list(words)
+        raise _not_a_list(words)
     return open_lists[0][1][0]
 
 
-def _no_list(words: list[str]) -> InputError:
+def _not_a_list(words: list[str]) -> InputError:
     known = " ".join(OPERATIONS)
     shown = repr(" ".join(words[:30])[:60])
     return InputError(f"list must be one whole list of digits and of {known} with arguments and ], got {shown}.")
 
 
 def read_examples(path: Path | str) -> Iterator[tuple[int, list[str]]]:
-    """Labels and words from a file with a line `label<TAB>words` for each list, plain or gzipped.
+    """Reads labels and words from a file with a line `label<TAB>words` for each list, plain or gzipped.
 
-    `InputError` if it cannot be read, or names the first line that is wrong.
+    `InputError` if it cannot be read or a line is invalid.
     """
     for number, line in enumerate(lines(_text(Path(path))), start=1):
         label, tab, words = line.partition("\t")

@@ -1,4 +1,4 @@
-"""Mini-ImageNet: photographs of a hundred things."""
+"""Mini-ImageNet: photographs of a hundred classes."""
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,7 +11,7 @@ from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.data_files import find, require_found
-from fastweights.tasks.sources.pictures import AsItIs, Pictures, as_it_is, read_pictures
+from fastweights.tasks.sources.pictures import FileVersion, Pictures, read_pictures, version_of
 from fastweights.tasks.sources.splits import Split, read_tables
 
 WHOLE, FIRST = "mini-imagenet/miniImagenet.zip", "mini-imagenet/miniImagenet-first100.zip"
@@ -24,15 +24,15 @@ SPLIT = (64, 16, 20)
 class MiniImagenet(Episodes):
     """Photographs and their labels -> the label of another photograph of one of them.
 
-    The split is that of Ravi and Larochelle 2017, as the archive's own tables say: 64 classes for training, 16 for
+    The split is that of Ravi and Larochelle 2017, from the tables in the archive: 64 classes for training, 16 for
     validation, 20 for the test.
 
     Files: `mini-imagenet/miniImagenet.zip`, with `miniImagenet/images/*.jpg` and `miniImagenet/{train,val,test}.csv` (a
-    line `filename,label` a picture); where it is missing, `mini-imagenet/miniImagenet-first100.zip`, the same with the
-    first 100 pictures of each class of 600. ImageNet's terms: for research and education, not for profit.
+    line `filename,label` per image); if it is missing, `mini-imagenet/miniImagenet-first100.zip` with the first 100
+    images of each class of 600. ImageNet's terms: for research and education, not for profit.
 
     Args:
-        side: Pixels of a side, scaled by area from 84.
+        side: Height and width of the images in pixels, scaled by area from 84.
 
     Source: Vinyals et al. 2016; Ravi and Larochelle 2017; Irie et al. 2022, Sec. 4.1.
     """
@@ -40,7 +40,7 @@ class MiniImagenet(Episodes):
     side: int = 84
 
     NORMALISATION: ClassVar[Normalisation] = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    """Of the authors' sequential experiment."""
+    """Normalisation of the authors' sequential experiment."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,14 +60,14 @@ class MiniImagenet(Episodes):
 
 
 def mini_imagenet(side: int) -> tuple[Pictures, Split]:
-    """All photographs, as squares, and which classes are in which split; read once for all tasks of a process."""
-    return _read(as_it_is(require_found(WHOLE if find(WHOLE) else FIRST, WHENCE)), side)
+    """All photographs as squares, and the classes of each split; read once per process."""
+    return _read(version_of(require_found(WHOLE if find(WHOLE) else FIRST, WHENCE)), side)
 
 
 @lru_cache(maxsize=2)
-def _read(archive: AsItIs, side: int) -> tuple[Pictures, Split]:
-    found = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_wanted)}
-    files, split = read_tables(found, "images/")
+def _read(archive: FileVersion, side: int) -> tuple[Pictures, Split]:
+    contents = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_wanted)}
+    files, split = read_tables(contents, "images/")
     sizes = tuple(map(len, split))
     require(sizes == SPLIT, str(archive.path), f"of {SPLIT} classes", sizes)
     return read_pictures(files, 3, side), tuple(map(np.array, split))  # type: ignore[return-value]

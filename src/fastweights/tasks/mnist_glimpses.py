@@ -1,4 +1,4 @@
-"""MNIST, seen through 24 small glimpses."""
+"""MNIST as sequences of 24 small glimpses."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -63,7 +63,7 @@ class MnistGlimpses(GlimpseTask):
 
     @property
     def chance(self) -> dict[str, float]:
-        """Of always saying 1: there are 1,135 in the test set."""
+        """Scores of the constant answer 1, of which the test set has 1,135."""
         return {"loss": self._uniform_loss, "accuracy": 0.1135}
 
     def _make_sets(self) -> Sets:

@@ -1,4 +1,4 @@
-"""Captions of pictures, in English and German."""
+"""Image captions in English and German."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Normalisati
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.data_files import require_found
-from fastweights.tasks.sources.pictures import AsItIs, Pictures, as_it_is, in_order, read_pictures
+from fastweights.tasks.sources.pictures import FileVersion, Pictures, in_order, read_pictures, version_of
 
 ARCHIVES = ("omniglot/images_background.zip", "omniglot/images_evaluation.zip")
 WHENCE = "github.com/brendenlake/omniglot, python/"
@@ -25,23 +25,23 @@ TEST_ALPHABETS = (
     *("Syriac_(Serto)", "Tengwar", "Tibetan", "ULOG"),
 )
 TEST_CHARACTERS = tuple(f"Gurmukhi/character{n}" for n in range(42, 46))
-"""The split cuts one alphabet: its first 41 characters are for training."""
+"""Test characters of the alphabet that the split divides; its first 41 characters are for training."""
 
 
 @dataclass(frozen=True)
 class Omniglot(Episodes):
     """Characters and their labels -> the label of another drawing of one of them.
 
-    Pictures are scaled to squares by area, with white paper and black ink. The split is that of Vinyals et al. 2016 as
-    torchmeta has it: 1,028 characters for training, 172 of other alphabets for validation and 423 for the test, of
-    others again but for 4 of Gurmukhi. The authors' code scales by pillow's bilinear filter.
+    Images are scaled to squares by area, with white paper and black ink. The split is that of Vinyals et al. 2016 as in
+    torchmeta: 1,028 characters for training, 172 of other alphabets for validation, and 423 for the test, of further
+    alphabets except for 4 of Gurmukhi. The authors' code scales with pillow's bilinear filter.
 
     Files: `omniglot/images_background.zip` and `omniglot/images_evaluation.zip` of B. Lake's repository (MIT), 32,460
     drawings of 105 x 105 pixels.
 
     Args:
-        rotations: Whether characters turned by 90, 180 and 270 degrees are classes of their own, in every split.
-        side: Pixels of a side.
+        rotations: Whether characters rotated by 90, 180 and 270 degrees are additional classes, in every split.
+        side: Height and width of the images in pixels.
 
     Source: Lake, Salakhutdinov and Tenenbaum 2015; Irie et al. 2022, Sec. 4.1 and Appendix B.
     """
@@ -50,7 +50,7 @@ class Omniglot(Episodes):
     side: int = 28
 
     NORMALISATION: ClassVar[Normalisation] = Normalisation((0.922,) * 3, (0.084,) * 3)
-    """Of the authors' sequential experiment, in which characters have three channels."""
+    """Normalisation of the authors' sequential experiment, in which characters have three channels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,7 +65,7 @@ class Omniglot(Episodes):
 
     @cached_property
     def pictures(self) -> Pictures:
-        """All of them, decoded."""
+        """All images, decoded."""
         return omniglot(self.side)
 
     @cached_property
@@ -74,18 +74,18 @@ class Omniglot(Episodes):
 
 
 def split_by_alphabet(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which characters are for training, for validation and for the test."""
+    """Indices of the characters for training, validation and the test."""
     parts = [_part(name) for name in names]
     return tuple(np.flatnonzero([part == n for part in parts]) for n in range(3))  # type: ignore[return-value]
 
 
 def omniglot(side: int) -> Pictures:
-    """All drawings, as squares; read once for all tasks of a process."""
-    return _read(tuple(as_it_is(require_found(archive, WHENCE)) for archive in ARCHIVES), side)
+    """All drawings as squares, read once per process."""
+    return _read(tuple(version_of(require_found(archive, WHENCE)) for archive in ARCHIVES), side)
 
 
 @lru_cache(maxsize=2)
-def _read(archives: tuple[AsItIs, ...], side: int) -> Pictures:
+def _read(archives: tuple[FileVersion, ...], side: int) -> Pictures:
     files: dict[str, list[tuple[str, bytes]]] = {}
     for archive in archives:
         for name, content in members(archive.path, NAME.search):

@@ -14,7 +14,7 @@ from fastweights.tasks.sources.parallel_text import Lines, Parallel, lines_of
 
 PARTS = ("train", "validation", "test")
 SHARE, MOST = 20, 1000
-"""One pair in `SHARE` is for validation and as many for the test, at most `MOST` each."""
+"""One pair in `SHARE` is for validation and one for the test, at most `MOST` each."""
 LONGEST_LINE = 10_000
 """Characters of the longest sentence that is used: longer lines are documents."""
 
@@ -80,25 +80,25 @@ class ParallelFiles(Parallel):
     @cached_property
     def _files(self) -> dict[str, list[tuple[str, str]]]:
         """The pairs of the parts that have files."""
-        given = [part for part in PARTS if part == "train" or self._path(part, "source")]
-        return {part: self._pairs_of(part) for part in given}
+        parts = [part for part in PARTS if part == "train" or self._path(part, "source")]
+        return {part: self._pairs_of(part) for part in parts}
 
     @cached_property
     def _split(self) -> Mapping[str, Sides]:
-        """The pairs of each part that can be used, every one once."""
-        found = {part: dict.fromkeys(filter(_is_usable, pairs)) for part, pairs in self._files.items()}
-        drawn = [part for part in PARTS[1:] if part not in found]
-        held_out = {pair for part in PARTS[1:] for pair in found.get(part, ())}
-        pairs = [pair for pair in found["train"] if pair not in held_out]
+        """The usable pairs of each part, without repetitions."""
+        pairs_of = {part: dict.fromkeys(filter(_is_usable, pairs)) for part, pairs in self._files.items()}
+        drawn = [part for part in PARTS[1:] if part not in pairs_of]
+        held_out = {pair for part in PARTS[1:] for pair in pairs_of.get(part, ())}
+        pairs = [pair for pair in pairs_of["train"] if pair not in held_out]
         number = self.held_out or min(max(len(pairs) // SHARE, 1), MOST)
-        needed = number * len(drawn) + 1
-        require(len(pairs) >= needed, "source and target", f"files of at least {needed} usable pairs", len(pairs))
+        minimum = number * len(drawn) + 1
+        require(len(pairs) >= minimum, "source and target", f"files of at least {minimum} usable pairs", len(pairs))
         order = random_stream(self.data_seed, ORDER).permutation(len(pairs)).tolist()
-        for place, part in enumerate(drawn):
-            found[part] = dict.fromkeys(pairs[n] for n in sorted(order[place * number : (place + 1) * number]))
+        for index, part in enumerate(drawn):
+            pairs_of[part] = dict.fromkeys(pairs[n] for n in sorted(order[index * number : (index + 1) * number]))
         training = [pairs[n] for n in sorted(order[len(drawn) * number :])]
-        found["train"] = dict.fromkeys(training[: self.sentences or None])
-        return {part: _sides(list(found[part]), part) for part in PARTS}
+        pairs_of["train"] = dict.fromkeys(training[: self.sentences or None])
+        return {part: _sides(list(pairs_of[part]), part) for part in PARTS}
 
     def _pairs_of(self, part: str) -> list[tuple[str, str]]:
         names = [language if part == "train" else f"{part}_{language}" for language in ("source", "target")]

@@ -1,4 +1,4 @@
-"""Pictures of one's own: a folder a class."""
+"""Images of the user, with one folder per class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,24 +25,23 @@ from fastweights.tasks.sources.pictures import (
 from fastweights.tasks.sources.splits import PARTS, Split, read_folders, read_tables
 
 HELD_OUT = 5
-"""One in so many classes is for the test, and one in so many for validation."""
+"""One class in this number is for the test, and one for validation."""
 
 
 @dataclass(frozen=True)
 class PictureFolder(Episodes):
     """Pictures and their labels -> the label of another picture of one of them.
 
-    The splits are those of `train.csv`, `val.csv` and `test.csv` in the folder, with a line `filename,label` a picture,
-    if they are there; else its folders `train`, `val` and `test`, with a folder a class in each; else every folder is a
-    class, of which a fifth, rounded up, is for the test, a fifth for validation, and the others for training.
-
-    Files: whatever `folder` names, read by pillow as a person sees them: turned upright, transparent pictures on white,
-    or on black if their visible parts are nearly white. Hidden files and folders are left out, and named in a line.
+    The splits come from `train.csv`, `val.csv` and `test.csv` in the folder, with a line `filename,label` per image, if
+    they exist; otherwise from the folders `train`, `val` and `test`, with one folder per class. Otherwise every folder
+    is a class, of which a fifth, rounded up, is for the test, a fifth for validation, and the rest for training.
+    Files: the images of `folder`, read by pillow: rotated by their EXIF orientation, transparent images on white, or on
+    black if their visible parts are nearly white. Hidden files and folders are skipped with a log line.
 
     Args:
         folder: A folder, or a `.zip`, `.tar` or `.tar.gz` of one.
-        channels: 1 for grey pictures, 3 for colours.
-        side: Pixels of a side; pictures are scaled to squares by area.
+        channels: 1 for grey images, 3 for colours.
+        side: Height and width in pixels; images are scaled to squares by area.
 
     Source: the layouts of Omniglot and of Ravi and Larochelle 2017.
     """
@@ -78,19 +77,19 @@ class PictureFolder(Episodes):
         read = dict(members(path, _is_wanted, others))
         tabled = any(name.rpartition("/")[2] in TABLES for name in read)
         tell_left_out(path, others, () if tabled else without_pictures(others, read))
-        found = _inside(read)
-        files, parts = self._split(found)
+        files_by_name = _inside(read)
+        files, parts = self._split(files_by_name)
         pictures = read_pictures(files, 0, self.side)
         channels, needed = pictures.images.shape[1], {1: "grey pictures", 3: "colours"}
         remedy = f"Say channels={channels}."
         require(channels == self.channels, "folder", f"of {needed[self.channels]}", needed[channels], remedy)
         return pictures, parts
 
-    def _split(self, found: Mapping[str, bytes]) -> tuple[Mapping[str, list[tuple[str, bytes]]], Split]:
-        if TABLES & found.keys():
-            files, parts = read_tables(found, "")
+    def _split(self, files_by_name: Mapping[str, bytes]) -> tuple[Mapping[str, list[tuple[str, bytes]]], Split]:
+        if TABLES & files_by_name.keys():
+            files, parts = read_tables(files_by_name, "")
             return files, tuple(map(np.array, parts))  # type: ignore[return-value]
-        files, parts = read_folders(found, self.folder)
+        files, parts = read_folders(files_by_name, self.folder)
         if parts:
             return files, tuple(map(np.array, parts))  # type: ignore[return-value]
         order = random_stream(self.data_seed, ORDER).permutation(len(files))
@@ -103,14 +102,14 @@ def _is_wanted(name: str) -> bool:
     return is_picture(name) or (name.endswith(".csv") and not is_hidden(name))
 
 
-def _inside(found: dict[str, bytes]) -> dict[str, bytes]:
-    """Pictures and tables by their names in the folder, which archives put behind its own: `./` or `pictures/`."""
-    while len({name.partition("/")[0] for name in found}) == 1:
-        inside = {name.partition("/")[2]: content for name, content in found.items()}
+def _inside(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Images and tables by their names in the folder, without the prefix that archives add, `./` or `pictures/`."""
+    while len({name.partition("/")[0] for name in files}) == 1:
+        inside = {name.partition("/")[2]: content for name, content in files.items()}
         if not TABLES & inside.keys() and not any("/" in name for name in inside):
             break  # the only class
-        found = inside
-    return {name: content for name, content in found.items() if is_picture(name) or name in TABLES}
+        files = inside
+    return {name: content for name, content in files.items() if is_picture(name) or name in TABLES}
 
 
 TABLES = frozenset(f"{part}.csv" for part in PARTS)

@@ -1,4 +1,4 @@
-"""ProcGen: games whose levels are made by a program, one game or several side by side."""
+"""ProcGen: games with procedurally generated levels, one game or several in parallel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.errors import require, require_name
 from fastweights.core.metric import RETURN, SCORE, Metric
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
-from fastweights.tasks.kinds.environment import Cut, Environment, Observed, Worlds
+from fastweights.tasks.kinds.environment import Environment, Observed, Truncated, Worlds
 from fastweights.tasks.sources.vector_environment import MissingPackage, needed
 
 Distribution = Literal["easy", "hard", "memory"]
@@ -26,7 +26,7 @@ EASY = {
     "starpilot": (2.5, 64.0),
 }
 HARD = {"dodgeball": (1.5, 19.0), "heist": (2.0, 10.0), "maze": (4.0, 10.0), "miner": (1.5, 20.0)}
-"""What random actions and the best agents come to, by game; those of hard games stand for memory, too."""
+"""Returns of random actions and of the best agents, by game; those of hard games also serve for memory."""
 
 BOUNDS: dict[str, dict[str, tuple[float, float]]] = {"easy": EASY, "hard": HARD, "memory": HARD}
 NEVER_SEEN = (1000, 1200, 1400)
@@ -47,9 +47,9 @@ class Procgen(Environment):
     of (R - R_min) / (R_max - R_min). With one game the main metric is the return.
 
     Args:
-        games: N of them.
-        distribution: "easy", "hard", or "memory", where worlds are larger and little of them is seen.
-        levels: To learn from.
+        games: Names of the N games.
+        distribution: "easy", "hard", or "memory", where worlds are larger and only a part of them is visible.
+        levels: Number of training levels.
 
     Needs: the extra `procgen`, and on Debian the packages libqt5core5a and libqt5gui5.
 
@@ -93,7 +93,7 @@ class Procgen(Environment):
         envpool = needed("envpool", "procgen", QT)
         random = random_stream(seed, split)
 
-        def made(game: str) -> Any:
+        def make(game: str) -> Any:
             name = f"{game.capitalize()}{self.distribution.capitalize()}-v0"
             options = {"start_level": first, "num_levels": levels, "seed": int(random.integers(2**31 - number))}
             try:
@@ -102,7 +102,7 @@ class Procgen(Environment):
                 remedy = f"pip install 'fastweights[procgen]'{QT}"
                 raise MissingPackage(f"envpool must have Qt, got: {error} {remedy}.") from None
 
-        return Games([made(game) for game in self.games])
+        return Games([make(game) for game in self.games])
 
     @property
     def tests(self) -> Mapping[str, int]:
@@ -116,7 +116,7 @@ class Procgen(Environment):
         return (NEVER_SEEN[0], len(NEVER_SEEN) * LEVELS) if split == TEST else (0, self.levels)
 
     def summary(self, returns: Tensor) -> dict[str, float]:
-        """Returns by game, and the score."""
+        """Mean returns by game, and the score."""
         by_game = {game: float(returns[:, n :: self.together].mean()) for n, game in enumerate(self.games)}
         bounds = BOUNDS[self.distribution]
         normalised = [(by_game[game] - bounds[game][0]) / (bounds[game][1] - bounds[game][0]) for game in self.games]
@@ -124,38 +124,42 @@ class Procgen(Environment):
 
 
 class Games(Worlds):
-    """Vector environments of envpool, whose members take turns."""
+    """Vector environments of envpool, with interleaved members."""
 
-    def __init__(self, made: list[Any]) -> None:
-        self.made = made
+    def __init__(self, environments: list[Any]) -> None:
+        self.environments = environments
 
     def begin(self) -> Observed:
-        """Resets all of them."""
-        parts = [one.reset()[0] for one in self.made]
-        return self._joined([(seen, np.zeros(len(seen)), np.ones(len(seen), bool)) for seen in parts])
+        """Resets all environments."""
+        parts = [environment.reset()[0] for environment in self.environments]
+        return self._joined(
+            [(observations, np.zeros(len(observations)), np.ones(len(observations), bool)) for observations in parts]
+        )
 
     def step(self, actions: Tensor) -> Observed:
-        """One that has come to its end is reset at once, and not, as envpool would, by the next action."""
-        number, parts, finals = len(self.made), [], []
-        for n, one in enumerate(self.made):
-            seen, reward, ended, cut, _ = one.step(actions[n::number].to(torch.int32).numpy())
+        """Takes a step. An environment that ends is reset at once, not by the next action as in envpool."""
+        number, parts, finals = len(self.environments), [], []
+        for n, environment in enumerate(self.environments):
+            observations, reward, ended, cut, _ = environment.step(actions[n::number].to(torch.int32).numpy())
             limited = np.flatnonzero(cut & ~ended)
-            finals.append((n + number * limited, seen[limited].copy()))
+            finals.append((n + number * limited, observations[limited].copy()))
             over = np.flatnonzero(ended | cut).astype(np.int32)
             if len(over):
-                seen = seen.copy()
-                seen[over] = one.reset(over)[0]
-            parts.append((seen, reward, ended | cut))
+                observations = observations.copy()
+                observations[over] = environment.reset(over)[0]
+            parts.append((observations, reward, ended | cut))
         rows, last = (torch.from_numpy(np.concatenate(part)) for part in zip(*finals, strict=True))
-        return self._joined(parts)._replace(cut=Cut(rows, last) if len(rows) else None)
+        return self._joined(parts)._replace(cut=Truncated(rows, last) if len(rows) else None)
 
     def close(self) -> None:
-        """Ends what they run."""
-        for one in self.made:
-            one.close()
+        """Closes all environments."""
+        for environment in self.environments:
+            environment.close()
 
     def _joined(self, parts: list[Any]) -> Observed:
-        seen, reward, first = (
+        observations, reward, first = (
             np.stack(part, axis=1).reshape(-1, *part[0].shape[1:]) for part in zip(*parts, strict=True)
         )
-        return Observed(torch.from_numpy(seen), torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(first))
+        return Observed(
+            torch.from_numpy(observations), torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(first)
+        )

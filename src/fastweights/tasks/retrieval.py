@@ -1,4 +1,4 @@
-"""Key-value retrieval: how much a memory holds, and whether it can change its mind."""
+"""Key-value retrieval: the capacity of a memory, and its ability to update associations."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -20,12 +20,11 @@ EvaluationLength = Literal["published", "implied"]
 class Retrieval(FreshTask):
     """(k_1, v_1), ..., (k_L, v_L), q -> the last v_i with k_i = q.
 
-    A step is a pair of tokens: a key of 0 to S - 1 with a value of 0 to S - 1 to write, or a key with S, which stands
-    for no value, to ask. Questions come last; a training sequence has one, for the key at a position drawn uniformly.
-    The loss is 1/2 |one_hot(v) - output|^2, averaged over the questions.
-
-    Evaluation asks for every key of a sequence, in one sequence of L + S steps: questions for keys that did not occur
-    are not scored. Asking must not change the memory; `separate` is for models whose every step writes. The loss is
+    A step is a pair of tokens: a key of 0 to S - 1 with a value of 0 to S - 1 to write, or a key with S, the code for
+    no value, as a query. Queries come last; a training sequence has one, for the key at a uniformly drawn position.
+    The loss is 1/2 |one_hot(v) - output|^2, averaged over the queries.
+    Evaluation queries every key of a sequence, in one sequence of L + S steps; queries for keys that did not occur are
+    not scored. A query must not change the memory; `separate` is for models that write at every step. The loss is
     the mean over all questions (the authors' code takes the mean of means of minibatches, of at most 200 questions a
     sequence, which estimates the same).
 
@@ -36,7 +35,7 @@ class Retrieval(FreshTask):
         evaluation_length: L of evaluation sequences in "updates": "published" is S, which the authors' code uses and
             the published numbers come from; "implied" is 2 S, as the paper's text reads. The same in "capacity".
         evaluation_size: Sequences in the validation set and in the test set.
-        data_seed: What these two are drawn from.
+        data_seed: Seed of both sets.
 
     Source: Schlag, Irie and Schmidhuber 2021, Sec. 6.1.
     """
@@ -58,7 +57,7 @@ class Retrieval(FreshTask):
 
     @property
     def input_size(self) -> int:
-        """S: keys are below it, and so are values, which may also be S."""
+        """S: keys are below it, and values are at most S."""
         return self.symbols
 
     @property
@@ -72,7 +71,7 @@ class Retrieval(FreshTask):
 
     @property
     def chance(self) -> dict[str, float]:
-        """Of the output 0."""
+        """Scores of the output 0."""
         return {"loss": 0.5, "accuracy": 1 / self.symbols}
 
     def truth(self, targets: Tensor) -> Tensor:
@@ -105,7 +104,7 @@ class Retrieval(FreshTask):
         return keys, values
 
     def _last_values(self, keys: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`[n, S]`: the value that each key has in the end."""
+        """The last value of each key, `[n, S]`."""
         table = np.full((len(keys), self.symbols), IGNORE)
         rows = np.arange(len(keys))
         for key, value in zip(keys.T, values.T, strict=True):
@@ -120,9 +119,9 @@ class Retrieval(FreshTask):
 
 
 def separate(batch: Batch) -> Batch:
-    """A sequence with Q questions as Q sequences with one: `[B, L + Q, 2]` becomes `[questions, L + 1, 2]`."""
+    """Splits a sequence with Q queries into Q sequences with one: `[B, L + Q, 2]` becomes `[queries, L + 1, 2]`."""
     sequence, question = (batch.targets != IGNORE).nonzero(as_tuple=True)
     length = batch.inputs.shape[1] - batch.targets.shape[1]
-    asked = batch.inputs[sequence, length + question].unsqueeze(1)
-    inputs = torch.cat([batch.inputs[sequence, :length], asked], dim=1)
+    queries = batch.inputs[sequence, length + question].unsqueeze(1)
+    inputs = torch.cat([batch.inputs[sequence, :length], queries], dim=1)
     return Batch(inputs, batch.targets[sequence, question].unsqueeze(1))

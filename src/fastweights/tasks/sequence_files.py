@@ -19,7 +19,7 @@ from fastweights.tasks.sources.examples import Example, Value, read_examples
 from fastweights.tasks.sources.sequences import Encoding, Sequences, digest, padded, require_classes
 
 HELD_OUT = 10
-"""One in so many sequences of a class is for validation, and one in so many for the test."""
+"""One sequence in this number, per class, is for validation, and one for the test."""
 SPLITS = {"train", "training", "validation", "val", "valid", "dev", "test"}
 MOST_CLASSES = 20
 """Classes whose recalls are reported one by one."""
@@ -27,7 +27,7 @@ MOST_CLASSES = 20
 Examples = list[Example]
 
 
-class Parts(NamedTuple):
+class ExampleSets(NamedTuple):
     """Examples by their use."""
 
     training: Examples
@@ -150,8 +150,8 @@ class SequenceFiles(Labelled):
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """Endless batches from step `start` on, in a new order every epoch."""
         _require_batches(batch_size, seed, start)
-        places = shuffled(self.training_size, batch_size, seed, start)
-        return (self.sets[0].batch(chosen.tolist()) for chosen in places)
+        batches = shuffled(self.training_size, batch_size, seed, start)
+        return (self.sets[0].batch(chosen.tolist()) for chosen in batches)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return _in_order(self.sets[1], batch_size)
@@ -162,20 +162,20 @@ class SequenceFiles(Labelled):
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """The metrics, and the recall of each class."""
         right = outputs.argmax(-1) == targets
-        asked = {number: targets == number for number in targets.unique().tolist()}
+        masks = {number: targets == number for number in targets.unique().tolist()}
         recalls = {
-            f"recall_of_{self.classes[n]}": Mean(float(right[of].sum()), int(of.sum())) for n, of in asked.items()
+            f"recall_of_{self.classes[n]}": Mean(float(right[of].sum()), int(of.sum())) for n, of in masks.items()
         }
         return {**self.metrics(outputs, targets), **recalls}
 
     def summary(self, whole: Metrics) -> dict[str, float]:
         """Numbers by name, with the mean of the recalls: accuracy with the same weight for each class."""
-        told = super().summary(whole)
+        results = super().summary(whole)
         names = [f"recall_of_{name}" for name in self.classes]
-        recalls = {name: told.pop(name) for name in names if name in told}
+        recalls = {name: results.pop(name) for name in names if name in results}
         if recalls:
-            told["balanced_accuracy"] = sum(recalls.values()) / len(recalls)
-        return {**told, **(recalls if len(recalls) <= MOST_CLASSES else {})}
+            results["balanced_accuracy"] = sum(recalls.values()) / len(recalls)
+        return {**results, **(recalls if len(recalls) <= MOST_CLASSES else {})}
 
     @property
     def _held_out(self) -> Examples:
@@ -191,15 +191,15 @@ class SequenceFiles(Labelled):
         require(unknown is None, "class", "one of the training data", got)
 
     @cached_property
-    def _parts(self) -> Parts:
-        """The examples, shared out."""
+    def _parts(self) -> ExampleSets:
+        """The examples of each set."""
         if not self.data:
             raise MissingFile("data must be a folder or a file, got none. Say data=PATH.")
         training = _labelled(self.data)
-        given = {name: _labelled(path) for name, path in self._files.items() if path}
-        drawn = [name for name in self._files if name not in given]
+        from_files = {name: _labelled(path) for name, path in self._files.items() if path}
+        drawn = [name for name in self._files if name not in from_files]
         training, *others = _draw(training, len(drawn), self.data_seed)
-        return Parts(training, **{**given, **dict(zip(drawn, others, strict=True))})
+        return ExampleSets(training, **{**from_files, **dict(zip(drawn, others, strict=True))})
 
     @property
     def _files(self) -> dict[str, str]:
@@ -207,28 +207,28 @@ class SequenceFiles(Labelled):
 
 
 def _labelled(path: str) -> Examples:
-    found = [example for example in read_examples(Path(path)) if example.label is not None]
+    examples = [example for example in read_examples(Path(path)) if example.label is not None]
     remedy = "A folder needs a sub-folder per class, a table a column label, a .npz file an array y."
-    require(bool(found), "data", "of labelled sequences", f"{path} without labels", remedy)
-    return found
+    require(bool(examples), "data", "of labelled sequences", f"{path} without labels", remedy)
+    return examples
 
 
 def _draw(examples: Examples, parts: int, seed: int) -> list[Examples]:
     """The remaining examples, and `parts` random subsets with a tenth of each class, at least one of three."""
-    places: dict[str | None, list[int]] = {}
-    for place, example in enumerate(examples):
-        places.setdefault(example.label, []).append(place)
+    positions: dict[str | None, list[int]] = {}
+    for position, example in enumerate(examples):
+        positions.setdefault(example.label, []).append(position)
     part_of = [0] * len(examples)
-    for number, own in enumerate(places.values()):
-        order = random_stream(seed, ORDER, number).permutation(len(own)).tolist()
-        share = max(round(len(own) / HELD_OUT), int(len(own) > parts))
+    for number, members in enumerate(positions.values()):
+        order = random_stream(seed, ORDER, number).permutation(len(members)).tolist()
+        share = max(round(len(members) / HELD_OUT), int(len(members) > parts))
         for rank, n in enumerate(order[: parts * share]):
-            part_of[own[n]] = rank // share + 1
-    found = [[e for e, part in zip(examples, part_of, strict=True) if part == n] for n in range(parts + 1)]
+            part_of[members[n]] = rank // share + 1
+    subsets = [[e for e, part in zip(examples, part_of, strict=True) if part == n] for n in range(parts + 1)]
     most = max(Counter(example.label for example in examples).values())
     remedy = "Give more sequences, or files for validation and the test."
-    require(all(found), "data", f"of at least {parts + 1} sequences of one class", most, remedy)
-    return found
+    require(all(subsets), "data", f"of at least {parts + 1} sequences of one class", most, remedy)
+    return subsets
 
 
 def _in_order(sequences: Sequences, batch_size: int) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""Sequential adaptation: classes of one data set, then of another."""
+"""Sequential adaptation: few-shot learning on one data set, then on another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ NAMES = ("omniglot", "mini_imagenet")
 class SequentialAdaptation(Episodes):
     """Characters, then photographs, or photographs first, each told one step later what it was -> the label of each.
 
-    Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last picture of the first part
-    comes with the first picture of the second. For training, a coin says for every batch which is first, and both parts
-    lose up to `trim` pictures at their ends. For validation and the test nothing is cut off, and every other episode
-    begins with photographs: metrics of the test tell the two apart, as `omniglot_first_mini_imagenet_instance_5` and
-    `omniglot_first_step_80` say, or `omniglot_first_mini_imagenet` for all of a part.
+    Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last image of the first part comes
+    with the first image of the second. In training, the order is random per batch, and both parts lose up to `trim`
+    images at their ends. In validation and the test nothing is trimmed, and every other episode starts with
+    photographs. Metrics of the test are separate for the two orders, such as `omniglot_first_mini_imagenet_instance_5`
+    and `omniglot_first_step_80`, or `omniglot_first_mini_imagenet` for a whole part.
 
     Files: those of `omniglot` and of `mini-imagenet`.
 
     Args:
         shots: K in each part.
-        labels: "delayed", as there is nothing else here.
-        trim: Pictures that either part may lose at most.
-        side: Pixels of a side.
+        labels: "delayed", the only choice here.
+        trim: Maximum number of images that either part loses.
+        side: Height and width of the images in pixels.
 
     Source: Irie et al. 2022, Sec. 4.2 and Appendix B.4.
     """
@@ -66,7 +66,7 @@ class SequentialAdaptation(Episodes):
         return Omniglot.NORMALISATION, MiniImagenet.NORMALISATION
 
     def source(self, image: NDArray[np.uint8]) -> int:
-        """Characters are grey, photographs are not."""
+        """Returns 0 for grey images (characters), 1 for colours (photographs)."""
         return int(np.ptp(image, axis=0).max() > 0)
 
     def classes(self, split: int) -> tuple[Classes, ...]:
@@ -85,43 +85,47 @@ class SequentialAdaptation(Episodes):
             parts = [_cut(part, int(end)) for part, end in zip(parts, ends, strict=True)]
             return self._joined(parts[:: 1 if coin else -1])
         whole, other = self._joined(parts), self._joined(parts[::-1])
-        return Batch(Shown(*map(_by_turns, whole.inputs, other.inputs)), _by_turns(whole.targets, other.targets))
+        return Batch(Shown(*map(_interleave, whole.inputs, other.inputs)), _interleave(whole.targets, other.targets))
 
     def _part(self, source: int, classes: Classes, random: np.random.Generator, n: int, first: bool) -> Batch:
-        """An episode of one data set, with nothing told yet."""
+        """An episode of one data set, without labels as inputs."""
         numbers, turns, labels = mixed(draw(classes, random, n, self.ways, self.shots, first), random)
         shown = self.shown(classes, numbers, turns, np.zeros_like(labels), source)
         return Batch(shown, torch.from_numpy(labels + self.ways * source))
 
     def _joined(self, parts: Sequence[Batch]) -> Batch:
-        """One after the other; what is told are the labels, one step later."""
+        """Concatenates episodes. The label inputs are the labels, one step later."""
         images, _, sources = (torch.cat(part, dim=1) for part in zip(*(part.inputs for part in parts), strict=True))
         targets = torch.cat([part.targets for part in parts], dim=1)
         none = targets.new_full((len(targets), 1), self.no_label)
         return Batch(Shown(images, torch.cat([none, targets[:, :-1] % self.ways], dim=1), sources), targets)
 
     def instances(self, right: Tensor, targets: Tensor) -> Metrics:
-        """By which data set came first: of each part all, and the k-th pictures of a class; and of every step."""
-        found: Metrics = {}
+        """Accuracies by order of the data sets: of each part, of the k-th images of a class, and of every step."""
+        metrics: Metrics = {}
         first = targets[:, 0] // self.ways
         for order, name in enumerate(NAMES):
             rows = first == order
-            own, sources = right[rows], targets[rows] // self.ways
-            for source, part in enumerate(NAMES if len(own) else ()):
-                kept, asked = (whole[sources == source].view(len(own), -1) for whole in (own, targets[rows]))
-                counted = super().instances(kept, asked)
-                found |= {f"{name}_first_{part}_{instance}": mean for instance, mean in counted.items()}
-                found[f"{name}_first_{part}"] = mean_of(kept)
-            found |= {f"{name}_first_step_{step}": mean_of(own[:, step]) for step in range(own.shape[1])}
-        return found
+            right_rows, sources = right[rows], targets[rows] // self.ways
+            for source, part in enumerate(NAMES if len(right_rows) else ()):
+                right_part, target_part = (
+                    whole[sources == source].view(len(right_rows), -1) for whole in (right_rows, targets[rows])
+                )
+                counted = super().instances(right_part, target_part)
+                metrics |= {f"{name}_first_{part}_{instance}": mean for instance, mean in counted.items()}
+                metrics[f"{name}_first_{part}"] = mean_of(right_part)
+            metrics |= {
+                f"{name}_first_step_{step}": mean_of(right_rows[:, step]) for step in range(right_rows.shape[1])
+            }
+        return metrics
 
 
 def _cut(part: Batch, end: int) -> Batch:
     return Batch(Shown(*(tensor[:, :end] for tensor in part.inputs)), part.targets[:, :end])
 
 
-def _by_turns(one: Tensor, other: Tensor) -> Tensor:
-    """The even rows of one and the odd rows of the other."""
+def _interleave(one: Tensor, other: Tensor) -> Tensor:
+    """Combines the even rows of `one` with the odd rows of `other`."""
     mixed_rows = one.clone()
     mixed_rows[1::2] = other[1::2]
     return mixed_rows

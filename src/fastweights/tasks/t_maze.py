@@ -1,4 +1,4 @@
-"""The T-maze: a sign, a corridor, and a junction where the sign matters."""
+"""The T-maze: a sign, a corridor, and a junction where the sign determines the reward."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ RIGHT, UP, LEFT, DOWN = range(4)
 class TMaze(Environment):
     """sign at step 1, L steps of corridor -> reward 1 if the turn at the junction is as the sign said, else 0.
 
-    An episode has L + 1 actions: right, up, left or down. Up and down do something only at the junction, L places to
-    the right of the beginning. Whoever is not as far to the right as there have been actions loses 1 / L. Only the last
-    action is rewarded, if it is made at the junction. Seen are three numbers: the sign (1 for up, -1 for down) at the
-    first step, whether this is the corridor, and whether it is the junction. What to do in the corridor needs no
-    memory; what to do at its end needs one of L steps.
+    An episode has L + 1 actions: right, up, left or down. Up and down have an effect only at the junction, L positions
+    to the right of the start. At every step at which the agent is not at the expected position, it loses 1 / L. Only
+    the last action is rewarded, if it is taken at the junction. An observation has three numbers: the sign (1 for up,
+    -1 for down) at the first step, whether the agent is in the corridor, and whether it is at the junction. Walking
+    needs no memory; the turn at the end needs a memory of L steps.
 
     Args:
         length: L.
@@ -57,7 +57,7 @@ class TMazes(Worlds):
         """In front of the sign."""
         self.time = 0
         self.sign = 1 - 2 * self.random.integers(0, 2, self.number)
-        self.place = np.zeros(self.number, np.int64)
+        self.position = np.zeros(self.number, np.int64)
         return self._observed(np.zeros(self.number, np.float32))
 
     def step(self, actions: Tensor) -> Observed:
@@ -66,15 +66,15 @@ class TMazes(Worlds):
         self.time += 1
         if self.time > self.length:
             turn = np.where(moves == UP, 1, np.where(moves == DOWN, -1, 0))
-            right = (self.place == self.length) & (turn == self.sign)
+            right = (self.position == self.length) & (turn == self.sign)
             return self.begin()._replace(reward=torch.from_numpy(right.astype(np.float32)))
         walked = (moves == RIGHT).astype(np.int64) - (moves == LEFT)
-        self.place = np.clip(self.place + walked, 0, self.length)
-        late = (self.place < self.time).astype(np.float32)
+        self.position = np.clip(self.position + walked, 0, self.length)
+        late = (self.position < self.time).astype(np.float32)
         return self._observed(-late / np.float32(self.length))
 
     def _observed(self, reward: np.ndarray) -> Observed:
-        junction = self.place == self.length
-        seen = np.stack([self.sign * (self.time == 0), ~junction, junction], axis=-1).astype(np.float32)
+        junction = self.position == self.length
+        observations = np.stack([self.sign * (self.time == 0), ~junction, junction], axis=-1).astype(np.float32)
         first = torch.full((self.number,), self.time == 0)
-        return Observed(torch.from_numpy(seen), torch.from_numpy(reward), first)
+        return Observed(torch.from_numpy(observations), torch.from_numpy(reward), first)

@@ -1,4 +1,4 @@
-"""A text of one's own, or a book."""
+"""A text of the user, or a book."""
 
 import hashlib
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ VALIDATION = 0.05
 
 @dataclass(frozen=True)
 class Text(Tokenized):
-    """c_1, c_2, ..., c_t -> c_{t + 1}, the next token of a text, a character if nothing else is said.
+    """c_1, c_2, ..., c_t -> c_{t + 1}, the next token of a text, by default a character.
 
     The last tenth of the text is for the test, the twentieth before it validates. Kneser-Ney n-grams of order 1 to 5
     are the baselines: they choose nothing, and so are fitted on all before the test part.
 
     Args:
         text: A UTF-8 text file; The Wonderful Wizard of Oz if null.
-        characters: Of the text, from its beginning; 0 for all.
-        tokenizer: "characters", all of the file, or what is learnt from the part for training: "words", "bpe", "bytes".
+        characters: Number of characters of the text, from its start; 0 for all.
+        tokenizer: "characters" of the whole file, or trained on the training part: "words", "bpe", "bytes".
 
     Files: none for the book, which comes with the library (L. Frank Baum, 1900, public domain): 207,000 characters.
 
@@ -53,13 +53,13 @@ class Text(Tokenized):
 
     @cached_property
     def whole(self) -> str:
-        """What the file says."""
+        """The text of the file."""
         path = OZ if self.text is None else Path(self.text)
         return read_text(path, "text")
 
     @property
     def content(self) -> str:
-        """As much of it as is used."""
+        """The used part of the text."""
         return self.whole[: self.characters or None]
 
     @property
@@ -84,7 +84,7 @@ class Text(Tokenized):
 
     @property
     def before_test(self) -> Tensor:
-        """What the test part follows."""
+        """The text before the test part."""
         return torch.cat([self.training, self.validation])
 
     def baselines(self) -> dict[str, float]:

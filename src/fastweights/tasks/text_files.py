@@ -1,4 +1,4 @@
-"""A text of the user, with files of its own for validation and test if there are any."""
+"""A text of the user, with separate files for validation and test if there are any."""
 
 import hashlib
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class TextFiles(Text):
 
     @cached_property
     def others(self) -> dict[str, str]:
-        """The texts that have a file of their own."""
+        """The texts with a separate file."""
         files = {"validation_text": self.validation_text, "test_text": self.test_text}
         return {name: read_text(Path(file), name) for name, file in files.items() if file}
 

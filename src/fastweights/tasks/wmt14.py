@@ -1,4 +1,4 @@
-"""News and proceedings, in English and German."""
+"""WMT14: news and parliamentary proceedings in English and German."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ ESCAPES = {
     **{b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">"},
     **{b"&#124;": b"|", b"&#91;": b"[", b"&#93;": b"]", b"&amp;": b"&"},
 }
-"""Of Moses, which marks phrases with these characters."""
+"""Escape sequences of Moses, which marks phrases with these characters."""
 WHERE = "Make them of the corpora of statmt.org/wmt14, and put them into the folder that FASTWEIGHTS_DATA names."
 
 

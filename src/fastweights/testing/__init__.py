@@ -1,4 +1,4 @@
-"""The library's guarantees as checks, shipped so that users hold their own rules and cells to them.
+"""Correctness checks of the library, which also run on rules and cells of users.
 
 `fastweights check my_module:my_cell` runs `run_checks`.
 """
@@ -27,7 +27,7 @@ def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
 
 
 def task_checks(kind: type[Task]) -> ModuleType:
-    """The checks of a task's kind: `testing/stream_checks.py` for those in `tasks/kinds/stream.py`."""
+    """The checks of the kind of a task: `testing/stream_checks.py` for tasks of `tasks/kinds/stream.py`."""
     return import_module(f"fastweights.testing.{kind.kind()}_checks")
 
 
@@ -39,9 +39,9 @@ def backends_of(cell: Cell) -> list[str]:
 
 
 def run_checks(cell: Cell, device: str = "cpu") -> Iterator[tuple[str, str]]:
-    """Runs every check on every backend of a device; yields its name and what is wrong, empty if nothing is.
+    """Runs every check on every backend of a device; yields its name and the problem, empty if there is none.
 
-    A cell that does not do what its signature says fails that one check: no other would say anything else.
+    A cell that violates its signature fails only that check, since all others would report the same.
     """
     broken = problem(device, backends_of, cell)
     yield "keeps its signature", broken
@@ -51,19 +51,19 @@ def run_checks(cell: Cell, device: str = "cpu") -> Iterator[tuple[str, str]]:
 
 
 def _on(device: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives where new tensors lie on a device."""
-    # Such a region looks at every call of torch, which takes time.
+    """Calls a function with new tensors on a device."""
+    # Such a region intercepts every call of torch, which takes time.
     with torch.device(device) if device != "cpu" else nullcontext():
         return function(*args)
 
 
 def problem(device: str, check: Callable[..., object], *args: Any) -> str:
-    """What is wrong by a check on a device, in a line; empty if nothing is."""
+    """Runs a check on a device; returns the problem in one line, empty if there is none."""
     try:
         _on(device, check, *args)
     except InputError as error:
         return str(error)
-    except Exception as error:  # a check may fail in any way the cell does
+    except Exception as error:  # a check may raise any error of the cell
         message = str(error).partition("\n")[0]
         return message if isinstance(error, AssertionError) else f"{type(error).__name__}: {message}"
     return ""

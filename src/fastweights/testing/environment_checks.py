@@ -1,4 +1,4 @@
-"""What every environment guarantees: a check a guarantee, each a function of `make`, which builds a task."""
+"""Guarantees of every environment, one check each, as functions of `make`, which builds a task."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ SPLITS = range(3)
 
 
 def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) -> Iterator[Observed]:
-    """What there is to see, by random actions that are always the same."""
+    """Plays random actions from a fixed seed, and yields the observations."""
     number *= task.together
     worlds, random = task.worlds(number, seed, split), torch.Generator().manual_seed(1)
     yield worlds.begin()
@@ -32,7 +32,7 @@ def _random_actions(actions: Actions, number: int, random: torch.Generator) -> t
 
 
 def fingerprint(task: Environment, seed: int = 0, split: int = 0) -> str:
-    """Of all that there is to see."""
+    """Digest of all observations of an episode."""
     digest = hashlib.sha256()
     for observed in played(task, seed, split):
         for part in observed[:3]:
@@ -41,7 +41,7 @@ def fingerprint(task: Environment, seed: int = 0, split: int = 0) -> str:
 
 
 def fingerprints(task: Environment) -> str:
-    """Of the three splits together."""
+    """Digest of the three splits."""
     return hashlib.sha256("".join(fingerprint(task, split=split) for split in SPLITS).encode()).hexdigest()
 
 
@@ -53,24 +53,28 @@ def check_seeds_reproduce(make: Make) -> None:
 def check_seeds_and_splits_differ(make: Make) -> None:
     """Another seed and another split give other episodes."""
     task = make()
-    found = [fingerprint(task, seed, split) for seed, split in ((3, 0), (4, 0), (3, 1), (3, 2))]
-    assert len(set(found)) == len(found), "two of them are the same"
+    digests = [fingerprint(task, seed, split) for seed, split in ((3, 0), (4, 0), (3, 1), (3, 2))]
+    assert len(set(digests)) == len(digests), "two of them are the same"
 
 
 def check_shapes_and_types(make: Make) -> None:
     """Observations are as the task says, and as many as there are environments."""
     task = make()
     for number in (1, B):
-        for seen, reward, first, _ in played(task, number=number):
-            assert seen.shape == (number * task.together, *task.shape), f"it has shape {list(seen.shape)}"
-            assert seen.dtype == (torch.uint8 if task.pictures else torch.float32), f"it is {seen.dtype}"
-            assert (reward.shape, reward.dtype) == (seen.shape[:1], torch.float32), "rewards are no float32 [B]"
-            assert (first.shape, first.dtype) == (seen.shape[:1], torch.bool), "firsts are no bool [B]"
-            assert bool(seen.isfinite().all() & reward.isfinite().all()), "something is no number"
+        for observations, reward, first, _ in played(task, number=number):
+            assert observations.shape == (number * task.together, *task.shape), (
+                f"it has shape {list(observations.shape)}"
+            )
+            assert observations.dtype == (torch.uint8 if task.pictures else torch.float32), (
+                f"it is {observations.dtype}"
+            )
+            assert (reward.shape, reward.dtype) == (observations.shape[:1], torch.float32), "rewards are no float32 [B]"
+            assert (first.shape, first.dtype) == (observations.shape[:1], torch.bool), "firsts are no bool [B]"
+            assert bool(observations.isfinite().all() & reward.isfinite().all()), "something is no number"
 
 
 def check_it_begins_with_a_first_and_no_reward(make: Make) -> None:
-    """Nothing was done before."""
+    """The first step begins an episode and has no reward."""
     _, reward, first, _ = next(played(make()))
     assert bool(first.all()), "an episode does not begin"
     assert not bool(reward.any()), "there is a reward for nothing"
@@ -78,8 +82,8 @@ def check_it_begins_with_a_first_and_no_reward(make: Make) -> None:
 
 def check_what_is_given_is_kept(make: Make) -> None:
     """An observation does not change when the next one is made."""
-    kept = [(observed[:3], [part.clone() for part in observed[:3]]) for observed in played(make())]
-    for observed, copies in kept:
+    records = [(observed[:3], [part.clone() for part in observed[:3]]) for observed in played(make())]
+    for observed, copies in records:
         assert all(torch.equal(part, copy) for part, copy in zip(observed, copies, strict=True)), "it changes"
 
 

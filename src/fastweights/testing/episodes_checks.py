@@ -1,4 +1,4 @@
-"""What every task of episodes guarantees: a check a guarantee, each a function of `make`, which builds a task."""
+"""Guarantees of every task of episodes, one check each, as functions of `make`, which builds a task."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -69,14 +69,14 @@ def check_shapes_types_and_ranges(make: Make) -> None:
         assert list(images.shape) == [n, steps, channels, side, side], f"pictures are {list(images.shape)}"
         assert sources.shape == labels.shape, "not every picture is from somewhere"
         assert labels.dtype == sources.dtype == batch.targets.dtype == torch.int64, "labels are no whole numbers"
-        assert 0 <= labels.min() <= labels.max() < task.codes, "what is told is out of range"
+        assert 0 <= labels.min() <= labels.max() < task.codes, "a label code is out of range"
         assert 0 <= sources.min() <= sources.max() < len(task.normalisations), "a data set is out of range"
         assert batch.targets.shape[1] <= steps, "there are more targets than steps"
         assert batch.targets.min() >= 0, "something is not asked for"
 
 
 def check_no_picture_is_in_an_episode_twice(make: Make) -> None:
-    """So that nothing can be named by heart, and the one to name is none of the examples."""
+    """No image occurs twice, so that the query is none of the examples."""
     task = make()
     for batch in some(task):
         for images in batch.inputs.images:
@@ -104,7 +104,7 @@ def right_labels(task: Episodes, batch: Batch) -> Tensor:
 
 
 def class_of(task: Episodes, image: Tensor) -> str | None:
-    """By its pixels; None where two classes share a picture, or none has it."""
+    """Class of an image by its pixels; None if two classes share the image, or none has it."""
     return _known(task).get(_key(image[: known_channels(task)].numpy()))
 
 
@@ -116,24 +116,24 @@ def _known(task: Episodes) -> dict[bytes, str | None]:
 
 
 _CLASSES: dict[int, dict[bytes, str | None]] = {}
-"""Of the task that was asked for last."""
+"""Classes by pixels of the last task."""
 
 
 def known_channels(task: Episodes) -> int:
-    """How many channels the pictures have before they are shown."""
+    """Number of channels of the images in the data set."""
     return min(part.pictures.images.shape[1] for part in task.classes(0))
 
 
 def _by_pixels(task: Episodes) -> dict[bytes, str | None]:
-    found: dict[bytes, str | None] = {}
-    for place, part in ((p, part) for split in SPLITS for p, part in enumerate(task.classes(split))):
+    names: dict[bytes, str | None] = {}
+    for index, part in ((p, part) for split in SPLITS for p, part in enumerate(task.classes(split))):
         starts = part.pictures.starts
         for n, turn in product(part.chosen, range(part.turns)):
-            name = f"{place} {part.pictures.names[n]} {turn}"
+            name = f"{index} {part.pictures.names[n]} {turn}"
             for image in part.pictures.images[starts[n] : starts[n + 1], : known_channels(task)]:
                 key = _key(np.rot90(image, turn, (1, 2)))
-                found[key] = name if found.get(key, name) == name else None
-    return found
+                names[key] = name if names.get(key, name) == name else None
+    return names
 
 
 def _key(image: np.ndarray) -> bytes:
@@ -144,20 +144,20 @@ def check_labels_are_told_when_they_should_be(make: Make) -> None:
     """Synchronous: with their pictures, and none with the one to name. Delayed: shifted by exactly one."""
     task = make()
     for batch in some(task):
-        told, targets = batch.inputs.labels, batch.targets
+        labels, targets = batch.inputs.labels, batch.targets
         if task.labels == "synchronous":
             assert targets.shape[1] == 1, "more than one picture is to be named"
-            assert (told[:, -1] == task.no_label).all(), "the answer is told"
-            counts = torch.stack([(told[:, :-1] == label).sum(1) for label in range(task.ways)])
+            assert (labels[:, -1] == task.no_label).all(), "the answer is an input"
+            counts = torch.stack([(labels[:, :-1] == label).sum(1) for label in range(task.ways)])
             assert (counts == task.shots).all(), "a class has another number of examples"
         else:
-            assert targets.shape == told.shape, "not every picture is to be named"
-            assert (told[:, 0] == task.no_label).all(), "something is told with the first picture"
-            assert torch.equal(told[:, 1:], targets[:, :-1] % task.ways), "labels are not told one step later"
+            assert targets.shape == labels.shape, "not every picture is to be named"
+            assert (labels[:, 0] == task.no_label).all(), "the first image comes with a label"
+            assert torch.equal(labels[:, 1:], targets[:, :-1] % task.ways), "labels do not come one step later"
 
 
 def check_no_label_has_the_code_it_says(make: Make) -> None:
-    """Class 0's as published, or one that no class has."""
+    """The code is that of class 0 as published, or one that no class has."""
     published, corrected = make(unlabelled="published"), make(unlabelled="corrected")
     assert (published.codes, published.no_label) == (published.ways, 0)
     assert (corrected.codes, corrected.no_label) == (corrected.ways + 1, corrected.ways)
@@ -166,7 +166,7 @@ def check_no_label_has_the_code_it_says(make: Make) -> None:
 
 
 def check_evaluation_is_of_the_pictures_it_says(make: Make) -> None:
-    """As published, always of the first of a class; else of any."""
+    """Evaluation uses the first images of a class as published, otherwise any."""
     first = _places(make(evaluation="published"))
     anywhere = _places(make(evaluation="shuffled"))
     assert max(first) < make().per_class, "a picture is not among the first"
@@ -174,21 +174,21 @@ def check_evaluation_is_of_the_pictures_it_says(make: Make) -> None:
 
 
 def _places(task: Episodes) -> set[int]:
-    """Where in their classes the pictures of some test episodes stand."""
+    """Indices within their classes of the images of some test episodes."""
     part = task.classes(2)[0]
     starts = part.pictures.starts
-    known: dict[bytes, int] = {}
+    index_of: dict[bytes, int] = {}
     for n, turn in product(part.chosen, range(part.turns)):
-        for place, image in enumerate(part.pictures.images[starts[n] : starts[n + 1]]):
-            known.setdefault(_key(np.rot90(image, turn, (1, 2))), place)
+        for index, image in enumerate(part.pictures.images[starts[n] : starts[n + 1]]):
+            index_of.setdefault(_key(np.rot90(image, turn, (1, 2))), index)
     channels = part.pictures.images.shape[1]
     shown = next(task.test(2 * B)).inputs
     keys = (_key(image[:channels].numpy()) for image in shown.images[shown.sources == 0])
-    return {known[key] for key in keys}
+    return {index_of[key] for key in keys}
 
 
 def check_only_training_pictures_are_moved(make: Make) -> None:
-    """Each of the same pictures on its own, by up to `shift` pixels along both sides, with its edge repeated."""
+    """Each training image is shifted separately by up to `shift` pixels per axis, with its edge repeated."""
     most, side = 2, make().shape[1]
     (one, *fixed), (other, *same) = some(make()), some(make(shift=most))
     for batch, again in zip(fixed, same, strict=True):
@@ -197,10 +197,10 @@ def check_only_training_pictures_are_moved(make: Make) -> None:
     offsets = set()
     for still, moved in zip(one.inputs.images.flatten(0, 1), other.inputs.images.flatten(0, 1), strict=True):
         wide = np.pad(still.numpy(), ((0, 0), (most, most), (most, most)), mode="edge")
-        places = product(range(2 * most + 1), repeat=2)
-        found = [(i, j) for i, j in places if np.array_equal(wide[:, i : i + side, j : j + side], moved.numpy())]
-        assert found, "a picture is not one that was moved"
-        offsets.update(found)
+        shifts = product(range(2 * most + 1), repeat=2)
+        matches = [(i, j) for i, j in shifts if np.array_equal(wide[:, i : i + side, j : j + side], moved.numpy())]
+        assert matches, "a picture is not one that was moved"
+        offsets.update(matches)
     assert len(offsets) > most, "all pictures are moved alike"
 
 
@@ -221,7 +221,7 @@ def check_only_training_classes_are_turned(make: Make) -> None:
 
 
 def _turns_of(task: Episodes, images: Tensor) -> set[int]:
-    """By which quarter turns to the left all of them can come from pictures of the task."""
+    """Quarter turns to the left by which all images can come from images of the task."""
     back = {turn: torch.rot90(images, -turn, (2, 3)) for turn in range(QUARTER_TURNS)}
     return {turn for turn, straight in back.items() if all(_is_known(task, image) for image in straight)}
 
@@ -231,7 +231,7 @@ def _is_known(task: Episodes, image: Tensor) -> bool:
 
 
 def check_the_plain_view_has_every_picture_once(make: Make) -> None:
-    """With its class, split by split."""
+    """The plain view of a split has every image once, with its class."""
     task = make()
     for split in SPLITS:
         plain, part = task.plain(split), task.classes(split)[0]
@@ -282,12 +282,12 @@ def check_the_interval_is_that_of_the_mean_over_episodes(make: Make) -> None:
     batch = next(task.test(4 * B))
     outputs = torch.randn(*batch.targets.shape, task.ways, generator=torch.Generator().manual_seed(0))
     accuracies = (outputs.argmax(-1) == batch.targets % task.ways).double().mean(1)
-    wanted = 1.96 * float(accuracies.std(correction=0)) / sqrt(len(accuracies))
-    assert abs(task.summary(task.details(outputs, batch.targets))["interval"] - wanted) < 1e-9
+    expected = 1.96 * float(accuracies.std(correction=0)) / sqrt(len(accuracies))
+    assert abs(task.summary(task.details(outputs, batch.targets))["interval"] - expected) < 1e-9
 
 
 def check_instances_are_told_apart(make: Make) -> None:
-    """One who only knows what came before has the first picture of every class wrong and all others right."""
+    """A model that only remembers gets the first image of every class wrong and all others right."""
     task = make()
     if task.labels == "synchronous":
         return

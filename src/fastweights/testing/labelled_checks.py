@@ -1,4 +1,4 @@
-"""What every task of labelled sequences guarantees: a check a guarantee, a function of `make`, which builds a task."""
+"""Guarantees of every task of labelled sequences, one check each, as functions of `make`, which builds a task."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -137,8 +137,8 @@ def check_the_truth_scores_perfectly(make: Make) -> None:
     metrics = _score(task, task.truth)
     assert task.main_metric.name in metrics, f"there is no metric {task.main_metric.name}"
     for name, mean in metrics.items():
-        wanted = 0.0 if name == "loss" else 1.0
-        assert abs(mean.value - wanted) < 1e-9, f"{name} of the truth is {mean.value}"
+        expected = 0.0 if name == "loss" else 1.0
+        assert abs(mean.value - expected) < 1e-9, f"{name} of the truth is {mean.value}"
 
 
 def check_chance_is_what_a_guess_scores(make: Make) -> None:
@@ -175,7 +175,7 @@ def check_metrics_of_parts_add_up(make: Make) -> None:
 
 
 def check_padding_is_not_scored(make: Make) -> None:
-    """What a model answers where nothing is asked changes neither loss nor metrics."""
+    """Outputs at unscored positions change neither loss nor metrics."""
     task = make()
     targets = next(task.test(B)).targets
     outputs = task.guess(targets)
@@ -184,7 +184,7 @@ def check_padding_is_not_scored(make: Make) -> None:
 
 
 def check_loss_has_gradients_where_something_is_asked(make: Make) -> None:
-    """And nowhere else."""
+    """The loss has gradients at scored positions, and only there."""
     task = make()
     targets = next(task.test(B)).targets
     outputs = task.guess(targets).requires_grad_()

@@ -1,4 +1,4 @@
-"""What every layer guarantees: one check a guarantee, each a function of `make`, which builds a layer for D = 16."""
+"""Guarantees of every layer, one check each, as functions of `make`, which builds a layer for D = 16."""
 
 import copy
 import pickle
@@ -51,7 +51,7 @@ def check_no_state_is_the_initial_state(make: Make) -> None:
 
 
 def check_state_can_be_detached_moved_and_picked_from(make: Make) -> None:
-    """`detach`, `to` and `members` work, and those that `members` picks go on as they would have."""
+    """`detach`, `to` and `members` work, and selected members continue unchanged."""
     layer, x = layer_and_input(make)
     _, state = layer(x.requires_grad_())
     detached = state.detach()
@@ -316,7 +316,9 @@ def check_state_is_saved_and_loaded(make: Make) -> None:
     assert type(loaded) is type(state), f"the state is a {type(loaded).__name__}"
     for mine, theirs in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
         assert torch.equal(mine, theirs), "a number has changed"
-    assert all(map(torch.equal, tree_leaves(layer(x, loaded)), tree_leaves(layer(x, state)))), "it goes on elsewhere"
+    assert all(map(torch.equal, tree_leaves(layer(x, loaded)), tree_leaves(layer(x, state)))), (
+        "it continues differently"
+    )
 
 
 def check_runs_in_bfloat16(make: Make) -> None:
@@ -333,19 +335,19 @@ def check_state_keeps_its_dtype(make: Make) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         layer = make().to(dtype).eval()
         x = torch.randn(B, T, D, dtype=dtype)
-        wanted = [leaf.dtype for leaf in tree_leaves(layer.initial_state(B))]  # type: ignore[operator]
+        expected = [leaf.dtype for leaf in tree_leaves(layer.initial_state(B))]  # type: ignore[operator]
         for enabled in (False, True):
             with torch.autocast(x.device.type, torch.bfloat16, enabled=enabled):
                 _, state = layer(x)
                 _, again = layer(x, state)
             got = [[leaf.dtype for leaf in tree_leaves(s)] for s in (state, again)]
-            assert got == [wanted, wanted], f"{got} is not {wanted} with autocast {enabled}, in {dtype}"
-        narrow = {torch.bfloat16, torch.float16} & {*wanted}
+            assert got == [expected, expected], f"{got} is not {expected} with autocast {enabled}, in {dtype}"
+        narrow = {torch.bfloat16, torch.float16} & {*expected}
         assert dtype != torch.float32 or not narrow, f"a state is kept in {narrow}"
 
 
 def check_is_trained_over_several_calls(make: Make) -> None:
-    """A gradient goes back through as many calls as one likes, also where each draws something anew."""
+    """A gradient flows back through several calls, also if each call redraws random numbers."""
     layer, x = layer_and_input(make)
     first, state = layer.train()(x.requires_grad_()[:, :9])
     second, _ = layer(x[:, 9:], state)
@@ -354,7 +356,7 @@ def check_is_trained_over_several_calls(make: Make) -> None:
 
 
 def check_stays_on_its_device(make: Make) -> None:
-    """What a layer makes lies beside what it is given, wherever new tensors lie otherwise."""
+    """Results are on the device of the inputs, whatever the default device is."""
     layer, x = layer_and_input(make)
     want = layer(x)
     with torch.device("meta"):
@@ -371,8 +373,8 @@ def check_shapes_without_numbers(make: Make) -> None:
     layer, x = layer.to("meta"), x.to("meta")
     marks = torch.zeros(B, T, dtype=torch.bool, device="meta"), torch.zeros(B, dtype=torch.long, device="meta")
     initial = layer.initial_state(B)  # type: ignore[operator]
-    for given in ((None,), (initial,), (initial, *marks)):
-        y, state = layer(x, *given)
+    for arguments in ((None,), (initial,), (initial, *marks)):
+        y, state = layer(x, *arguments)
         assert (y.is_meta, y.shape) == (True, x.shape), f"y is {list(y.shape)} on {y.device}"
         assert [s.shape for s in tree_leaves(state)] == [s.shape for s in tree_leaves(initial)], "a state has changed"
 
@@ -393,8 +395,8 @@ def check_bad_input_is_refused(make: Make) -> None:
         "a sparse tensor": x.to_sparse(),
         "another device": x.to("meta"),
     }
-    for name, given in bad.items():
-        _assert_refused(layer, name, given)
+    for name, arguments in bad.items():
+        _assert_refused(layer, name, arguments)
     if list(layer.parameters()):
         eight = torch.float8_e4m3fn
         _assert_refused(copy.deepcopy(layer).to(eight), "a layer in eight bits", x.to(eight))
@@ -419,7 +421,7 @@ def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:
         "lengths beyond the end": (None, None, lengths + 1),
         "negative lengths": (None, None, lengths - T - 1),
         "lengths on another device": (None, None, lengths.to("meta")),
-        "a control that no layer has": (None, None, None, {"nobody's": reset}),
+        "a control that no layer has": (None, None, None, {"unknown": reset}),
     }
     if tree_leaves(state):  # a layer without a state has none of another batch
         bad |= {
@@ -428,13 +430,13 @@ def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:
             "a state of other integers": (tree_map(torch.Tensor.short, state),),
             "a state on another device": (state.to("meta"),),
         }
-    for name, given in bad.items():
-        _assert_refused(layer, name, x, *given)
+    for name, arguments in bad.items():
+        _assert_refused(layer, name, x, *arguments)
 
 
-def _assert_refused(layer: nn.Module, name: str, *given: Any) -> None:
+def _assert_refused(layer: nn.Module, name: str, *arguments: Any) -> None:
     try:
-        layer(*given)
+        layer(*arguments)
     except InputError as error:
         message = str(error)
     else:

@@ -1,4 +1,4 @@
-"""What all pairs of texts guarantee: a check a guarantee, each a function of `make`, which builds a task."""
+"""Guarantees of all tasks of text pairs, one check each, as functions of `make`, which builds a task."""
 
 import hashlib
 import json
@@ -60,16 +60,16 @@ def check_steps_do_not_depend_on_where_one_starts(make: Make) -> None:
 
 
 def check_batches_hold_the_sentences(make: Make) -> None:
-    """Targets begin with one mark and are wanted one token later, to the other mark; nothing is wanted of padding."""
+    """Targets begin with one mark and are labels one token later, to the other mark; nothing is wanted of padding."""
     task = make()
     for batch in batches(task, seed=1, start=0, number=3):
         assert max(batch.source.numel(), batch.target.numel()) <= BUDGET, "a batch is larger than its budget"
         for n, length in enumerate(batch.target_lengths.tolist()):
-            target, wanted = batch.target[n, :length], batch.wanted[n]
+            target, labels = batch.target[n, :length], batch.labels[n]
             assert target[0] == task.begin, "a target does not begin"
-            assert wanted[length - 1] == task.end, "a target does not end"
-            assert torch.equal(target[1:], wanted[: length - 1]), "what is wanted is not what comes next"
-            assert (wanted[length:] == IGNORE).all(), "padding is wanted"
+            assert labels[length - 1] == task.end, "a target does not end"
+            assert torch.equal(target[1:], labels[: length - 1]), "what is wanted is not what comes next"
+            assert (labels[length:] == IGNORE).all(), "padding is wanted"
 
 
 def check_tokens_are_in_range(make: Make) -> None:
@@ -84,20 +84,20 @@ def check_tokens_are_in_range(make: Make) -> None:
 
 
 def check_targets_decode_to_their_references(make: Make) -> None:
-    """What a perfect model says is what is asked for."""
+    """The decoded targets score perfectly."""
     task = make()
     for part in sets(task):
-        said = [task.decode(target) for target in part.targets]
-        assert said == list(part.references), "a sentence is not what it was"
+        sentences = [task.decode(target) for target in part.targets]
+        assert sentences == list(part.references), "a sentence is not what it was"
 
 
 def check_a_run_folder_is_enough_for_a_model(make: Make) -> None:
-    """What it knows of the task makes the same model, which reads the same, where no file is."""
+    """A task restored from its facts gives the same model and the same tokens, without files."""
     task = make()
-    known = make().known_by(json.loads(json.dumps(task.facts())))
-    assert known.arguments == task.arguments, "a model is made from something else"
+    restored = make().known_by(json.loads(json.dumps(task.facts())))
+    assert restored.arguments == task.arguments, "a model is made from something else"
     for reference in task.validation.references[:5]:
-        assert torch.equal(known.encode(reference), task.encode(reference)), "a sentence is read in another way"  # type: ignore[attr-defined]
+        assert torch.equal(restored.encode(reference), task.encode(reference)), "a sentence is read in another way"  # type: ignore[attr-defined]
 
 
 def check_bad_options_are_refused(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""What every stream guarantees: a check a guarantee, each a function of `make`, which builds a task from options."""
+"""Guarantees of every stream, one check each, as functions of `make`, which builds a task from options."""
 
 import hashlib
 import json
@@ -50,10 +50,10 @@ def check_windows_are_the_training_part(make: Make) -> None:
 
 
 def check_a_run_folder_is_enough_for_a_model(make: Make) -> None:
-    """What it knows of the task makes the same model where no file is."""
+    """A task restored from its facts gives the same model, without files."""
     task = make()
-    known = make().known_by(json.loads(json.dumps(task.facts())))
-    assert known.arguments == task.arguments, "a model is made from something else"
+    restored = make().known_by(json.loads(json.dumps(task.facts())))
+    assert restored.arguments == task.arguments, "a model is made from something else"
 
 
 def check_baselines_know_something(make: Make) -> None:

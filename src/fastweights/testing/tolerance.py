@@ -1,4 +1,4 @@
-"""How far a result may be from the float64 reference: the only place where tolerances are."""
+"""Tolerances of results compared with the float64 reference."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""How a text is cut into tokens."""
+"""Tokenizers of texts, one per file."""
 
 from fastweights.tokenizers.bpe import Bpe
 from fastweights.tokenizers.bytes import Bytes

@@ -1,4 +1,4 @@
-"""What every tokenizer does, and what is refused."""
+"""Base class of tokenizers, and checks of texts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -10,65 +10,65 @@ from torch import Tensor
 from fastweights.core.errors import InputError, invalid, require
 
 LONGEST = 8
-"""Tokens that a character may be made of, and more."""
+"""Number of previous tokens for incremental decoding; no character has more tokens."""
 
 
 class Tokenizer(ABC):
-    """Text to numbers and back.
+    """Maps text to token numbers and back.
 
-    `decode(encode(text))` is the text, or as much of it as the tokenizer keeps. What was learnt of a text is `facts()`,
-    plain numbers and strings that JSON can hold, from which `from_facts` makes the same tokenizer again.
+    `decode(encode(text))` is the text, up to normalisation by the tokenizer. `facts()` holds the trained state as plain
+    numbers and strings for JSON, from which `from_facts` restores the tokenizer.
     """
 
     unit: ClassVar[str]
-    """What a token is."""
+    """Name of the unit of a token."""
 
     @classmethod
     @abstractmethod
     def learn(cls, text: str) -> "Tokenizer":
-        """The tokens of a text for training."""
+        """Trains a tokenizer on a text."""
 
     @classmethod
     @abstractmethod
     def from_facts(cls, facts: Any) -> "Tokenizer":
-        """The tokenizer that has these `facts()`; `InputError` if nothing has."""
+        """Restores the tokenizer with these `facts()`; `InputError` if they are invalid."""
 
     @abstractmethod
     def facts(self) -> Any:
-        """What was learnt."""
+        """The trained state as JSON values."""
 
     @abstractmethod
     def encode(self, text: str) -> Tensor:
-        """Numbers from 0, int64 `[tokens]`; `InputError` for what it has no token for."""
+        """Returns token numbers, int64 `[tokens]`; `InputError` for text without a token."""
 
     @abstractmethod
     def decode(self, tokens: Tensor) -> str:
-        """The text of numbers `[tokens]`."""
+        """Returns the text of token numbers `[tokens]`."""
 
     def said(self, tokens: Iterable[Tensor], before: Tensor) -> Iterator[str]:
-        """What each token `[1]` adds to a text, for showing it as it comes: that depends on those before it, `[n]`.
+        """Yields the text that each token `[1]` adds after the tokens `before`, `[n]`, for streaming output.
 
-        There may be a blank in front of a word, and nothing comes of a character before its last byte.
+        A word may start with a blank. The tokens of a character yield empty strings until its last byte.
         """
-        known = before[-LONGEST:]
-        told = self.decode(known)
+        recent = before[-LONGEST:]
+        decoded = self.decode(recent)
         for token in tokens:
-            known = torch.cat([known, token])
-            whole = self.decode(known)
-            if whole.endswith("\ufffd") and len(known) < 2 * LONGEST:
+            recent = torch.cat([recent, token])
+            whole = self.decode(recent)
+            if whole.endswith("\ufffd") and len(recent) < 2 * LONGEST:
                 yield ""
                 continue
-            yield whole[len(told) :]
-            known = known[-LONGEST:]
-            told = self.decode(known)
+            yield whole[len(decoded) :]
+            recent = recent[-LONGEST:]
+            decoded = self.decode(recent)
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of tokens it knows."""
+        """Number of different tokens."""
 
 
 def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
-    """The numbers of pieces of text; `InputError` names some that have none."""
+    """Token numbers of pieces of text; `InputError` with the first unknown piece."""
     import numpy
 
     try:
@@ -79,7 +79,7 @@ def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a text; `InputError` for half of a surrogate pair, which no UTF-8 has."""
+    """The bytes of a text; `InputError` for a lone surrogate, which UTF-8 cannot encode."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -88,7 +88,7 @@ def utf8(text: str) -> bytes:
 
 
 def require_tokens(facts: Any, least: int = 1) -> list[str]:
-    """Facts that are to be different strings."""
+    """Checks that facts are different strings."""
     fits = isinstance(facts, list) and all(isinstance(token, str) for token in facts)
     fits = fits and len(set(facts)) == len(facts) >= least
     require(fits, "tokens", f"different strings, at least {least}", "something else", "Restore the file.")
@@ -96,7 +96,7 @@ def require_tokens(facts: Any, least: int = 1) -> list[str]:
 
 
 def lines(text: str) -> Iterator[str]:
-    """The lines of a text without their ends, one by one: a text may be far larger than memory for all of them."""
+    """Yields the lines of a text without their ends, since a list of all lines might not fit into memory."""
     start = 0
     while start < len(text):
         end = text.find("\n", start)

@@ -1,4 +1,4 @@
-"""Pairs of bytes."""
+"""Byte-pair encoding."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,9 +11,9 @@ from fastweights.tokenizers._tokenizer import Tokenizer, lines, utf8
 
 
 class Bpe(Tokenizer):
-    """Pieces of words: bytes, of which the most frequent neighbours were made one again and again.
+    """Subwords: bytes, of which the most frequent neighbours are merged repeatedly (byte-pair encoding).
 
-    The library `tokenizers` does it. Every text can be written with them.
+    It uses the library `tokenizers` and encodes every text.
 
     Source: Sennrich et al. 2016; over bytes: Radford et al. 2019.
     """
@@ -26,7 +26,7 @@ class Bpe(Tokenizer):
 
     @classmethod
     def learn(cls, text: str, size: int | None = None) -> "Bpe":
-        """At most `size` pieces, of which 256 are the bytes."""
+        """Trains at most `size` tokens, of which 256 are the bytes."""
         size = cls.size if size is None else size
         require(size >= 256, "size", "at least 256", size)
         import tokenizers
@@ -43,35 +43,35 @@ class Bpe(Tokenizer):
 
     @classmethod
     def from_facts(cls, facts: Any) -> "Bpe":
-        """From the JSON of the library."""
+        """Restores the tokenizer from the JSON of the library."""
         import tokenizers
 
         try:
             return cls(tokenizers.Tokenizer.from_str(facts))
-        except Exception as error:  # the library raises nothing more special
+        except Exception as error:  # the library raises no specific class
             raise InputError(f"tokens must be those of a trained BPE, got: {error}. Restore the file.") from None
 
     def facts(self) -> str:
-        """The JSON of the library."""
+        """Returns the JSON of the library."""
         text: str = self.tokenizer.to_str()
         return text
 
     def encode(self, text: str) -> Tensor:
-        """Numbers of pieces."""
+        """Returns token numbers, int64 `[tokens]`."""
         pieces = [f"{line}\n" for line in lines(text)]
         if pieces and not text.endswith("\n"):
             pieces[-1] = pieces[-1][:-1]
         return torch.cat([torch.empty(0, dtype=torch.long), *self.encode_each(pieces)])
 
     def encode_each(self, texts: Sequence[str]) -> list[Tensor]:
-        """Numbers of the pieces of every text, on all cores."""
+        """Returns the token numbers of every text, on all cores."""
         for text in texts:
             utf8(text)
-        found = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [torch.tensor(one.ids, dtype=torch.long) for one in found]
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [torch.tensor(one.ids, dtype=torch.long) for one in encodings]
 
     def decode(self, tokens: Tensor) -> str:
-        """The same text; a mark of replacement for what is no UTF-8."""
+        """Returns the text, with a replacement character for invalid UTF-8."""
         text: str = self.tokenizer.decode(tokens.tolist(), skip_special_tokens=False)
         return text
 

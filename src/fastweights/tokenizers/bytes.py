@@ -1,4 +1,4 @@
-"""Bytes."""
+"""Bytes as tokens."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from fastweights.tokenizers._tokenizer import Tokenizer, utf8
 
 
 class Bytes(Tokenizer):
-    """The 256 bytes of UTF-8: every text can be written with them, whatever was learnt.
+    """The 256 bytes of UTF-8, which encode every text without training.
 
     >>> Bytes().decode(Bytes().encode("Übung"))
     'Übung'
@@ -20,24 +20,24 @@ class Bytes(Tokenizer):
 
     @classmethod
     def learn(cls, text: str) -> "Bytes":
-        """Nothing is learnt."""
+        """Returns the tokenizer, which needs no training."""
         return cls()
 
     @classmethod
     def from_facts(cls, facts: Any) -> "Bytes":
-        """From nothing."""
+        """Returns the tokenizer; `InputError` unless the facts are None."""
         require(facts is None, "tokens", "none", "some", "Restore the file.")
         return cls()
 
     def facts(self) -> None:
-        """Nothing."""
+        """Returns None, since there is no trained state."""
 
     def encode(self, text: str) -> Tensor:
-        """A number a byte."""
+        """Returns one number per byte."""
         return torch.frombuffer(bytearray(utf8(text)), dtype=torch.uint8).long() if text else torch.empty(0).long()
 
     def decode(self, tokens: Tensor) -> str:
-        """The same text; a mark of replacement for what is no UTF-8."""
+        """Returns the text, with a replacement character for invalid UTF-8."""
         return bytes(tokens.tolist()).decode(errors="replace")
 
     def __len__(self) -> int:

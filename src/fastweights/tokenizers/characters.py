@@ -1,4 +1,4 @@
-"""Characters."""
+"""Characters as tokens."""
 
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ from fastweights.tokenizers._tokenizer import Tokenizer, numbered, require_token
 
 
 class Characters(Tokenizer):
-    """Every character that occurs, in the order of their numbers in Unicode.
+    """Every character of the training text, in the order of Unicode.
 
     >>> Characters.learn("hello").encode("hole")
     tensor([1, 3, 2, 0])
@@ -22,24 +22,24 @@ class Characters(Tokenizer):
 
     @classmethod
     def learn(cls, text: str) -> "Characters":
-        """The characters of a text."""
+        """Collects the characters of a text."""
         return cls("".join(sorted(set(text))))
 
     @classmethod
     def from_facts(cls, facts: Any) -> "Characters":
-        """From the characters."""
+        """Restores the tokenizer from its characters."""
         return cls("".join(require_tokens(list(facts) if isinstance(facts, str) else None)))
 
     def facts(self) -> str:
-        """The characters, one after the other."""
+        """Returns the characters as one string."""
         return self.characters
 
     def encode(self, text: str) -> Tensor:
-        """A number a character."""
+        """Returns one number per character."""
         return numbered(self.index, text)
 
     def decode(self, tokens: Tensor) -> str:
-        """The same text."""
+        """Returns the text."""
         return "".join(self.characters[number] for number in tokens.tolist())
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Words."""
+"""Words as tokens."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ END, UNKNOWN = "<eos>", "<unk>"
 
 
 class Words(Tokenizer):
-    """What stands between blanks, as it is, and "<eos>" at the end of every line, empty ones too.
+    """Words between blanks, and "<eos>" at the end of every line, also of empty lines.
 
-    "<eos>" is 0; then come the words of the text for training by how often they occur there, equals as they come, none
-    left out. Words that do not occur there are "<unk>", which is the last one unless it occurs itself.
+    "<eos>" is 0. All words of the training text follow by frequency, ties in order of occurrence. Other words are
+    "<unk>", which is the last token unless it occurs in the text.
 
     Source: the vocabulary of WikiText-103 with 267,735 words in Schlag et al. 2021, Irie et al. 2021 and Dai et al.
     2019.
@@ -36,23 +36,23 @@ class Words(Tokenizer):
 
     @classmethod
     def learn(cls, text: str) -> "Words":
-        """The words of a text."""
+        """Collects the words of a text."""
         counts = Counter(chain.from_iterable(line.split() for line in lines(text)))
         special = [END] if UNKNOWN in counts else [END, UNKNOWN]
-        found = [word for word, _ in counts.most_common() if word != END]
-        return cls([END, *found, *special[1:]])
+        words = [word for word, _ in counts.most_common() if word != END]
+        return cls([END, *words, *special[1:]])
 
     @classmethod
     def from_facts(cls, facts: Any) -> "Words":
-        """From the words in their order."""
+        """Restores the tokenizer from its words in order."""
         return cls(require_tokens(facts, least=2))
 
     def facts(self) -> list[str]:
-        """The words in their order."""
+        """Returns the words in order."""
         return self.tokens
 
     def encode(self, text: str) -> Tensor:
-        """A number a word, and one where a line ends."""
+        """Returns one number per word and per end of a line."""
         return numbered(self.index, self._pieces(text))
 
     def _pieces(self, text: str) -> Iterator[str]:
@@ -64,7 +64,7 @@ class Words(Tokenizer):
             yield END
 
     def decode(self, tokens: Tensor) -> str:
-        """Words with blanks between them, and lines."""
+        """Returns the text, with blanks between words, and lines."""
         words = " ".join(self.tokens[number] for number in tokens.tolist())
         return words.replace(f" {END} ", "\n").replace(f" {END}", "\n").replace(f"{END} ", "\n").replace(END, "\n")
 

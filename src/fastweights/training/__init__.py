@@ -1,1 +1,1 @@
-"""One explicit loop a kind of experiment, and what all of them need: run folders, checkpoints, progress."""
+"""Training: one explicit loop per kind of experiment, and run folders, checkpoints and progress for all loops."""

@@ -1,4 +1,4 @@
-"""Models as they are judged, and as they act."""
+"""Evaluation mode of models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module | None) -> Iterator[None]:
-    """In evaluation mode: without dropout, and without learning the moments of what is seen. None is nobody."""
+    """Puts a model into evaluation mode, without dropout and updates of batch statistics. None does nothing."""
     training = model is not None and model.training
     if model is not None:
         model.eval()

@@ -1,4 +1,4 @@
-"""The first output of a model that is NaN or infinite: in which module, and at which time step."""
+"""Location of the first NaN or infinite output of a model: the module and the time step."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,37 +11,39 @@ from torch.utils._pytree import tree_leaves
 from fastweights.core.errors import invalid
 
 
-def refuse(what: str, model: nn.Module, told: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:
-    """Raises `InputError`: `what` is not finite, because of a module and from a time step on.
+def refuse(what: str, model: nn.Module, inputs: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:
+    """Raises `InputError`: `what` is not finite, with the module and the time step of the first fault.
 
     Args:
         what: The quantity that is not finite.
         model: An agent.
-        told: What the agent was given: observations, rewards, actions and firsts, `[B, T, ...]` each.
+        inputs: Inputs of the agent: observations, rewards, actions and firsts, `[B, T, ...]` each.
         start: State of the agent before the first of these steps.
-        steps: What time steps are counted in, such as "unroll".
-        before: Time steps that precede those given.
+        steps: Name of the sequence of time steps, such as "unroll".
+        before: Number of time steps before these inputs.
     """
     remedy = "Take a smaller learning_rate; then resume the run from its last checkpoint."
-    raise invalid(what, "finite", f"NaN or infinity: {first_fault(model, told, start, before)} of the {steps}", remedy)
+    raise invalid(
+        what, "finite", f"NaN or infinity: {first_fault(model, inputs, start, before)} of the {steps}", remedy
+    )
 
 
 @torch.no_grad()
-def first_fault(model: nn.Module, told: Sequence[Tensor], start: Any, before: int = 0) -> str:
+def first_fault(model: nn.Module, inputs: Sequence[Tensor], start: Any, before: int = 0) -> str:
     """The first module whose output is not finite, and the time step; arguments as for `refuse`."""
     faults: list[str] = []
 
-    def look(name: str, module: nn.Module, given: Any, said: Any) -> None:
-        if not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(said) if isinstance(leaf, Tensor)):
+    def look(name: str, module: nn.Module, arguments: Any, outputs: Any) -> None:
+        if not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)):
             faults.append(f"module {name}" if name else "the model")
 
     # A model that Fabric wraps runs in its precision, and has the names of the module inside.
     parts = getattr(model, "module", model).named_modules()
     hooks = [part.register_forward_hook(partial(look, name)) for name, part in parts]
-    state, steps = start, told[0].shape[1]
+    state, steps = start, inputs[0].shape[1]
     try:
         for t in range(steps):
-            *_, state = model(*(part[:, t : t + 1] for part in told), state)
+            *_, state = model(*(part[:, t : t + 1] for part in inputs), state)
             if faults:
                 return f"the output of {faults[0]} is not finite from time step {before + t + 1}"
     finally:

@@ -1,17 +1,17 @@
-"""How a process that trains gets its memory from the system."""
+"""Configuration of the memory allocator for training."""
 
 import ctypes
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-"""Names of glibc's malloc.h."""
+"""Constants of glibc's malloc.h."""
 NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Has the C library keep what is freed for what is wanted next; nothing where it is not glibc.
+    """Makes glibc reuse freed memory; does nothing with other C libraries.
 
-    Else every tensor above some megabytes is handed back to the system as it dies, and the next one comes as pages that
-    the system clears, one fault each, in every update: a third of the time of a network for pictures.
+    By default, tensors above some megabytes are returned to the system when they are freed. The next tensor then needs
+    new pages with one page fault each, which takes a third of the training time of a convolutional network.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Progress on the screen, and stopping in an orderly way."""
+"""Progress output, and stopping on request."""
 
 import signal
 from collections.abc import Iterator
@@ -13,23 +13,23 @@ from rich.segment import Segment
 from fastweights.core.printable import printable
 
 
-class Plain(Console):
-    """A console without markup in texts: brackets and colons mean nothing, and control characters are escaped.
+class PlainConsole(Console):
+    """A console that prints texts literally, without markup and with escaped control characters.
 
-    Only styles that the program itself chooses reach the terminal. A reader that has gone raises `BrokenPipeError`.
+    Only styles of the program reach the terminal. A closed pipe raises `BrokenPipeError`.
     """
 
     def __init__(self, soft_wrap: bool = True) -> None:
         super().__init__(markup=False, emoji=False, soft_wrap=soft_wrap)
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments of what is printed, with `printable` texts."""
+        """Yields the segments of the output, with `printable` texts."""
         for segment in super().render(renderable, options):
-            shown = segment.text if segment.control else printable(segment.text, kept="\n\t")
+            shown = segment.text if segment.control else printable(segment.text, allowed="\n\t")
             yield Segment(shown, segment.style, segment.control)
 
     def on_broken_pipe(self) -> None:
-        """As any file does."""
+        """Raises the error, as any file does."""
         raise
 
 
@@ -38,19 +38,19 @@ class Interrupted(Exception):
 
 
 class Stop:
-    """Whether somebody asked the process to stop."""
+    """Whether a stop of the process was requested."""
 
     requested = False
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """Turns the first Ctrl-C or termination into a request that a loop can honour between two steps."""
+    """Turns the first Ctrl-C or SIGTERM into a request that a loop handles between two steps."""
     stop = Stop()
 
     def request(number: int, frame: FrameType | None) -> None:
         stop.requested = True
-        # A second one ends the process as it always does.
+        # A second signal ends the process as usual.
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -62,22 +62,22 @@ def stop_on_signal() -> Iterator[Stop]:
 
 
 class Bar:
-    """A progress bar on a terminal; anywhere else only the notes, a line each; nothing without a console."""
+    """A progress bar on a terminal; elsewhere only the notes, one line each; nothing without a console."""
 
     def __init__(self, console: Console | None, total: int, done: int) -> None:
         self.console = console
-        told = TextColumn("{task.description}", markup=False)
-        columns = [BarColumn(), MofNCompleteColumn(), told, TimeRemainingColumn()]
+        text = TextColumn("{task.description}", markup=False)
+        columns = [BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn()]
         self.progress = Progress(*columns, console=console, disable=not (console and console.is_terminal))
         self.task = self.progress.add_task("", total=total, completed=done)
 
     def advance(self, description: str) -> None:
-        """One step more."""
+        """Advances the bar by one step."""
         if self.console:
             self.progress.update(self.task, advance=1, description=description)
 
     def note(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a line above the bar."""
         if self.console:
             self.progress.console.print(line, highlight=False)
 

@@ -1,4 +1,4 @@
-"""What a loop trains, and what it needs beside an update: where it stands, evaluations, checkpoints, news, an end."""
+"""Training sessions: progress, evaluations, checkpoints and the end of a training loop."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from fastweights.core.errors import require
 from fastweights.core.metric import Metric
 from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
 from fastweights.training.distributed.model_blocks import compile_blocks, recompute
-from fastweights.training.distributed.ranks import gather, mean_over, own, seed_apart
+from fastweights.training.distributed.ranks import gather, mean_over, scatter, seed_apart
 from fastweights.training.progress import Bar, Interrupted, stop_on_signal
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume, save_best
 from fastweights.training.run_folder.progress_state import Clock, Place
@@ -28,19 +28,19 @@ State = TypeVar("State")
 
 
 class Session:
-    """A model that learns a task in a run folder.
+    """The training of a model on a task in a run folder.
 
-    Where several processes train one model, only the first writes.
+    In distributed training only rank 0 writes.
 
     Args:
         fabric: Device, precision and processes.
-        model: Freshly initialised, or with the weights that are to be measured.
-        task: What it learns.
-        settings: How.
-        run: Where.
-        name: What the model is called.
-        begin: Makes the run folder, unless it is there.
-        console: Where to show progress; None for nowhere.
+        model: The model, freshly initialised or with the weights to be measured.
+        task: The task.
+        settings: Settings of the loop.
+        run: The run folder.
+        name: Name of the model.
+        begin: Creates the run folder, unless it exists.
+        console: Console for progress output; None for no output.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Session:
     ) -> None:
         self.fabric, self.model, self.task, self.settings, self.run = fabric, model, task, settings, run
         self.name = name
-        self.bare = model  # also where processes share it
+        self.bare = model  # without the wrapper of distributed training
         self._begin, self._console = begin, console
-        self.place = Place()
+        self.progress = Place()
 
     def set_up(self, optimiser: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Model and optimiser on their device. The run begins here, once nothing can be wrong with what was given."""
+        """Moves model and optimiser to their device, and creates the run folder, after all arguments are checked."""
         if self.fabric.is_global_zero:
             self._begin()
         if self.settings.compiled:
@@ -73,47 +73,47 @@ class Session:
         return self.model, self.optimiser
 
     def resume(self, state: State) -> State:
-        """Goes on from the last checkpoint, if there is one; returns the state that was carried, else `state`."""
+        """Restores the last checkpoint, if there is one; returns its carried state, otherwise `state`."""
         if self.fabric.is_global_zero:
             resume(self.run)
         self.fabric.barrier()
         checkpoint = last_checkpoint(self.run)
         if checkpoint is not None:
-            self.place = restore(Place, checkpoint.facts)
-            state = unpack(own(self.fabric, checkpoint.tensors), self.model, self.optimiser, state)
-        self.clock = Clock(self._seconds_until_evaluation(), self.place)
+            self.progress = restore(Place, checkpoint.facts)
+            state = unpack(scatter(self.fabric, checkpoint.tensors), self.model, self.optimiser, state)
+        self.clock = Clock(self._seconds_until_evaluation(), self.progress)
         return state
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Shows progress, and hears who asks to stop."""
-        with stop_on_signal() as self._stop, Bar(self._console, self.settings.steps, self.place.step) as self._bar:
+        """Shows progress, and handles requests to stop."""
+        with stop_on_signal() as self._stop, Bar(self._console, self.settings.steps, self.progress.step) as self._bar:
             yield
 
-    def count(self, loss: float, told: str = "") -> None:
-        """Another update is done; `told` stands beside the progress bar."""
-        self.place.count(mean_over(self.fabric, loss))
-        self._bar.advance(told)
+    def count(self, loss: float, description: str = "") -> None:
+        """Counts a training step; the progress bar shows `description`."""
+        self.progress.count(mean_over(self.fabric, loss))
+        self._bar.advance(description)
 
     def require_number(self, loss: float) -> None:
-        """`InputError` unless the loss of an update is finite."""
-        remedy = "Take a smaller learning_rate."
-        require(math.isfinite(loss), "loss", "a number", f"{loss} after step {self.place.step}", remedy)
+        """`InputError` unless the loss of a training step is finite."""
+        remedy = "Use a smaller learning_rate."
+        require(math.isfinite(loss), "loss", "a number", f"{loss} after step {self.progress.step}", remedy)
 
     def speed(self, length: int) -> str:
-        """How many units of the task are read a second, in sequences of this length."""
-        rate = self.clock.rate(self.place.step) * self.settings.batch_size * length
+        """Text of the number of units of the task per second, for sequences of this length."""
+        rate = self.clock.rate(self.progress.step) * self.settings.batch_size * length
         return f"{rate:,.0f} {self.task.unit}s/s"
 
     def left(self) -> str:
-        """How long the other updates will take at this rate, in minutes and seconds."""
-        seconds = int((self.settings.steps - self.place.step) / max(self.clock.rate(self.place.step), 1e-9))
+        """Text of the estimated remaining time, in minutes and seconds."""
+        seconds = int((self.settings.steps - self.progress.step) / max(self.clock.rate(self.progress.step), 1e-9))
         return f"{seconds // 60}:{seconds % 60:02d} left"
 
     @property
     def due(self) -> bool:
         """Whether it is time to evaluate."""
-        return self.place.step % self.settings.evaluate_every == 0 or self.place.step == self.settings.steps
+        return self.progress.step % self.settings.evaluate_every == 0 or self.progress.step == self.settings.steps
 
     def judge(
         self, measured: dict[str, float], facts: dict[str, float], goal: bool = False, keep: bool = False
@@ -127,51 +127,51 @@ class Session:
             keep: Whether these weights are kept even if earlier ones were better.
         """
         measured = self.fabric.broadcast(measured)
-        place, metric, first = self.place, self.task.main_metric, self.fabric.is_global_zero
-        if place.judge(_score(metric, measured), keep):
+        progress, metric, first = self.progress, self.task.main_metric, self.fabric.is_global_zero
+        if progress.judge(_score(metric, measured), keep):
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
             if first:
-                save_best(self.run, weights, {"step": place.step, **measured})
-        found = {f"validation_{name}": value for name, value in measured.items()}
-        found["train_loss"], seconds = place.mean_loss, self.clock.evaluate()
+                save_best(self.run, weights, {"step": progress.step, **measured})
+        entry = {f"validation_{name}": value for name, value in measured.items()}
+        entry["train_loss"], seconds = progress.mean_loss, self.clock.evaluate()
         if first:
-            self.run.log(step=place.step, **found, **facts, seconds=seconds)
-        place.stopped = self._reason_to_stop(measured["loss"], goal)
-        place.loss_sum, place.loss_count, place.evaluations = 0.0, 0, place.evaluations + 1
+            self.run.log(step=progress.step, **entry, **facts, seconds=seconds)
+        progress.stopped = self._reason_to_stop(measured["loss"], goal)
+        progress.loss_sum, progress.loss_count, progress.evaluations = 0.0, 0, progress.evaluations + 1
 
-    def rest(self, state: Any = (), told: str = "") -> None:
-        """Between two updates: a checkpoint where one is due, news, and an end where somebody asked for it.
+    def rest(self, state: Any = (), note: str = "") -> None:
+        """Between two training steps: writes a checkpoint if due, prints a note, and stops on request.
 
         Raises:
-            Interrupted: Somebody did.
+            Interrupted: A stop was requested.
         """
-        # Asked once: whoever asks to stop after this is heard after the next step, and not without a checkpoint.
+        # Read once: a later request is handled after the next step, with a checkpoint.
         due, stops = self.due, mean_over(self.fabric, self._stop.requested) > 0
         first = self.fabric.is_global_zero
         if due or stops:
-            # Zero after an evaluation: so runs that nothing disturbed end in the same bytes, fast or slow.
-            self.place.seconds = 0.0 if due else self.clock.since_evaluation()
+            # Zero after an evaluation, so that uninterrupted runs end with equal bytes, whatever their speed.
+            self.progress.seconds = 0.0 if due else self.clock.since_evaluation()
             tensors = gather(self.fabric, pack(self.model, self.optimiser, state))
             if first:
-                write_tensor_file(self.run.path / LAST, TensorFile(tensors, asdict(self.place)))
+                write_tensor_file(self.run.path / LAST, TensorFile(tensors, asdict(self.progress)))
         if first and (due or stops or self.clock.news_is_due()):
-            self.run.show_progress(self.place.step, self.clock.seconds())
-        if told:
-            self._bar.note(told)
+            self.run.show_progress(self.progress.step, self.clock.seconds())
+        if note:
+            self._bar.note(note)
         if stops:
-            raise Interrupted(f"Stopped after step {self.place.step} of {self.settings.steps}.")
+            raise Interrupted(f"Stopped after step {self.progress.step} of {self.settings.steps}.")
 
     def result(
         self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
     ) -> Result:
         """The result of the run, with the metrics of the weights that it kept."""
-        self.place = restore(Place, read_tensor_file(self.run.path / LAST).facts)
+        self.progress = restore(Place, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Go on with it first."
-        require(self.place.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
+        require(self.progress.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
         return Result(
-            step=self.place.kept_step,
-            steps=self.place.step,
-            stopped=self.place.stopped,
+            step=self.progress.kept_step,
+            steps=self.progress.step,
+            stopped=self.progress.stopped,
             seconds=self._seconds_until_evaluation(),
             parameters=sum(p.numel() for p in self.model.parameters()),
             validation=validation,
@@ -181,16 +181,16 @@ class Session:
         )
 
     def _reason_to_stop(self, validation_loss: float, goal: bool) -> str:
-        if not math.isfinite(self.place.loss_sum + validation_loss):
+        if not math.isfinite(self.progress.loss_sum + validation_loss):
             return "diverged"
         if goal:
             return "goal"
-        if 0 < self.settings.patience <= self.place.since_best:
+        if 0 < self.settings.patience <= self.progress.since_best:
             return "patience"
-        return "steps" if self.place.step >= self.settings.steps else ""
+        return "steps" if self.progress.step >= self.settings.steps else ""
 
     def _seconds_until_evaluation(self) -> float:
-        lines = self.run.metrics_at(self.place.evaluations)
+        lines = self.run.metrics_at(self.progress.evaluations)
         seconds = lines[-1].get("seconds") if lines else 0.0
         got = f"{self.run.path / METRICS} with {seconds!r}"
         require(isinstance(seconds, float), METRICS, "lines with seconds", got)
@@ -198,14 +198,14 @@ class Session:
 
 
 def _score(metric: Metric, measured: dict[str, float]) -> tuple[float, float]:
-    """Smaller is better. Weights whose loss is no number are the worst, whatever their largest output hits."""
+    """Score of weights, where smaller is better. Weights with a NaN loss are the worst, whatever their accuracy."""
     if not math.isfinite(measured["loss"]):
         return math.inf, math.inf
     return metric.cost(measured[metric.name]), measured["loss"]
 
 
 def state_size(model: nn.Module) -> int:
-    """Numbers that a model carries for one sequence; 0 if it cannot."""
+    """Number of values in the state of a model for one sequence; 0 without a state."""
     initial = getattr(model, "initial_state", None)
     leaves = tree_leaves(initial(1)) if initial else []
     return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())

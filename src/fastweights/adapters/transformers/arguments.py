@@ -11,9 +11,9 @@ ONLY = {"output_attentions": False, "output_router_logits": False, "is_causal": 
 """Arguments of transformers' models that have one possible value here."""
 
 
-def refuse(others: Mapping[str, Any]) -> None:
+def refuse(arguments: Mapping[str, Any]) -> None:
     """Raises `InputError` for an argument that would have no effect, unless it asks for what the models do anyway."""
-    for name, value in others.items():
+    for name, value in arguments.items():
         requirement = f"{ONLY[name]} or left out" if name in ONLY else "left out"
         shown = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
         require(value is None or value is ONLY.get(name), name, requirement, shown, "It has no meaning for this model.")

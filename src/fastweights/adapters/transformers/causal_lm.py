@@ -57,7 +57,7 @@ class FastWeightForCausalLM(FastWeightPreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         """Logits of the next token, the loss and the state behind the batch.
 
-        Sequences that are packed into one row do not see each other. `cu_seq_lens_q`, `seq_idx` or `position_ids` mark
+        PackedRows that are packed into one row do not see each other. `cu_seq_lens_q`, `seq_idx` or `position_ids` mark
         them, as `DataCollatorWithFlattening` does.
 
         Args:

@@ -33,31 +33,31 @@ def enable() -> list[str]:
     """
     check_version()
     if not _replaced:
-        fitting = [(found, replacement) for found in functions() if (replacement := _fitting(found))]
-        for found, replacement in fitting:
-            setattr(found.module, found.name, replacement)
-            _replaced.append(found)
-    return [found.path for found in _replaced]
+        fitting = [(function, replacement) for function in functions() if (replacement := _fitting(function))]
+        for function, replacement in fitting:
+            setattr(function.module, function.name, replacement)
+            _replaced.append(function)
+    return [function.path for function in _replaced]
 
 
 def disable() -> None:
     """Puts back the functions that `enable` replaced. Models that were made in between use them again, too."""
-    for found in _replaced:
-        setattr(found.module, found.name, found.function)
+    for function in _replaced:
+        setattr(function.module, function.name, function.function)
     _replaced.clear()
 
 
-def _fitting(found: Found) -> Callable[..., Any] | None:
+def _fitting(function: Found) -> Callable[..., Any] | None:
     """The replacement of a function; None, and a line in the log, if it does not do the same."""
     try:
-        check(found, _replacement(found, lambda: True))
+        check(function, _replacement(function, lambda: True))
     except InputError as refusal:
         log.warning("%s", refusal)
         return None
-    return _replacement(found, lambda: _replaced)
+    return _replacement(function, lambda: _replaced)
 
 
-def _replacement(found: Found, is_enabled: Callable[[], Any]) -> Callable[..., Any]:
-    if found.kind == CONVOLUTION:
-        return replacements.convolution(found.function, is_enabled)
-    return replacements.memory(found.function, found.kind, is_enabled)
+def _replacement(function: Found, is_enabled: Callable[[], Any]) -> Callable[..., Any]:
+    if function.kind == CONVOLUTION:
+        return replacements.convolution(function.function, is_enabled)
+    return replacements.memory(function.function, function.kind, is_enabled)

@@ -12,7 +12,7 @@ IGNORED = -100
 """Label of a position without a loss, in PyTorch and in transformers."""
 
 
-class Layout(NamedTuple):
+class TokenLayout(NamedTuple):
     """The L tokens that a model reads out of T positions.
 
     A layer writes every token that it reads into its state, so it must not see masked positions. `gather` moves the
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
         return labels.masked_fill(~torch.zeros_like(labels, dtype=torch.bool).scatter(1, self.order, follows), IGNORED)
 
 
-def lay_out(kept: Tensor | None, packing: Packing, B: int, T: int) -> Layout:
+def lay_out(kept: Tensor | None, packing: Packing, B: int, T: int) -> TokenLayout:
     """The layout of B rows of T positions.
 
     Args:
@@ -62,14 +62,14 @@ def lay_out(kept: Tensor | None, packing: Packing, B: int, T: int) -> Layout:
         B: Number of rows.
         T: Number of positions.
     """
-    layout = Layout(None, None, None, None)
+    layout = TokenLayout(None, None, None, None)
     if kept is not None and not kept.all():
         lengths = kept.sum(1)
         order = kept.int().argsort(dim=1, descending=True, stable=True)[:, : max(1, int(lengths.max()))]
-        layout = Layout(kept, order, lengths, None)
+        layout = TokenLayout(kept, order, lengths, None)
     return layout._replace(reset=packing.starts(layout.gather, B, T))
 
 
-def _at(places: Tensor, x: Tensor) -> Tensor:
+def _at(positions: Tensor, x: Tensor) -> Tensor:
     """`x[b, places[b, t]]` for every row b and place t."""
-    return x[torch.arange(len(x), device=x.device).unsqueeze(1), places]
+    return x[torch.arange(len(x), device=x.device).unsqueeze(1), positions]

@@ -40,8 +40,8 @@ class Packing(NamedTuple):
         """
         marks = []
         if self.position_ids is not None:
-            place = gather(_per_position("position_ids", self.position_ids, B, T))
-            marks.append(place[:, 1:] <= place[:, :-1])
+            positions = gather(_per_position("position_ids", self.position_ids, B, T))
+            marks.append(positions[:, 1:] <= positions[:, :-1])
         if self.seq_idx is not None:
             marks.append(gather(_per_position("seq_idx", self.seq_idx, B, T)).diff() != 0)
         for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
@@ -66,5 +66,5 @@ def _numbers(name: str, ends: Any, B: int, T: int) -> Tensor:
     is_vector = isinstance(ends, Tensor) and ends.dtype in INTEGERS and ends.ndim == 1 and len(ends) >= 2
     fits = is_vector and ends[0] == 0 and ends[-1] == T and bool((ends.diff() >= 0).all())
     require(fits, name, f"int [n + 1], rising from 0 to T={T}", ends.tolist() if is_vector else ends)
-    places = torch.arange(T, device=ends.device)
-    return torch.bucketize(places, ends[1:].long(), right=True).unsqueeze(0)
+    positions = torch.arange(T, device=ends.device)
+    return torch.bucketize(positions, ends[1:].long(), right=True).unsqueeze(0)

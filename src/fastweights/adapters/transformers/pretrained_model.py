@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fastweights.adapters.transformers.configuration import FastWeightConfig
-from fastweights.adapters.transformers.layout import Layout, lay_out
+from fastweights.adapters.transformers.layout import TokenLayout, lay_out
 from fastweights.adapters.transformers.packing import Packing
 from fastweights.adapters.transformers.state_cache import StateCache
 from fastweights.core.errors import require
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
     hidden: Tensor
     cache: StateCache | None
     hidden_states: tuple[Tensor, ...] | None
-    layout: Layout
+    layout: TokenLayout
 
 
 class FastWeightPreTrainedModel(PreTrainedModel):
@@ -85,13 +85,13 @@ class FastWeightPreTrainedModel(PreTrainedModel):
         Raises:
             InputError: an argument does not fit the batch.
         """
-        given = _only(input_ids, inputs_embeds)
-        B, T = given.shape[:2]
+        tokens_or_embeddings = _only(input_ids, inputs_embeds)
+        B, T = tokens_or_embeddings.shape[:2]
         layout = lay_out(_kept(attention_mask, B, T), packing, B, T)
         run = self.network.hidden if inputs_embeds is None else self.network.embedded
         state = None if cache is None else cache.state
         with _inputs_of(self.network.blocks) as inputs:
-            h, state = run(layout.gather(given), state, layout.reset, layout.lengths)
+            h, state = run(layout.gather(tokens_or_embeddings), state, layout.reset, layout.lengths)
         hidden = layout.spread(h)
         shown = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         keep = (self.config.use_cache and not self.training) if use_cache is None else use_cache
@@ -99,11 +99,11 @@ class FastWeightPreTrainedModel(PreTrainedModel):
         return Reading(hidden, after, (*map(layout.spread, inputs), hidden) if shown else None, layout)
 
     def get_input_embeddings(self) -> nn.Module:
-        """The embedding."""
+        """Returns the embedding of the network."""
         return self.network.embedding
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replaces the embedding."""
+        """Replaces the embedding of the network."""
         self.network.embedding = value
 
     def init_weights(self) -> None:
@@ -116,15 +116,15 @@ class FastWeightPreTrainedModel(PreTrainedModel):
 
         transformers marks the tensors that it has loaded with `_is_hf_initialized`.
         """
-        own = dict([*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)])
-        loaded = {name: t.clone() for name, t in own.items() if getattr(t, "_is_hf_initialized", False)}
+        tensors = dict([*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)])
+        loaded = {name: t.clone() for name, t in tensors.items() if getattr(t, "_is_hf_initialized", False)}
         if type(module) is nn.Embedding and all(part is not module for part in self.modules()):
             # transformers has made it, with more tokens than ours.
             Embedding.reset_parameters(module)  # type: ignore[arg-type]
         elif hasattr(module, "reset_parameters"):
             module.reset_parameters()  # type: ignore[operator]
         else:
-            missing, kind = sorted(own.keys() - loaded.keys()), type(module).__name__
+            missing, kind = sorted(tensors.keys() - loaded.keys()), type(module).__name__
             require(not missing, "module", "one with reset_parameters(), which sets what the checkpoint lacks", kind)
         for name, value in loaded.items():
             getattr(module, name).copy_(value)
@@ -141,9 +141,9 @@ class FastWeightPreTrainedModel(PreTrainedModel):
     ) -> None:
         """Lets every n-th block keep only its input in training; the backward pass computes the rest again."""
         self.gradient_checkpointing = enable
-        for place, block in enumerate(self.network.blocks):
+        for index, block in enumerate(self.network.blocks):
             block.__dict__.pop("forward", None)
-            if enable and place % every_n_layers == 0:
+            if enable and index % every_n_layers == 0:
                 # The hooks of the block stay outside: they must not run a second time.
                 block.forward = partial(_recomputed, gradient_checkpointing_func, block, block.forward)
 
@@ -177,11 +177,11 @@ def _only(input_ids: Any, inputs_embeds: Any) -> Tensor:
     """Tokens or embeddings. Raises `InputError` unless exactly one is given, with axes for batch and time."""
     both = input_ids is not None and inputs_embeds is not None
     require(not both, "inputs_embeds", "left out beside input_ids", "both")
-    name, given, axes = ("input_ids", input_ids, 2) if inputs_embeds is None else ("inputs_embeds", inputs_embeds, 3)
-    fits = isinstance(given, Tensor) and given.ndim == axes and given.shape[1] > 0
+    name, inputs, axes = ("input_ids", input_ids, 2) if inputs_embeds is None else ("inputs_embeds", inputs_embeds, 3)
+    fits = isinstance(inputs, Tensor) and inputs.ndim == axes and inputs.shape[1] > 0
     shape = "[B, T] or inputs_embeds given" if axes == 2 else "[B, T, D]"
-    require(fits, name, shape, list(given.shape) if isinstance(given, Tensor) else given)
-    tensor: Tensor = given
+    require(fits, name, shape, list(inputs.shape) if isinstance(inputs, Tensor) else inputs)
+    tensor: Tensor = inputs
     return tensor
 
 

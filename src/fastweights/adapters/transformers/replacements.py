@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastweights import functional
-from fastweights.adapters.transformers.sequences import Sequences
+from fastweights.adapters.transformers.sequences import PackedRows
 from fastweights.functional import OutputAndState
 
 COMPUTED: dict[str, Callable[..., OutputAndState]] = {
@@ -39,13 +39,13 @@ def memory(function: Callable[..., Any], kind: str, is_enabled: Callable[[], Any
         served = value.shape[2] // key.shape[2]
         if served > 1:
             query, key = (x.repeat_interleave(served, dim=2) for x in (query, key))
-        known = {name: options[name] for name in OPTIONS & options.keys()}
-        given = (query, key, value, g, beta)
-        sequences = Sequences.of(options, *value.shape[:2])
+        arguments = {name: options[name] for name in OPTIONS & options.keys()}
+        inputs = (query, key, value, g, beta)
+        sequences = PackedRows.of(options, *value.shape[:2])
         if sequences is None:
-            return compute(*given, **known, state_out=_overwritten(known.get("initial_state")))
-        known["initial_state"] = sequences.initial(known.get("initial_state"))
-        o, last = compute(*map(sequences.in_a_row, given), cu_seqlens=sequences.ends, **known)
+            return compute(*inputs, **arguments, state_out=_overwritten(arguments.get("initial_state")))
+        arguments["initial_state"] = sequences.initial(arguments.get("initial_state"))
+        o, last = compute(*map(sequences.in_a_row, inputs), cu_seqlens=sequences.ends, **arguments)
         return sequences.in_rows(o), sequences.final(last)
 
     return run
@@ -65,7 +65,7 @@ def convolution(function: Callable[..., Tensor], is_enabled: Callable[[], Any]) 
     ) -> Tensor:
         B, _, T = hidden_states.shape
         replaces = hidden_states.device.type == "cpu" and is_enabled()
-        sequences = Sequences.of(options, B, T) if replaces else None
+        sequences = PackedRows.of(options, B, T) if replaces else None
         if sequences is None:
             return function(hidden_states, weight, bias, activation=activation, **options)
         row = sequences.in_a_row(hidden_states.transpose(1, 2)).transpose(1, 2)

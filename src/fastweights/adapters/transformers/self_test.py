@@ -16,27 +16,27 @@ KEPT = "It is not replaced. Models that use it run as transformers has them."
 B, T, H, K, V = 1, 5, 2, 6, 8
 
 
-def check(found: Found, replacement: Callable[..., Any]) -> None:
+def check(function: Found, replacement: Callable[..., Any]) -> None:
     """Raises `InputError` unless a function has the known arguments and, for a memory, gives the same numbers.
 
     The values, the final state and all gradients of a small input are compared.
     """
-    parameters, options = (CONVOLUTION_PARAMETERS, set()) if found.kind == CONVOLUTION else (PARAMETERS, OPTIONS)
-    names = list(signature(found.function).parameters)
+    parameters, options = (CONVOLUTION_PARAMETERS, set()) if function.kind == CONVOLUTION else (PARAMETERS, OPTIONS)
+    names = list(signature(function.function).parameters)
     fits = tuple(names[: len(parameters)]) == parameters and {*names} >= options
-    require(fits, found.path, f"a function of {', '.join([*parameters, *sorted(options)])}", ", ".join(names), KEPT)
-    if found.kind != CONVOLUTION:
+    require(fits, function.path, f"a function of {', '.join([*parameters, *sorted(options)])}", ", ".join(names), KEPT)
+    if function.kind != CONVOLUTION:
         # The original inside its decorators, which would warn that it is slow.
-        wanted, got = (_outcome(f, found) for f in (unwrap(found.function), replacement))
-        same = len(wanted) == len(got) and all(map(_are_close, got, wanted))
-        require(same, found.path, f"{found.kind} as in Qwen3-Next and Kimi-Linear", "other numbers", KEPT)
+        expected, got = (_outcome(f, function) for f in (unwrap(function.function), replacement))
+        same = len(expected) == len(got) and all(map(_are_close, got, expected))
+        require(same, function.path, f"{function.kind} as in Qwen3-Next and Kimi-Linear", "other numbers", KEPT)
 
 
-def _outcome(function: Callable[..., Any], found: Found) -> Sequence[Tensor]:
+def _outcome(function: Callable[..., Any], described: Found) -> Sequence[Tensor]:
     """Output, final state and gradients for an input that is always the same."""
     with torch.inference_mode(False), torch.enable_grad():
-        *given, start = inputs = [x.requires_grad_() for x in _inputs(found.kind)]
-        query, key, value, g, beta = given
+        *arguments, start = inputs = [x.requires_grad_() for x in _inputs(described.kind)]
+        query, key, value, g, beta = arguments
         options = {"initial_state": start, "output_final_state": True, "use_qk_l2norm_in_kernel": True}
         try:
             results = function(query, key, value, g=g, beta=beta, **options)
@@ -44,7 +44,7 @@ def _outcome(function: Callable[..., Any], found: Found) -> Sequence[Tensor]:
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as failure:
             # A function that expects other inputs may fail in any of these ways.
             got = f"{type(failure).__name__} ({' '.join(str(failure).split())})"
-            raise invalid(found.path, "a function of such inputs", got, KEPT) from failure
+            raise invalid(described.path, "a function of such inputs", got, KEPT) from failure
 
 
 def _inputs(kind: str) -> list[Tensor]:
@@ -60,6 +60,6 @@ def _inputs(kind: str) -> list[Tensor]:
     return [query, key, value, decay, draw(B, T, H), start]
 
 
-def _are_close(got: Any, wanted: Any) -> bool:
-    both = isinstance(got, Tensor) and isinstance(wanted, Tensor) and got.dtype == wanted.dtype
-    return both and error(got, wanted) < tolerance(torch.float32).gradient
+def _are_close(got: Any, expected: Any) -> bool:
+    both = isinstance(got, Tensor) and isinstance(expected, Tensor) and got.dtype == expected.dtype
+    return both and error(got, expected) < tolerance(torch.float32).gradient

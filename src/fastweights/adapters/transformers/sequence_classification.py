@@ -100,8 +100,8 @@ class FastWeightForSequenceClassification(FastWeightPreTrainedModel):
 
 def _last(x: Tensor, kept: Tensor) -> Tensor:
     """x `[B, T, D]` at the last kept position of every row, `[B, D]`."""
-    places = torch.arange(x.shape[1], device=x.device)
-    return x[torch.arange(len(x), device=x.device), (places * kept).argmax(1)]
+    positions = torch.arange(x.shape[1], device=x.device)
+    return x[torch.arange(len(x), device=x.device), (positions * kept).argmax(1)]
 
 
 AutoModelForSequenceClassification.register(FastWeightConfig, FastWeightForSequenceClassification)

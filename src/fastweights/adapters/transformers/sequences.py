@@ -1,4 +1,4 @@
-"""Sequences that are packed into the rows of a batch, as transformers hands them to a layer."""
+"""PackedRows that are packed into the rows of a batch, as transformers hands them to a layer."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.core.errors import require
 
 
-class Sequences(NamedTuple):
+class PackedRows(NamedTuple):
     """The sequences of B rows of T positions, the rows laid one behind the other.
 
     Attributes:
@@ -23,7 +23,7 @@ class Sequences(NamedTuple):
     T: int
 
     @staticmethod
-    def of(options: Mapping[str, Any], B: int, T: int) -> "Sequences | None":
+    def of(options: Mapping[str, Any], B: int, T: int) -> "PackedRows | None":
         """The sequences that the keywords of a call mark; None if they mark none.
 
         Positions in front of the marked ones, which a cache puts there, belong to the first sequence of their row.
@@ -40,15 +40,15 @@ class Sequences(NamedTuple):
         ends, numbers = options.get("cu_seqlens", options.get("cu_seq_lens_q")), options.get("seq_idx")
         if ends is not None:
             require(B == 1, "cu_seq_lens_q", "left out for a batch of several rows", f"{B} rows", "Use seq_idx.")
-            return Sequences(torch.cat([ends[:1], ends[1:] + (T - ends[-1])]).long(), B, T)
+            return PackedRows(torch.cat([ends[:1], ends[1:] + (T - ends[-1])]).long(), B, T)
         if numbers is None:
             return None
         fits = len(numbers) == B and numbers.shape[1] <= T
         require(fits, "seq_idx", f"[B, T] = [{B}, {T}]", list(numbers.shape))
         starts = torch.nn.functional.pad(numbers.diff() != 0, (T - numbers.shape[1] + 1, 0))
         starts[:, 0] = True
-        places = starts.flatten().nonzero()[:, 0]
-        return Sequences(torch.cat([places, places.new_tensor([B * T])]), B, T)
+        indices = starts.flatten().nonzero()[:, 0]
+        return PackedRows(torch.cat([indices, indices.new_tensor([B * T])]), B, T)
 
     def in_a_row(self, x: Tensor) -> Tensor:
         """x `[B, T, ...]` as `[1, B * T, ...]`."""

@@ -47,8 +47,8 @@ def cache_of(past_key_values: Any, cache: Any) -> StateCache | None:
         InputError: there are two, or one of another kind.
     """
     require(past_key_values is None or cache is None, "cache", "left out beside past_key_values", "both")
-    given = past_key_values if cache is None else cache
-    fits = given is None or isinstance(given, StateCache)
-    require(fits, CACHE, "the cache of an earlier call of this model", type(given).__name__)
-    found: StateCache | None = given
-    return found
+    either = past_key_values if cache is None else cache
+    fits = either is None or isinstance(either, StateCache)
+    require(fits, CACHE, "the cache of an earlier call of this model", type(either).__name__)
+    state_cache: StateCache | None = either
+    return state_cache

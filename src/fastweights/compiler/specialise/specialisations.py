@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cell import Cell, examples, keep
+from fastweights.cell import Cell, examples, register
 from fastweights.compiler import pipeline
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.affine.not_affine import NotAffine
@@ -191,7 +191,7 @@ class Specialisations:
             digest = sha256(f"{self.spec.device}\n{op_log.text}".encode()).hexdigest()
             key = f"{self.cell.key}@{digest[:24]}"
             lifted = lift(self.cell, op_log.captured, key) if op_log.captured else replace(self.cell, key=key)
-            self.by_text[op_log.text] = BY_KEY[key] = Specialisation(keep(lifted), op_log.text, self.spec)
+            self.by_text[op_log.text] = BY_KEY[key] = Specialisation(register(lifted), op_log.text, self.spec)
         return self.by_text[op_log.text]
 
 

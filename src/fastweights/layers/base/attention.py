@@ -1,4 +1,4 @@
-"""Softmax attention, in the precision in which a CPU is fast."""
+"""Softmax attention in the fastest precision on a CPU."""
 
 import torch
 from torch import Tensor
@@ -8,14 +8,14 @@ from fastweights.core.autocast import autocasts, full_precision
 from fastweights.core.padding import can_be_read
 
 LONG = 512
-"""Keys from which on PyTorch's way back is as fast in bfloat16 as in float32."""
+"""Number of keys at which PyTorch's backward pass is as fast in bfloat16 as in float32."""
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(q K^T / sqrt(d)) V: q `[..., T, d]`, k and v `[..., L, d]`, PyTorch's mask -> `[..., T, d]`.
 
-    In half precision on a CPU, PyTorch's way back takes up to eight times as long as in float32. So it is computed in
-    float32 there, but for bfloat16 and many keys; the result has the dtype that it would have had.
+    In half precision on a CPU, PyTorch's backward pass takes up to eight times as long as in float32. So there the
+    attention is computed in float32, except for bfloat16 with many keys. The dtype of the result does not change.
 
     Source: Vaswani et al. 2017, Eq. 1.
     """
@@ -29,7 +29,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Te
 
 
 def _is_slow(q: Tensor, k: Tensor, dtype: torch.dtype) -> bool:
-    """Whether `attention` in a half precision is to be computed in float32."""
+    """Whether attention in half precision is faster in float32."""
     if q.dtype == torch.float64 or not can_be_read(q):
         return False
     return dtype == torch.float16 or (dtype == torch.bfloat16 and k.shape[-2] < LONG)

@@ -1,4 +1,4 @@
-"""What all layers over a cell share: a slow net, the scan, an output projection."""
+"""Base class of the layers over a cell: slow network, scan and output projection."""
 
 from collections.abc import Mapping
 from math import prod
@@ -16,19 +16,19 @@ from fastweights.layers.base.slow_weights import SlowWeights
 
 
 class Programmed(Layer):
-    """y = W_o [scale read_1, ..., scale read_H], where the heads of a cell read what the slow net programs.
+    """y = W_o [scale read_1, ..., scale read_H], where a slow network programs the heads of a cell.
 
     Args:
         d_model: Size of the input and output.
         slow_net: A module from x `[B, T, input_size]` and controls to `cell.Inputs` `[B, T, H, ...]`, which has `heads`
             and `sizes`.
         cell: The cell.
-        scale: Factor on what the memory returns.
+        scale: Factor on the output of the memory.
         backend: The backend of `scan`.
-        constants: Values of the cell's parameters with the role "constant".
-        output: What takes W_o's place; a linear map without bias if None.
+        constants: Values of the parameters of the cell with the role "constant".
+        output: A module that replaces W_o; a linear map without bias if None.
         initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
-        read_dropout: Probability of dropping a number that was read, in front of W_o.
+        read_dropout: Dropout probability of the outputs of the memory, before W_o.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Programmed(Layer):
         self.output = nn.Linear(slow_net.heads * read, d_model, bias=False) if output is None else output
 
     def take(self, state: Any, x: Tensor) -> Any:
-        """The state as it is: the scan checks it."""
+        """Returns the state unchanged, since the scan checks it."""
         return state
 
     def run(
@@ -70,7 +70,7 @@ class Programmed(Layer):
         lengths: Tensor | None,
         controls: Controls = NO_CONTROLS,
     ) -> tuple[Tensor, Any]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         inputs = self.slow_net(x, controls)
         if state is None and self.state_has_sizes:
             state = self.initial_state(x.shape[0])
@@ -78,7 +78,7 @@ class Programmed(Layer):
         return self.output(self.read_dropout(self.scale * y.flatten(2))), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state before the first step, batch first in every leaf."""
+        """Returns the state before the first step, batch first in every leaf."""
         return self.start.of_batch(batch_size, self)
 
 

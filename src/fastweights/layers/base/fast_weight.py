@@ -1,4 +1,4 @@
-"""The general layer: any cell, programmed by a linear slow net."""
+"""The general layer: any cell, programmed by a linear slow network."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,18 +12,18 @@ from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
 class FastWeight(Programmed):
-    """y = W_o [scale read_1, ..., scale read_H]: a cell programmed by a slow net, over any number of heads.
+    """y = W_o [scale read_1, ..., scale read_H]: a cell programmed by a slow network, over any number of heads.
 
     Args:
         d_model: Size of the input and output.
         heads: Number of memories; it divides `d_model` unless both sizes are given.
-        cell: What `Cell.of` takes: a step, a rule, a name or a `Cell`.
+        cell: A step, a rule, a name or a `Cell`, as in `Cell.of`.
         key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
         value_size: Size of the values; `d_model // heads` if None.
-        feature_map: A name from `fastweights list feature-maps`, the cell's own if None; only for cells that take keys.
-        normaliser: Of keys and queries, the cell's own if None; only for cells that take keys.
-        squashing: What brings rates into their range: "sigmoid", or "twice-sigmoid" for rates up to 2.
-        scale: Factor on what the memory returns.
+        feature_map: A name from `fastweights list feature-maps`; that of the cell if None. Only for cells with keys.
+        normaliser: Normaliser of keys and queries; that of the cell if None. Only for cells with keys.
+        squashing: Activation of the rates: "sigmoid", or "twice-sigmoid" for rates up to 2.
+        scale: Factor on the output of the memory.
         backend: The backend of `scan`.
         sizes: The cell's own letters, beside K and V.
         constants: Values of the cell's parameters with the role "constant".
@@ -56,9 +56,9 @@ class FastWeight(Programmed):
         cell = Cell.of(cell)
         if key_size is None or value_size is None:
             require_heads(d_model, heads)
-        own = d_model // heads
-        keys = _keys(cell, own if key_size is None else key_size, feature_map, normaliser)
-        values = {"V": own if value_size is None else value_size}
+        head_size = d_model // heads
+        keys = _keys(cell, head_size if key_size is None else key_size, feature_map, normaliser)
+        values = {"V": head_size if value_size is None else value_size}
         _require_letters(cell, sizes or {})
         cell = prepared_by(cell, keys, squashing)
         slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing, query=query)
@@ -66,9 +66,9 @@ class FastWeight(Programmed):
 
 
 def _require_letters(cell: Cell, sizes: Mapping[str, int]) -> None:
-    own = sorted({letter for kind in cell.slots for letter in letters(cell, kind)} - {"K", "V"})
-    wanted = f"of {', '.join(own)}" if own else f"left out for {cell.name}, which has no letters but K and V"
-    require({*sizes} <= {*own}, "sizes", wanted, ", ".join(sizes))
+    others = sorted({letter for kind in cell.slots for letter in letters(cell, kind)} - {"K", "V"})
+    requirement = f"of {', '.join(others)}" if others else f"left out for {cell.name}, which has no letters but K and V"
+    require({*sizes} <= {*others}, "sizes", requirement, ", ".join(sizes))
 
 
 def takes_keys(cell: Cell) -> bool:
@@ -78,8 +78,8 @@ def takes_keys(cell: Cell) -> bool:
 
 def _keys(cell: Cell, size: int, feature_map: str | None, normaliser: str | None) -> Keys:
     if takes_keys(cell):
-        own = cell.key_maps
-        return Keys(size, feature_map or own.feature_map, normaliser or own.normaliser)
+        defaults = cell.key_maps
+        return Keys(size, feature_map or defaults.feature_map, normaliser or defaults.normaliser)
     for name, value in {"feature_map": feature_map, "normaliser": normaliser}.items():
-        require(value is None, name, f"left out for {cell.name}, which makes its keys itself", repr(value))
+        require(value is None, name, f"left out for {cell.name}, which computes its keys itself", repr(value))
     return Keys(size, "identity", "none")

@@ -1,4 +1,4 @@
-"""What the two recurrent networks of Ba et al. share: their output is their own state, without a map behind it."""
+"""Base class of the two recurrent networks of Ba et al.: the output is the state, without a projection."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from fastweights.layers.base.slow_weights import SlowWeights
 
 
 class FastWeightNetwork(Programmed):
-    """y = [h_1, ..., h_H], where every head is a recurrent network of R = d_model / heads units that sees C x.
+    """y = [h_1, ..., h_H], where every head is a recurrent network of R = d_model / heads units with input C x.
 
-    Source: Ba et al. 2016, Sec. 4. The start of W at 0.05 I is that of re-implementations.
+    Source: Ba et al. 2016, Sec. 4. W starts at 0.05 I, as in re-implementations.
 
     Args:
         d_model: Number of units of all heads, and size of the output.
@@ -44,23 +44,23 @@ class FastWeightNetwork(Programmed):
         initial: Any,
     ) -> None:
         _check(d_model, heads, decay)
-        sizes, named = {"S": inner_steps, "R": d_model // heads}, Cell.of(cell)
-        given = d_model if input_size is None else input_size
-        slow_net = SlowNet(given, heads, named, Keys(sizes["R"], "identity", "none"), sizes)
+        sizes, named_cell = {"S": inner_steps, "R": d_model // heads}, Cell.of(cell)
+        input_width = d_model if input_size is None else input_size
+        slow_net = SlowNet(input_width, heads, named_cell, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}
-        super().__init__(d_model, slow_net, named, 1.0, backend, constants, nn.Identity(), initial)
-        change_initial(self.slow_weights, _start_near_nothing)
+        super().__init__(d_model, slow_net, named_cell, 1.0, backend, constants, nn.Identity(), initial)
+        change_initial(self.slow_weights, _start_small)
 
 
 def _check(d_model: int, heads: int, decay: float) -> None:
     """Raises unless R and lambda are such that the network works and its fast weights stay bounded."""
     require_heads(d_model, heads)
     units = d_model // heads
-    require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm leaves nothing but signs of 2 units.")
+    require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm of 2 units leaves only their signs.")
     require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
 
 
-def _start_near_nothing(weights: SlowWeights) -> None:
+def _start_small(weights: SlowWeights) -> None:
     """W = 0.05 I for every W, in place."""
     for name, W in weights.named_parameters():
         if name.startswith("W"):

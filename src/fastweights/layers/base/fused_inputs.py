@@ -1,4 +1,4 @@
-"""Cells that are given what a slow net says as it is: feature map, normaliser and squashing are parts of their step."""
+"""Cells whose step contains the feature map, the normaliser and the rate activation of its inputs."""
 
 import types
 from collections.abc import Callable
@@ -16,29 +16,29 @@ from fastweights.signature import Slot
 
 
 def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
-    """The cell that takes keys and queries of size `keys.input_size`, and rates, as a slow net says them.
+    """Returns the cell whose keys and queries of size `keys.input_size`, and rates, are raw outputs of a slow network.
 
-    A kernel reads them once so, and writes none of what is made of them, which takes as long as the memory itself. It
-    is the cell as it was if there is nothing to do to its inputs, if the feature map has numbers of its own (random
-    features must be the same for keys and queries), or if other processes do not find the cell's function.
+    A kernel then reads them once and stores no intermediate results, which would take as long as the memory itself.
+    The cell is returned unchanged if its inputs need no preparation, if the feature map has parameters (random features
+    must be the same for keys and queries), or if other processes cannot import the function of the cell.
     """
     roles, address = {slot.kind for slot in cell.slots["Inputs"].values()}, address_of(cell.function)
-    does = "rate" in roles or ("key" in roles and (keys.features, keys.normalised) != ("identity", "none"))
-    if not (does and address and keys.function):
+    needs_preparation = "rate" in roles or ("key" in roles and (keys.features, keys.normalised) != ("identity", "none"))
+    if not (needs_preparation and address and keys.function):
         return cell
     return Cell.of(prepared(address, keys.features, keys.input_size, keys.normalised, squashing))
 
 
 @family
 def prepared(address: str, features: str, size: int, normalised: str, squashing: str) -> Callable[..., Any]:
-    """The step of the cell at an address, whose keys have `size` numbers before the feature map."""
+    """The step of the cell at an import path, whose keys have `size` numbers before the feature map."""
     cell, keys = Cell.of(find_imported(address)), Keys(size, features, normalised)
-    done = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(squashing)}
-    does = tuple(done.get(slot.kind, _as_it_is) for slot in cell.slots["Inputs"].values())
+    by_kind = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(squashing)}
+    functions = tuple(by_kind.get(slot.kind, _identity) for slot in cell.slots["Inputs"].values())
     run, Inputs = cell.step, cell.Inputs
 
     def prepare(x: Any) -> Any:
-        return Inputs(*[do(value) for do, value in zip(does, x, strict=True)])
+        return Inputs(*[function(value) for function, value in zip(functions, x, strict=True)])
 
     def step(state: Any, x: Any) -> Any:
         return run(state, prepare(x))
@@ -46,11 +46,11 @@ def prepared(address: str, features: str, size: int, normalised: str, squashing:
     def step_with_params(state: Any, x: Any, params: Any) -> Any:
         return run(state, prepare(x), params)
 
-    return _told(step if cell.Params is None else step_with_params, cell, keys, prepare)
+    return _annotate(step if cell.Params is None else step_with_params, cell, keys, prepare)
 
 
-def _told(step: Any, cell: Cell, keys: Keys, prepare: Callable[[Any], Any]) -> Callable[..., Any]:
-    """What is read off a step."""
+def _annotate(step: Any, cell: Cell, keys: Keys, prepare: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Sets the annotations, the name and the docstring of a step, and its inner cell."""
     names, records = signature(step).parameters, (cell.State, _raw(cell, keys), cell.Params)
     returns = types.GenericAlias(tuple, (cell.State, Annotated[Tensor, cell.output]))
     step.__annotations__ = {**dict(zip(names, records, strict=False)), "return": returns}
@@ -60,17 +60,17 @@ def _told(step: Any, cell: Cell, keys: Keys, prepare: Callable[[Any], Any]) -> C
 
 
 def _raw(cell: Cell, keys: Keys) -> Any:
-    """The inputs of a cell as a slow net says them."""
+    """The type of the raw inputs of a cell."""
     return NamedTuple("Inputs", [(name, _unmapped(slot, keys)) for name, slot in cell.slots["Inputs"].items()])
 
 
 def _unmapped(slot: Slot, keys: Keys) -> Any:
-    """Keys that change their size have a fixed one."""
+    """The annotation of an input before the maps. Keys whose size the feature map changes have a fixed size."""
     axes, role = slot
     if slot.kind == "key" and keys.input_size != keys.output_size:
         axes = " ".join(str(keys.input_size) if axis == "K" else axis for axis in axes.split())
     return Annotated[Tensor, Slot(axes, role.replace(slot.kind, "value") if slot.kind in ("key", "rate") else role)]
 
 
-def _as_it_is(x: Tensor) -> Tensor:
+def _identity(x: Tensor) -> Tensor:
     return x

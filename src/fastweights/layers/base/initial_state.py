@@ -1,4 +1,4 @@
-"""Where the state of a layer starts, and where a reset takes it back to."""
+"""Initial states of layers, to which a reset returns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +16,13 @@ KINDS = ("zero", "learned")
 
 
 class Start(nn.Module):
-    """The initial state of every member of a batch: zeros, constants, or parameters, which start at 0 or as given.
+    """The initial state of every member of a batch: zeros, constants, or parameters.
 
     Args:
-        of: The NamedTuple that a state is, or the cell whose state it is: one that a cell made is pickled with it.
+        of: The NamedTuple of the state, or its cell, which pickles NamedTuples that it created.
         shapes: The shape of every field, without the batch.
-        initial: "zero", "learned", or a record of constants that broadcast to the shapes; where one is an
-            `nn.Parameter`, a copy of it is learned.
+        initial: "zero", "learned", or a record of constants that broadcast to the shapes. An `nn.Parameter` among them
+            is copied and trained.
     """
 
     def __init__(self, of: type | Cell, shapes: Mapping[str, tuple[int, ...]], initial: Any) -> None:
@@ -31,8 +31,8 @@ class Start(nn.Module):
         self.shapes = dict(shapes)
         self.is_zero = isinstance(initial, str) and initial == "zero"
         constants = getattr(initial, "_fields", None) == tuple(shapes)
-        wanted = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
-        require(constants or (isinstance(initial, str) and initial in KINDS), "initial", wanted, repr(initial))
+        requirement = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
+        require(constants or (isinstance(initial, str) and initial in KINDS), "initial", requirement, repr(initial))
         self._values: dict[str, Tensor] = {}
         for name, shape in () if self.is_zero else self.shapes.items():
             require_free(self, name, self.kind.__name__)
@@ -46,7 +46,7 @@ class Start(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Parameters and constants as given, or 0."""
+        """Sets parameters and constants to their values, or to 0."""
         for name in () if self.is_zero else self.shapes:
             tensor = getattr(self, name)
             if name in self._values:
@@ -56,39 +56,39 @@ class Start(nn.Module):
 
     @property
     def kind(self) -> Any:
-        """The NamedTuple that a state is."""
+        """The NamedTuple of the state."""
         return self.of.State if isinstance(self.of, Cell) else self.of
 
     @staticmethod
     def of_heads(cell: Cell, heads: int, sizes: Mapping[str, int], initial: Any) -> "Start":
-        """That of a cell, `[H, ...]`."""
+        """The initial state of a cell, `[H, ...]`."""
         slots = cell.slots["State"].items()
         return Start(cell, {name: (heads, *slot.shape(sizes)) for name, slot in slots}, initial)
 
     def forward(self) -> Any:
-        """The record, without the batch; None for zeros."""
+        """Returns the record, without the batch; None for zeros."""
         return None if self.is_zero else self.kind(*(getattr(self, name) for name in self.shapes))
 
     def of_batch(self, size: int, layer: nn.Module) -> Any:
-        """The state of a whole batch, on the device of a layer and in its dtype, but at least in float32.
+        """Returns the state of a whole batch, on the device of a layer and in its dtype, but at least in float32.
 
-        A state that adds up is not kept in half precision.
+        Sums over time lose accuracy in half precision.
         """
         like, start = first_float(layer), self()
         dtype = torch.promote_types(torch.float32 if like is None else like.dtype, torch.float32)
         if start is None:
             return self.kind(*(zeros(layer, size, *shape, dtype=dtype) for shape in self.shapes.values()))
-        # Contiguous, as every state is that a layer returns: a program that is exported with one takes the other.
+        # Contiguous, as the states that a layer returns, so that an exported program accepts both.
         return self.kind(*(_whole(leaf).to(dtype).expand(size, *leaf.shape).contiguous() for leaf in start))
 
 
 def _whole(leaf: Tensor) -> Tensor:
-    """All of a parameter that is sharded (DTensor), as it is outside of a forward pass."""
+    """The whole of a parameter that may be sharded (DTensor), as it is outside of a forward pass."""
     return leaf.full_tensor() if hasattr(leaf, "full_tensor") else leaf
 
 
 def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-    # Not on the meta device, where a layer may be created: `reset_parameters` needs the numbers.
+    # Not on the meta device, where a layer may be created, since `reset_parameters` needs the values.
     tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
     tensor = tensor.to(torch.get_default_dtype())
     fits = tensor.ndim <= len(shape) and all(

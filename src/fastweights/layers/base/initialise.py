@@ -1,4 +1,4 @@
-"""Initialisation that `reset_parameters` repeats: what deferred initialisation and loaders of checkpoints rely on."""
+"""Initialisation that `reset_parameters` repeats, as deferred initialisation and checkpoint loaders require."""
 
 import weakref
 from collections.abc import Callable
@@ -33,10 +33,10 @@ class Changed:
 def change_initial(module: nn.Module, change: Change) -> None:
     """Applies `change(module)` now, and after the module's own initialisation in each later `reset_parameters()`.
 
-    For modules of `torch.nn` whose own initialisation is not the one of the paper.
+    It is meant for modules of `torch.nn` whose initialisation differs from that of a paper.
     """
-    before = module.__dict__.get("reset_parameters")
-    changes = before.changes if isinstance(before, Changed) else ()
+    reset = module.__dict__.get("reset_parameters")
+    changes = reset.changes if isinstance(reset, Changed) else ()
     module.__dict__["reset_parameters"] = Changed(module, (*changes, change))
     change(module)
 

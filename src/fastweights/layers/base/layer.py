@@ -1,4 +1,4 @@
-"""What all layers share: one interface, and one place where a call is looked at before anything runs."""
+"""Base class of layers: the common interface, and the checks of every call."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -15,37 +15,37 @@ from fastweights.layers.base.like import first_float
 from fastweights.layers.base.validation import check_controls, check_input, check_marks, fit_state
 
 Controls = Mapping[str, Tensor]
-"""Marks of steps by name, `[B, T]` or `[B, T, ...]`."""
+"""Control signals of steps by name, `[B, T]` or `[B, T, ...]`."""
 NO_CONTROLS: Controls = {}
 
 
 class Layer(nn.Module):
     """y, state = layer(x, state=None, reset=None, lengths=None, controls=None), with x and y `[B, T, D]`.
 
-    A layer defines `run` and `initial_state`, and says what `input_size` its x has and the names of the `controls` that
-    it takes. Here its calls are checked, and padding is kept out: what `run` is given is 0 there, and so is y.
+    A layer defines `run` and `initial_state`, the `input_size` of x, and the names of the `controls` that it accepts.
+    This class checks the calls and masks padding: the x of `run` is 0 there, and so is y.
 
     Args of a call:
         x: The input `[B, T, D]`, in the dtype and on the device of the layer's parameters.
-        state: What the last call returned, or `initial_state`. None: the initial state.
-        reset: bool `[B, T]`: the state goes back to the initial one before step t.
-        lengths: int `[B]`, from 0 to T: how many steps a member has. What follows is padding: it changes no state and
-            gets no gradient, whatever it holds, and y is 0 there.
-        controls: Marks that come with the data, by name: bool, int or floating, `[B, T]`.
+        state: The state that the last call returned, or `initial_state`. None: the initial state.
+        reset: bool `[B, T]`: the state returns to the initial one before step t.
+        lengths: int `[B]`, from 0 to T: number of steps per member. The rest is padding: it changes no state and gets
+            no gradient, whatever its values, and y is 0 there.
+        controls: Control signals that come with the data, by name: bool, int or floating, `[B, T]`.
 
     Returns:
         y `[B, T, D]` and the state after the last step of every member, batch first in every leaf, in the dtypes of
         `initial_state`, under autocast too.
 
     Raises:
-        InputError: something given does not fit the layer.
+        InputError: an argument does not fit the layer.
     """
 
     input_size: int | None = None
     controls: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Makes every layer check its options, and the size of a batch."""
+        """Adds checks of the options and of the batch size to every layer."""
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
@@ -60,7 +60,7 @@ class Layer(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
     ) -> tuple[Tensor, Any]:
-        """The interface of a layer."""
+        """Checks a call, masks padding, and runs the layer."""
         check_input(x, self.input_size, self.like)
         check_marks(x, reset, lengths)
         check_controls(x, controls, self.controls, type(self).__name__)
@@ -76,25 +76,25 @@ class Layer(nn.Module):
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:
-        """What the layer does. Padding in x is 0 and holds no reset; y may be anything there."""
+        """Runs the layer on checked inputs. Padding in x is 0 and has no reset; y may have any value there."""
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state before the first step, batch first in every leaf."""
+        """Returns the state before the first step, batch first in every leaf."""
         raise NotImplementedError
 
     @property
     def like(self) -> Tensor | None:
-        """A tensor with the dtype and on the device of the layer."""
+        """A tensor with the dtype and the device of the layer."""
         return first_float(self)
 
     def take(self, state: Any, x: Tensor) -> Any:
-        """The state that a call was given, found to fit, its numbers in the dtype that the layer keeps."""
+        """Checks the state of a call, and returns it in the dtypes of the initial state."""
         return fit_state(state, self.initial_state(1), x)
 
 
 def _with_batch_size(initial_state: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    """Makes `initial_state` check the size that it is called with, unless it is traced."""
+    """Makes `initial_state` check the batch size, unless it is traced."""
 
     @wraps(initial_state)
     def check(layer: Any, batch_size: int) -> Any:
@@ -106,7 +106,7 @@ def _with_batch_size(initial_state: Callable[[Any, int], Any]) -> Callable[[Any,
 
 
 def controls_of(*layers: nn.Module) -> tuple[str, ...]:
-    """The names of the controls that any of the layers takes."""
+    """The names of the controls that any of the layers accepts."""
     return tuple(dict.fromkeys(name for layer in layers for name in getattr(layer, "controls", ())))
 
 
@@ -118,21 +118,21 @@ def call(
     lengths: Tensor | None,
     controls: Controls = NO_CONTROLS,
 ) -> tuple[Tensor, Any]:
-    """A call of a layer inside of another one, with those of the controls that it takes.
+    """Calls a layer inside another one, with the controls that it accepts.
 
-    It may be a module of the user's that knows neither padding nor marks; with padding it is refused.
+    The layer may be a module of the user without `lengths` and `controls`; with padding it raises an error.
     """
     if lengths is not None and not isinstance(layer, Layer):
         _require_lengths(layer)
     more: dict[str, Any] = {} if lengths is None else {"lengths": lengths}
-    own = {name: mark for name, mark in controls.items() if name in controls_of(layer)}
-    y, after = layer(x, state, reset, **more, **({"controls": own} if own else {}))
+    accepted = {name: mark for name, mark in controls.items() if name in controls_of(layer)}
+    y, after = layer(x, state, reset, **more, **({"controls": accepted} if accepted else {}))
     return y, after
 
 
 def _require_lengths(layer: nn.Module) -> None:
-    """`InputError` unless a layer takes sequences of different lengths."""
+    """`InputError` unless a layer accepts variable-length sequences."""
     parameters = signature(layer.forward).parameters.values()
     takes = any(p.name == "lengths" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
     remedy = "Add lengths=None to its forward(x, state, reset)."
-    require(takes, "layer", "one that takes lengths, for sequences with padding", type(layer).__name__, remedy)
+    require(takes, "layer", "one with the argument lengths, for sequences with padding", type(layer).__name__, remedy)

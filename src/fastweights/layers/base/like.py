@@ -1,4 +1,4 @@
-"""The dtype and the device of a module, and new tensors there."""
+"""The dtype and the device of a module, and new tensors like its parameters."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 def first_float(module: nn.Module) -> Tensor | None:
     """The first floating-point parameter of a module, else the first such buffer, else None.
 
-    A quantised module may have none. No weight is asked for by name: a submodule may be wrapped or replaced.
+    A quantised module may have none. Weights are not accessed by name, since a submodule may be wrapped or replaced.
     """
     parameter = _first(module, "_parameters")
     return _first(module, "_buffers") if parameter is None else parameter
@@ -28,9 +28,9 @@ def _first(module: nn.Module, kind: str) -> Tensor | None:
 
 
 def zeros(module: nn.Module, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Zeros on the device of a module, in its dtype if none is given.
+    """Returns zeros on the device of a module, by default in its dtype.
 
-    A plain tensor even if the parameters are sharded (DTensor), which `new_zeros` of a parameter would not be.
+    The result is a plain tensor even if the parameters are sharded (DTensor), unlike `new_zeros` of a parameter.
     """
     like = first_float(module)
     if like is None:

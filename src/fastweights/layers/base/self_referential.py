@@ -1,4 +1,4 @@
-"""What the layers over self-referential cells share."""
+"""Base class of the layers over self-referential cells."""
 
 from typing import Any
 
@@ -12,13 +12,14 @@ from fastweights.layers.base.split import Split
 
 
 class SelfReferential(Programmed):
-    """y = W_o [y_1, ..., y_H], where every head is a network that programs itself, given its own part of x.
+    """y = W_o [y_1, ..., y_H], where every head is a network that programs itself and reads one part of x.
 
     Args:
         d_model: Size of the input, and of the output where `output_size` is None.
         heads: Number of heads; divides `d_model`.
         cell: Name of the cell.
-        feature_map: Of the input: "identity" (few-shot learning) or "softmax" (reinforcement learning) in the paper.
+        feature_map: Feature map of the input: in the paper "identity" (few-shot learning) or "softmax" (reinforcement
+            learning).
         backend: The backend of `scan`.
         initial: The initial state, as in `FastWeight`: the shift from the learned weights that the heads start with.
         output_size: Size of y = [y_1, ..., y_H] without a map W_o behind it, a multiple of `heads`: so the layer can

@@ -1,4 +1,4 @@
-"""The slow net: emits keys, values, queries and rates for a cell, sized from the cell's signature."""
+"""The slow network: emits keys, values, queries and rates, whose sizes follow from the signature of the cell."""
 
 import inspect
 import re
@@ -18,7 +18,7 @@ from fastweights.registry import FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, Fo
 
 
 def feature_map(name: str, size: int) -> Any:
-    """A feature map by name; a trailing number is its one option.
+    """Returns a feature map by name; a trailing number is its option.
 
     >>> feature_map("dpfp-3", size=16).output_size
     96
@@ -28,7 +28,7 @@ def feature_map(name: str, size: int) -> Any:
 
 
 def normaliser(name: str) -> Callable[[Tensor], Tensor]:
-    """A normaliser by name; a trailing number is its one option.
+    """Returns a normaliser by name; a trailing number is its option.
 
     >>> round(float(normaliser("sum-1")(torch.ones(4))[0]), 2)
     0.24
@@ -38,7 +38,7 @@ def normaliser(name: str) -> Callable[[Tensor], Tensor]:
 
 
 def _with_option(folder: Folder, name: str) -> tuple[Any, dict[str, int]]:
-    """The part of this name, and the number behind its name as the value of the part's second parameter."""
+    """The part of this name, and the trailing number as the value of its second parameter."""
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None or name in folder.names():
         return folder.load(name), {}
@@ -49,7 +49,7 @@ def _with_option(folder: Folder, name: str) -> tuple[Any, dict[str, int]]:
 
 
 class Keys(nn.Module):
-    """phi(x), normalised: what makes a key of the last axis, of size `size`."""
+    """phi(x), normalised: maps the last axis, of size `size`, to a key."""
 
     def __init__(self, size: int, features: str, normalised: str) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Keys(nn.Module):
 
     @property
     def function(self) -> Callable[[Tensor], Tensor] | None:
-        """The same as a function and nothing more; None if the feature map has numbers of its own."""
+        """The map as a pure function; None if the feature map has parameters."""
         phi, normalise = getattr(self.feature_map, "function", None), self.normalise
         if phi is None or not isinstance(normalise, partial):
             return phi and (lambda x: normalise(phi(x)))
@@ -74,7 +74,7 @@ class Keys(nn.Module):
         return lambda x: function(phi(x), *options)
 
     def again(self, x: Tensor) -> Tensor:
-        """The same for what is compared with keys that were made before: random features are not drawn anew."""
+        """Maps queries for earlier keys: random features are not redrawn."""
         mapped: Tensor = self.normalise(getattr(self.feature_map, "again", self.feature_map)(x))
         return mapped
 
@@ -84,11 +84,11 @@ QUERIES = ("projection", "input")
 
 
 class SlowNet(nn.Module):
-    """Emits the inputs of a cell for every step and head: one linear map without bias, then what each role asks for.
+    """Emits the inputs of a cell for every step and head: one linear map without bias, then one function per role.
 
-    Keys and queries go through the feature map and the normaliser, rates through the squashing, decays through a
-    sigmoid with a learned bias a head. One head's outputs lie together, in the order of the cell's inputs; behind all
-    heads lie those of shared roles, which every head gets.
+    Keys and queries go through the feature map and the normaliser, rates through the rate activation, decays through a
+    sigmoid with a learned bias per head. The outputs of a head are contiguous, in the order of the inputs of the cell.
+    Outputs of shared roles, which every head receives, follow after all heads.
 
     `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it. Nothing reads the
     `idle` outputs of a head. With `query="input"` the query q of a head is its part of x, `input_size / heads` numbers
@@ -142,31 +142,31 @@ class SlowNet(nn.Module):
 
     def forward(self, x: Tensor, controls: Controls = NO_CONTROLS) -> Any:
         """x `[B, T, D]`, the cell's controls `[B, T, ...]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
-        fields = self._said(self.projection(x))
+        fields = self._split_heads(self.projection(x))
         if self.query == "input":
             fields = {"q": x.unflatten(-1, (self.heads, -1)), **fields}
         fields.update(self._map_keys({name: fields[name] for name, kind in self.kinds.items() if kind == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
         return self.cell.Inputs(**emitted, **self._marks(x, controls))
 
-    def _said(self, said: Tensor) -> dict[str, Tensor]:
-        """What belongs to every input, `[B, T, H, ...]`; the same for all heads lies behind what is each head's own."""
-        a_head = sum(self.own.values())
-        own = said[..., : self.heads * a_head].unflatten(-1, (self.heads, a_head))
-        found = dict(zip(self.own, own.split([*self.own.values()], -1), strict=True))
+    def _split_heads(self, outputs: Tensor) -> dict[str, Tensor]:
+        """Splits the outputs of the linear map into the inputs of the cell, `[B, T, H, ...]`."""
+        width = sum(self.own.values())
+        per_head = outputs[..., : self.heads * width].unflatten(-1, (self.heads, width))
+        by_name = dict(zip(self.own, per_head.split([*self.own.values()], -1), strict=True))
         if self.shared:
-            same = said[..., self.heads * a_head :].unsqueeze(-2).expand(*own.shape[:-1], -1)
-            found |= zip(self.shared, same.split([*self.shared.values()], -1), strict=True)
-        return {name: found[name] for name in self.slots if name in found}
+            shared = outputs[..., self.heads * width :].unsqueeze(-2).expand(*per_head.shape[:-1], -1)
+            by_name |= zip(self.shared, shared.split([*self.shared.values()], -1), strict=True)
+        return {name: by_name[name] for name in self.slots if name in by_name}
 
     def _marks(self, x: Tensor, controls: Controls) -> dict[str, Tensor]:
-        """Every head has the same marks, as numbers."""
+        """The control signals as numbers, the same for every head."""
         if not self.controls:
             return {}
         if controls.keys() != self.controls.keys():
-            wanted = f"marks for {' and '.join(self.controls)}, which {self.cell.name} takes"
+            requirement = f"signals for {' and '.join(self.controls)}, which {self.cell.name} needs"
             remedy = f"Call layer(x, controls={{'{next(iter(self.controls))}': ...}}) with tensors [B, T]."
-            raise invalid("controls", wanted, ", ".join(controls) or "none", remedy)
+            raise invalid("controls", requirement, ", ".join(controls) or "none", remedy)
         return {name: self._mark(name, controls[name], x) for name in self.controls}
 
     def _mark(self, name: str, mark: Tensor, x: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class SlowNet(nn.Module):
         return mark.to(x.dtype).unsqueeze(2).expand(*x.shape[:2], self.heads, *shape)
 
     def _map_keys(self, keys: dict[str, Tensor]) -> dict[str, Tensor]:
-        """All keys in one call: random features must be the same for keys and queries."""
+        """Maps all keys in one call, since random features must be the same for keys and queries."""
         if not keys:
             return {}
         rows = [key.unflatten(-1, (-1, self.keys.input_size)) for key in keys.values()]
@@ -207,6 +207,6 @@ def _require_query(cell: Cell, input_size: int, heads: int, key_size: int) -> No
 
 
 def _spread_decays(heads: int, device: torch.device) -> Tensor:
-    """Biases for decays from 0.9 to 0.999, so that the heads start with memories of some 10 to 1000 steps."""
+    """Biases for decays from 0.9 to 0.999, so that the heads start with memories of about 10 to 1000 steps."""
     forgotten = torch.logspace(-1, -3, heads, device=device)
     return (1 / forgotten - 1).log()

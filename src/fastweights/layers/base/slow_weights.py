@@ -1,4 +1,4 @@
-"""The slow weights that a cell uses inside its step, as the parameters of a layer."""
+"""Slow weights that a cell uses inside its step, as parameters of a layer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,15 +12,15 @@ from fastweights.signature import Slot
 
 
 class SlowWeights(nn.Module):
-    """`cell.Params`, `[H, ...]`: weights start as N(0, 1 / inputs), gains at 1, biases at 0; constants are given.
+    """`cell.Params`, `[H, ...]`: weights start from N(0, 1 / inputs), gains at 1, biases at 0.
 
-    A role that begins with "shared" means one parameter for all heads, one with "fixed" a buffer that is not learned.
+    A role with "shared" means one parameter for all heads, and one with "fixed" a buffer that is not trained.
 
     Args:
         cell: The cell that the weights belong to.
         heads: Number of heads.
-        sizes: The cell's letters.
-        constants: The values of the fields with the role "constant", numbers that are not learned.
+        sizes: Sizes of the letters of the cell.
+        constants: Values of the fields with the role "constant", which are not trained.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SlowWeights(nn.Module):
                     nn.init.normal_(tensor).div_(tensor.shape[-1] ** 0.5)
 
     def forward(self) -> Any:
-        """The record that `scan` takes, None for a cell without slow weights."""
+        """Returns `cell.Params` for `scan`; None for a cell without slow weights."""
         if self.cell.Params is None:
             return None
         return self.cell.Params(*(self._of_all_heads(name, slot) for name, slot in self.slots.items()))
@@ -69,11 +69,11 @@ class SlowWeights(nn.Module):
         return weight.expand(self.heads, *weight.shape[1:]) if slot.is_shared else weight
 
 
-def _require_constants(cell: Cell, names: Sequence[str], given: Mapping[str, float]) -> None:
-    wanted = f"given for {', '.join(names)}" if names else f"left out for {cell.name}, which has none"
-    require({*names} == {*given}, "constants", wanted, ", ".join(given) or "none")
+def _require_constants(cell: Cell, names: Sequence[str], constants: Mapping[str, float]) -> None:
+    requirement = f"given for {', '.join(names)}" if names else f"left out for {cell.name}, which has none"
+    require({*names} == {*constants}, "constants", requirement, ", ".join(constants) or "none")
 
 
 def require_free(module: nn.Module, name: str, record: str) -> None:
-    """`InputError` if the field of a record has the name of what every module has."""
+    """`InputError` if the field of a record has the name of an attribute of modules."""
     require(not hasattr(module, name), record, "of fields with other names", repr(name), "A module uses that name.")

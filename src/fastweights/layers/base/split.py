@@ -1,4 +1,4 @@
-"""The slow net of a network that programs itself: none."""
+"""The input of a network that programs itself, in place of a slow network."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from fastweights.layers.base.slow_net import Keys
 
 
 class Split(nn.Module):
-    """Gives every head its own part of x, through a feature map: the one input of a cell that is its own slow net."""
+    """Splits x into one part per head, through a feature map, for cells that act as their own slow network."""
 
     def __init__(self, d_model: int, heads: int, cell: Cell, features: str, value_size: int) -> None:
         super().__init__()

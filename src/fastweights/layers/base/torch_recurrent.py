@@ -1,6 +1,6 @@
-"""Resets and lengths for the recurrent networks of `torch.nn`, which know neither: they run stretch by stretch.
+"""Resets and lengths for the recurrent networks of `torch.nn`, which support neither: they run segment by segment.
 
-torch exports them for one number of steps only, and stretches depend on numbers: what is exported is a scan instead.
+torch exports them for a fixed number of steps, and segments depend on data, so a scan is exported instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ State = TypeVar("State")
 Run = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
-def run_in_stretches(
+def run_in_segments(
     run: Run[State],
     x: Tensor,
     state: State | None,
@@ -26,17 +26,17 @@ def run_in_stretches(
     reset: Tensor | None,
     lengths: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """Calls `run(x, state) -> (y, state)` on every stretch of x `[B, T, D]` in which no member begins or ends anew.
+    """Calls `run(x, state) -> (y, state)` on each segment of x `[B, T, D]` without a reset or an end inside.
 
-    Without a state, it begins at `start(B)`. A member that is reset before step t (`reset` bool `[B, T]`) goes back to
-    it; one that has ended (`lengths` int `[B]`) keeps its state.
+    Without a state, the first segment starts from `start(B)`. A member that is reset before step t (`reset` bool
+    `[B, T]`) returns to it; one that has ended (`lengths` int `[B]`) keeps its state.
     """
     if reset is None and lengths is None:
         return run(x, start(len(x)) if state is None else state)
     initial = start(len(x))
     state = initial if state is None else state
     outputs = []
-    for first, end in _stretches(x, reset, lengths):
+    for first, end in _segments(x, reset, lengths):
         if reset is not None:
             state = where(reset[:, first], initial, state)
         y, after = run(x[:, first:end], state)
@@ -45,8 +45,8 @@ def run_in_stretches(
     return torch.cat(outputs, dim=1), state
 
 
-def _stretches(x: Tensor, reset: Tensor | None, lengths: Tensor | None) -> list[tuple[int, int]]:
-    """Stretches of time inside which no member of the batch is reset and none ends; one where nothing has numbers."""
+def _segments(x: Tensor, reset: Tensor | None, lengths: Tensor | None) -> list[tuple[int, int]]:
+    """Segments of time without a reset or an end inside; a single one on the meta device."""
     steps, cuts = x.shape[1], set()
     if reset is not None and not x.is_meta:
         cuts |= set(reset.any(dim=0).nonzero().flatten().tolist())
@@ -65,17 +65,17 @@ def run_as_scan(
     reset: Tensor | None,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Any]:
-    """One layer of the same network as a scan: any number of steps, resets and lengths.
+    """Runs one layer of such a network as a scan, with any number of steps, resets and lengths.
 
-    `weights` are torch's [C, R, b, b']. The step is given a part of C x + b + b' and of R for every gate. `state` has
-    leaves `[B, D]`, `initial` leaves `[D]`; None for zeros.
+    `weights` are torch's [C, R, b, b']. The inputs of the step are the parts of C x + b + b', and its parameters those
+    of R, for every gate. `state` has leaves `[B, D]`, `initial` leaves `[D]`; None for zeros.
     """
     cell, (C, R, *biases) = Cell.of(step), weights
     assert cell.Params is not None
     gates = len(cell.slots["Params"])
-    given = cell.Inputs(*linear(x, C, torch.stack(biases).sum(0)).unsqueeze(2).chunk(gates, dim=-1))
+    inputs = cell.Inputs(*linear(x, C, torch.stack(biases).sum(0)).unsqueeze(2).chunk(gates, dim=-1))
     params = cell.Params(*R.unsqueeze(0).chunk(gates, dim=1))
     start = None if initial is None else type(initial)(*(leaf.unsqueeze(0) for leaf in initial))
     before = type(state)(*(leaf.unsqueeze(1) for leaf in state))
-    y, last = scan(cell, given, before, params, reset, lengths, start)
+    y, last = scan(cell, inputs, before, params, reset, lengths, start)
     return y.squeeze(2), type(state)(*(leaf.squeeze(1) for leaf in last))

@@ -79,7 +79,7 @@ def _invalid_reset(x: Tensor, reset: Tensor) -> InputError:
 
 
 def check_controls(x: Tensor, controls: Mapping[str, Tensor] | None, names: tuple[str, ...], layer: str) -> None:
-    """Raises unless all controls have names that the layer knows, and are marks for every step of x."""
+    """Raises unless all controls have names of the layer and one value per step of x."""
     if controls is None:
         return
     if not isinstance(controls, Mapping):
@@ -125,18 +125,18 @@ def _is_flat(state: Any) -> bool:
     return hasattr(state, "_fields") and all(isinstance(leaf, Tensor) for leaf in state)
 
 
-def _are_like(leaves: Sequence[Any], wanted: Sequence[Any], x: Tensor) -> bool:
-    return len(leaves) == len(wanted) and all(
-        _is_like(leaf, want, x) for leaf, want in zip(leaves, wanted, strict=True)
+def _are_like(leaves: Sequence[Any], expected: Sequence[Any], x: Tensor) -> bool:
+    return len(leaves) == len(expected) and all(
+        _is_like(leaf, like, x) for leaf, like in zip(leaves, expected, strict=True)
     )
 
 
-def _is_like(leaf: Any, want: Any, x: Tensor) -> bool:
-    if want is None:
+def _is_like(leaf: Any, like: Any, x: Tensor) -> bool:
+    if like is None:
         return leaf is None
-    if not isinstance(leaf, Tensor) or leaf.shape[1:] != want.shape[1:] or leaf.shape[:1] != x.shape[:1]:
+    if not isinstance(leaf, Tensor) or leaf.shape[1:] != like.shape[1:] or leaf.shape[:1] != x.shape[:1]:
         return False
-    same = leaf.is_floating_point() if want.is_floating_point() else leaf.dtype == want.dtype
+    same = leaf.is_floating_point() if like.is_floating_point() else leaf.dtype == like.dtype
     return same and leaf.device == x.device
 
 

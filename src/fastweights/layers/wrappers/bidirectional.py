@@ -13,18 +13,18 @@ from fastweights.state import with_methods
 
 @with_methods
 class BidirectionalState(NamedTuple):
-    """The state of either direction where it stopped reading: at the last step, at the first one. None before."""
+    """The final states of both directions: after the last step, and after the first step. None initially."""
 
     forward: Any
     backward: Any
 
 
 class Bidirectional(Layer):
-    """y[t] = forward(x[1], ..., x[t]) + backward(x[T], ..., x[t]): a layer sees what came, another what is to come.
+    """y[t] = forward(x[1], ..., x[t]) + backward(x[T], ..., x[t]): one layer reads the past, another the future.
 
-    For sequences that are read whole, as encoders do. The state tells where both directions ended; no call can go on
-    from it, since the second direction begins with what comes last. A reset begins a new sequence for both: neither
-    sees across it. With `lengths` the second direction begins at a member's own last step.
+    It serves encoders, which read whole sequences. The state holds the final states of both directions. No call can
+    continue from it, since the second direction starts at the last step. A reset begins a new sequence for both
+    directions. With `lengths` the second direction starts at the last step of each member.
 
     Source: Schuster and Paliwal 1997.
 
@@ -41,24 +41,26 @@ class Bidirectional(Layer):
         self.controls = controls_of(forward_layer, backward_layer)
 
     def take(self, state: Any, x: Tensor) -> None:
-        """None, if nothing has been read."""
+        """Returns None; `InputError` if the state is not the initial one."""
         fits = isinstance(state, BidirectionalState) and state.forward is None and state.backward is None
-        remedy = "Give all steps to one call."
-        require(fits, "state", "None, since both directions begin anew", type(state).__name__, remedy)
+        remedy = "Pass all steps in one call."
+        require(
+            fits, "state", "None, since both directions start at an end of the sequence", type(state).__name__, remedy
+        )
 
     def run(
         self, x: Tensor, state: None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, BidirectionalState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         y, last = call(self.forward_layer, x, None, reset, lengths, controls)
-        # The step before a reset is the first one of its sequence for who comes from behind.
+        # In the reversed order, the step before a reset is the first of its sequence.
         ends = None if reset is None else _reverse(pad(reset[:, 1:], (0, 1)), lengths)
         marks = {name: _reverse(mark, lengths) for name, mark in controls.items()}
         y_back, first = call(self.backward_layer, _reverse(x, lengths), None, ends, lengths, marks)
         return y + _reverse(y_back, lengths), BidirectionalState(last, first)
 
     def initial_state(self, batch_size: int) -> BidirectionalState:
-        """Nothing has been read."""
+        """Returns the state before any step."""
         return BidirectionalState(None, None)
 
 

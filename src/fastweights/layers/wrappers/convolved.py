@@ -9,30 +9,30 @@ from fastweights.core.arguments import Size
 from fastweights.core.errors import require
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
-from fastweights.layers.base.window_cache import Padded
+from fastweights.layers.base.window_cache import PaddedWindow
 from fastweights.state import with_methods
 
 
 @with_methods
 class ConvolvedState(NamedTuple):
-    """The layer's state, and the last `width - 1` inputs `[B, width - 1, D]`, zeros where there were none."""
+    """The state of the layer, and the last `width - 1` inputs `[B, width - 1, D]`, zeros before the first step."""
 
     layer: Any
     tail: Tensor
 
 
 class Convolved(Layer):
-    """layer(silu(sum_j w_j * x[t-j])), j < width: lets a memory bind what stands side by side.
+    """layer(silu(sum_j w_j * x[t-j])), j < width: lets a memory bind neighbouring inputs.
 
-    A memory without recurrence sees one step at a time. The convolution a channel shows its keys and values the last
-    `width` steps, as language models need.
+    A memory without recurrence reads one step at a time. With the convolution per channel, its keys and values depend
+    on the last `width` steps, as language models need.
 
     Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.3.
     """
 
     def __init__(self, layer: nn.Module, d_model: Size, width: Size = 4) -> None:
         super().__init__()
-        require(width >= 2, "width", "at least 2", width, "Use the layer alone for no convolution.")
+        require(width >= 2, "width", "at least 2", width, "Use the layer alone to have no convolution.")
         self.input_size = d_model
         self.controls = controls_of(layer)
         self.layer = layer
@@ -40,26 +40,26 @@ class Convolved(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the convolution's weights; the layer initialises itself."""
+        """Draws the weights of the convolution. The layer initialises itself."""
         bound = len(self.weight) ** -0.5
         nn.init.uniform_(self.weight, -bound, bound)
 
     def run(
         self, x: Tensor, state: ConvolvedState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ConvolvedState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         inner, tail = self.initial_state(x.shape[0]) if state is None else state
-        past = Padded(tail, x, reset, lengths)
+        past = PaddedWindow(tail, x, reset, lengths)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
         y, after = call(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)
         return y, ConvolvedState(after, past.tail())
 
     def initial_state(self, batch_size: int) -> ConvolvedState:
-        """The layer's, and zeros."""
+        """Returns the initial state of the layer, and zeros."""
         tail = zeros(self, batch_size, len(self.weight) - 1, self.weight.shape[1])
         return ConvolvedState(self.layer.initial_state(batch_size), tail)  # type: ignore[operator]
 
 
 def behind_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
-    """The layer behind a convolution of this width; the layer itself if it is 0."""
+    """Returns the layer after a convolution of this width, or the layer itself if the width is 0."""
     return Convolved(layer, d_model, width) if width else layer

@@ -1,4 +1,4 @@
-"""The general form of a fast weight programmer: any slow net, any cell."""
+"""The general form of a fast weight programmer: any slow network, any cell."""
 
 import inspect
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from fastweights.state import with_methods
 
 @with_methods
 class ProgrammerState(NamedTuple):
-    """The slow net's state, () for one without, the fast net's, and the last y `[B, D]`, () where it is not seen."""
+    """The states of the slow network (or ()) and the fast network, and the last y `[B, D]` (or () if unused)."""
 
     slow: Any
     fast: Any
@@ -25,20 +25,20 @@ class ProgrammerState(NamedTuple):
 class FastWeightProgrammer(Layer):
     """slow[t] = SlowNet(x[t], y[t-1]), theta[t] = write(theta[t-1], slow[t]), y[t] = read(theta[t], slow[t]).
 
-    Two nets, one programs the other. The slow net is a layer with the common interface, such as an LSTM, or any module
-    that maps `[B, T, .]` to `[B, T, D]`, such as an MLP. The fast net is any layer over a cell: a linear map turns what
-    the slow net says into keys, values and rates, in the way of that layer. So a linear slow net adds nothing to it.
+    One network programs another. The slow network is a layer with the common interface, such as an LSTM, or any module
+    that maps `[B, T, .]` to `[B, T, D]`, such as an MLP. The fast network is any layer over a cell, whose linear map
+    turns the outputs of the slow network into keys, values and rates. So a linear slow network adds nothing to it.
 
-    With `sees_output` the slow net is given [x[t]; y[t-1]], and time goes step by step; y[-1] is 0. A slow net that
-    sees x alone runs over all steps at once.
+    With `sees_output` the input of the slow network is [x[t]; y[t-1]], with y[-1] = 0, and the layer runs step by step.
+    Otherwise the slow network runs over all steps at once.
 
     Source: Irie et al. 2021, Eqs. 1-4; Schmidhuber 1991.
 
     Args:
-        slow_net: The slow net.
+        slow_net: The slow network.
         fast_net: A layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, heads=4)`.
-        d_slow: D, the size of the slow net's output and of y.
-        sees_output: Whether the slow net sees y[t-1] behind x[t].
+        d_slow: D, the size of y and of the output of the slow network.
+        sees_output: Whether y[t-1] is appended to the input x[t] of the slow network.
     """
 
     def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: Size, sees_output: bool = False) -> None:
@@ -48,14 +48,14 @@ class FastWeightProgrammer(Layer):
         self.fast_net = fast_net
         self.d_slow = d_slow
         self.sees_output = sees_output
-        seen = getattr(slow_net, "input_size", None)
-        self.input_size = seen - d_slow if seen and sees_output else seen
+        size = getattr(slow_net, "input_size", None)
+        self.input_size = size - d_slow if size and sees_output else size
         self.controls = controls_of(slow_net, fast_net)
 
     def run(
         self, x: Tensor, state: ProgrammerState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ProgrammerState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         state = self.initial_state(x.shape[0]) if state is None else state
         if not self.sees_output:
             return self._program(x, state, reset, lengths, controls)
@@ -65,13 +65,15 @@ class FastWeightProgrammer(Layer):
         outputs = []
         for t in range(x.shape[1]):
             now = None if reset is None else reset[:, t : t + 1]
-            left = None if lengths is None else (lengths - t).clamp(0, 1)
+            remaining = None if lengths is None else (lengths - t).clamp(0, 1)
             before = state.y if now is None else torch.where(now, 0.0, state.y)
-            seen = torch.cat([x[:, t], before.to(x.dtype)], dim=-1).unsqueeze(1)
+            inputs = torch.cat([x[:, t], before.to(x.dtype)], dim=-1).unsqueeze(1)
             marks = {name: mark[:, t : t + 1] for name, mark in controls.items()}
-            y, state = self._program(seen, state, now, left, marks)
+            y, state = self._program(inputs, state, now, remaining, marks)
             last = y[:, 0].to(before.dtype)
-            state = state._replace(y=last if left is None else torch.where(left.unsqueeze(1) > 0, last, before))
+            state = state._replace(
+                y=last if remaining is None else torch.where(remaining.unsqueeze(1) > 0, last, before)
+            )
             outputs.append(y)
         return torch.cat(outputs, dim=1), state
 
@@ -79,21 +81,21 @@ class FastWeightProgrammer(Layer):
         self, x: Tensor, state: ProgrammerState, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ProgrammerState]:
         if self.has_state:
-            said, slow = call(self.slow_net, x, state.slow, reset, lengths, controls)
+            emitted, slow = call(self.slow_net, x, state.slow, reset, lengths, controls)
         else:
-            said, slow = self._say(x), ()
-        y, fast = call(self.fast_net, said, state.fast, reset, lengths, controls)
+            emitted, slow = self._emit(x), ()
+        y, fast = call(self.fast_net, emitted, state.fast, reset, lengths, controls)
         return y, ProgrammerState(slow, fast, state.y)
 
-    def _say(self, x: Tensor) -> Tensor:
+    def _emit(self, x: Tensor) -> Tensor:
         try:
-            said: Tensor = self.slow_net(x)
+            emitted: Tensor = self.slow_net(x)
         except RuntimeError as error:
-            raise InputError(f"x must be what the slow net takes, got {list(x.shape)}: {error}") from None
-        return said
+            raise InputError(f"x must fit the slow network, got {list(x.shape)}: {error}") from None
+        return emitted
 
     def initial_state(self, batch_size: int) -> ProgrammerState:
-        """Both nets', and y = 0."""
+        """Returns the initial states of both networks, and y = 0."""
         slow = self.slow_net.initial_state(batch_size) if self.has_state else ()  # type: ignore[operator]
         y = zeros(self.fast_net, batch_size, self.d_slow) if self.sees_output else ()
         return ProgrammerState(slow, self.fast_net.initial_state(batch_size), y)  # type: ignore[operator]

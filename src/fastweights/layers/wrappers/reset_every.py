@@ -1,4 +1,4 @@
-"""A layer whose state is cleared at fixed times."""
+"""A layer whose state is reset periodically."""
 
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ from fastweights.state import with_methods
 
 @with_methods
 class ResetEveryState(NamedTuple):
-    """The layer's state, and the steps since it was last clear, int `[B]`."""
+    """The state of the layer, and the number of steps since its last reset, int `[B]`."""
 
     layer: Any
     age: Tensor
 
 
 class ResetEvery(Layer):
-    """A layer whose state goes back to the initial one before every `steps`-th step: a memory without carry-over.
+    """A layer whose state returns to the initial one before every `steps`-th step: a memory without carry-over.
 
     Source: Irie et al. 2022, Sec. 4.3 (ablation on state reset).
     """
@@ -36,14 +36,14 @@ class ResetEvery(Layer):
     def run(
         self, x: Tensor, state: ResetEveryState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ResetEveryState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         inner, age = self.initial_state(x.shape[0]) if state is None else state
         before, age = ages(age, reset, lengths, x.shape[1])
         y, inner = call(self.layer, x, inner, before % self.steps == 0, lengths, controls)
         return y, ResetEveryState(inner, age)
 
     def initial_state(self, batch_size: int) -> ResetEveryState:
-        """The layer's, of age 0."""
+        """Returns the initial state of the layer, of age 0."""
         inner = self.layer.initial_state(batch_size)  # type: ignore[operator]
         return ResetEveryState(inner, zeros(self.layer, batch_size, dtype=torch.long))
 
@@ -54,6 +54,6 @@ def ages(age: Tensor, reset: Tensor | None, lengths: Tensor | None, steps: int) 
     since = age.unsqueeze(-1) + time
     if reset is not None:
         # No step is reset after the last one.
-        began = torch.where(nn.functional.pad(reset, (0, 1)), time, -1).cummax(dim=1).values
-        since = torch.where(began >= 0, time - began, since)
+        last_reset = torch.where(nn.functional.pad(reset, (0, 1)), time, -1).cummax(dim=1).values
+        since = torch.where(last_reset >= 0, time - last_reset, since)
     return since[:, :-1], since[:, -1] if lengths is None else at_end(since, lengths)

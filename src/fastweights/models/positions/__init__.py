@@ -1,1 +1,1 @@
-"""How a model tells where a step is: one file a way, each a layer of a stack that adds to x `[B, T, D]`."""
+"""Positions, one kind per file: layers of a stack that add the position of a step to x `[B, T, D]`."""

@@ -1,4 +1,4 @@
-"""Sinusoids of the number of a step."""
+"""Sinusoids of the index of a step."""
 
 from typing import NamedTuple
 
@@ -17,13 +17,13 @@ from fastweights.state import with_methods
 
 @with_methods
 class AscendingState(NamedTuple):
-    """Steps so far, int `[B]`."""
+    """Number of steps so far, int `[B]`."""
 
     age: Tensor
 
 
 class Ascending(Layer):
-    """x[t] + [sin(t / 10000^(2i/D)), cos(t / 10000^(2i/D))] for i < D / 2, sines and cosines by turns.
+    """x[t] + [sin(t / 10000^(2i/D)), cos(t / 10000^(2i/D))] for i < D / 2, sines and cosines interleaved.
 
     Steps count from 0, and from 0 again after a reset.
 
@@ -36,13 +36,13 @@ class Ascending(Layer):
         self.input_size = d_model
         self.dropout = Dropout(dropout)
         self.register_buffer(
-            "here", torch.empty(0), persistent=False
-        )  # has the dtype and the device: there is no parameter
+            "like_x", torch.empty(0), persistent=False
+        )  # holds the dtype and the device, since there is no parameter
 
     def run(
         self, x: Tensor, state: AscendingState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, AscendingState]:
-        """What the layer does."""
+        """Runs the layer on checked inputs."""
         (age,) = self.initial_state(x.shape[0]) if state is None else state
         before, age = ages(age, reset, lengths, x.shape[1])
         angles = positions_to_angles(before, x.shape[-1])
@@ -50,5 +50,5 @@ class Ascending(Layer):
         return self.dropout(x + sinusoids.to(x.dtype)), AscendingState(age)
 
     def initial_state(self, batch_size: int) -> AscendingState:
-        """No steps so far."""
+        """Returns the state of age 0."""
         return AscendingState(zeros(self, batch_size, dtype=torch.long))

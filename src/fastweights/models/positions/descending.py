@@ -1,4 +1,4 @@
-"""Sinusoids of the number of steps that are still to come in a window."""
+"""Sinusoids of the number of remaining steps of a window."""
 
 from typing import Any, NamedTuple
 
@@ -15,18 +15,18 @@ from fastweights.state import with_methods
 
 @with_methods
 class WindowStart(NamedTuple):
-    """Nothing has been read."""
+    """The state before a window."""
 
 
 @with_methods
 class WindowEnd(NamedTuple):
-    """A window has been read: nothing can follow it, since it was counted from its end."""
+    """The state after a window. No steps can follow, since positions count from the end."""
 
 
 class Descending(Layer):
     """x[t] + [sin((T - 1 - t) / 10000^(2i/D)) for i < D / 2, then cos(...)]: the first step of a window counts most.
 
-    For windows that are read whole: a state cannot be carried from one to the next, nor reset inside.
+    It serves windows that are read whole: a state cannot be carried to the next window, nor reset inside one.
 
     Source: language models of Schlag et al. 2021 and Irie et al. 2021 (code), after Dai et al. 2019.
     """
@@ -38,7 +38,7 @@ class Descending(Layer):
         self.dropout = Dropout(dropout)
 
     def take(self, state: Any, x: Tensor) -> Any:
-        """The state as it is."""
+        """Returns the state unchanged."""
         return state
 
     def run(
@@ -49,16 +49,16 @@ class Descending(Layer):
         lengths: Tensor | None,
         controls: Controls,
     ) -> tuple[Tensor, WindowEnd]:
-        """What the layer does, to one whole window."""
-        remedy = "Take positions='ascending' or None to carry a state, or to reset it."
+        """Runs the layer on one whole window."""
+        remedy = "Use positions='ascending' or None to carry or reset a state."
         require(reset is None, "reset", "None, since positions count from the end of a window", "a tensor", remedy)
         require(not isinstance(state, WindowEnd), "state", "None, since a window was read to its end", state, remedy)
         time = torch.arange(x.shape[1], device=x.device)
-        left = x.shape[1] - 1 - time if lengths is None else lengths.unsqueeze(1) - 1 - time
-        angles = positions_to_angles(left, x.shape[-1])
+        remaining = x.shape[1] - 1 - time if lengths is None else lengths.unsqueeze(1) - 1 - time
+        angles = positions_to_angles(remaining, x.shape[-1])
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)
         return self.dropout(x + sinusoids.to(x.dtype)), WindowEnd()
 
     def initial_state(self, batch_size: int) -> WindowStart:
-        """That of a window which has not begun."""
+        """Returns the state before a window."""
         return WindowStart()

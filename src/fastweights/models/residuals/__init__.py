@@ -1,5 +1,5 @@
-"""How a sublayer F lies in a block: one file a residual connection, of which a block has one for its layer and one for
-its feed-forward network.
+"""Residual connections around a sublayer F, one per file. A block has one for its layer and one for its feed-forward
+network.
 
-All have `read(x)`, what F is given, and `join(x, read, y)`, what becomes of x, what F was given, and what it said.
+All have `read(x)`, the input of F, and `join(x, read, y)`, the result from x, the input of F and its output y.
 """

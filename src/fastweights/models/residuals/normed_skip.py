@@ -1,10 +1,10 @@
-"""LayerNorm in front of a sublayer and of what goes round it."""
+"""LayerNorm before the sublayer and before the skip connection."""
 
 from torch import Tensor, nn
 
 
 class NormedSkip(nn.LayerNorm):
-    """LN(x) + F(LN(x)): what the papers' language-model code calls pre-LN.
+    """LN(x) + F(LN(x)), called pre-LN in the language-model code of the papers.
 
     Source: Irie et al. 2021, language models with a window of 256 (code).
     """

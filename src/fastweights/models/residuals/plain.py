@@ -1,4 +1,4 @@
-"""No LayerNorm."""
+"""A residual connection without LayerNorm."""
 
 from torch import Tensor, nn
 
@@ -6,8 +6,8 @@ from torch import Tensor, nn
 class Plain(nn.Module):
     """x + F(x)
 
-    Source: He et al. 2016; Irie et al. 2022, self-referential weight matrices in reinforcement learning (code, which
-    has a LayerNorm's parameters here, but does not use them).
+    Source: He et al. 2016; Irie et al. 2022, self-referential weight matrices in reinforcement learning (code, where
+    the parameters of a LayerNorm exist but are not used).
     """
 
     def __init__(self, d_model: int) -> None:

@@ -1,4 +1,4 @@
-"""LayerNorm behind a sublayer."""
+"""LayerNorm after the sum."""
 
 from torch import Tensor, nn
 

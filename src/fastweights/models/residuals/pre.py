@@ -1,4 +1,4 @@
-"""LayerNorm in front of a sublayer."""
+"""LayerNorm before the sublayer."""
 
 from torch import Tensor, nn
 

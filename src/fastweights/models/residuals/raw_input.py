@@ -1,10 +1,10 @@
-"""LayerNorm of what goes round a sublayer only."""
+"""LayerNorm of the skip connection only."""
 
 from torch import Tensor, nn
 
 
 class RawInput(nn.LayerNorm):
-    """LN(x) + F(x): the sublayer sees what no norm has touched.
+    """LN(x) + F(x): the input of the sublayer is not normalised.
 
     Source: Irie et al. 2022, self-referential weight matrices in few-shot learning (code).
     """

@@ -1,1 +1,1 @@
-"""How a picture becomes features: one file a network, each with the number of its `features`."""
+"""Vision encoders, one per file, each with the number of its `features`."""

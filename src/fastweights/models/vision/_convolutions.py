@@ -1,4 +1,4 @@
-"""Convolutions, then one layer for all that they see."""
+"""Convolutions, then one linear layer."""
 
 from math import sqrt
 from typing import ClassVar
@@ -14,16 +14,16 @@ from fastweights.models.vision._channels_last import ChannelsLast
 class Convolutions(ChannelsLast):
     """x <- relu(conv(x)) for every entry of LAYERS, then relu(W x + b).
 
-    Weights are orthogonal at first, with a gain of sqrt(2), and biases 0 (Saxe et al. 2014): features are as large as
-    pixels, where PyTorch's own would be a tenth of that.
+    Initial weights are orthogonal with a gain of sqrt(2), and biases 0 (Saxe et al. 2014). So features are as large as
+    pixels; with PyTorch's initialisation they would be a tenth of that.
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
-        features: How many numbers a picture becomes.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
+        features: Number of features per image.
 
     Raises:
-        InputError: `side` is so small that the last convolution sees nothing.
+        InputError: `side` is too small for the last convolution.
     """
 
     LAYERS: ClassVar[tuple[tuple[int, int, int], ...]]
@@ -31,7 +31,7 @@ class Convolutions(ChannelsLast):
 
     @checked
     def __init__(self, channels: Size, side: Size, features: Size = 256) -> None:
-        least = self._least()
+        least = self._min_side()
         require(side >= least, "side", f"at least {least}", side)
         stages: list[nn.Module] = []
         for width, kernel, stride in self.LAYERS:
@@ -44,8 +44,8 @@ class Convolutions(ChannelsLast):
                 change_initial(module, _orthogonal)
 
     @classmethod
-    def _least(cls) -> int:
-        """Pixels of a side of which the last convolution sees one place."""
+    def _min_side(cls) -> int:
+        """Smallest side, for which the output of the last convolution has one pixel."""
         side = 1
         for _, kernel, stride in reversed(cls.LAYERS):
             side = (side - 1) * stride + kernel

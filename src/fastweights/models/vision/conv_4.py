@@ -13,10 +13,10 @@ class Conv4(ChannelsLast):
     Source: Vinyals et al. 2016; Irie et al. 2022, Appendix B (64 channels for Omniglot, 32 for colours; code).
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
-        width: Channels of every layer.
-        dropout: Probability of dropping a number.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
+        width: Number of channels per layer.
+        dropout: Dropout probability.
     """
 
     @checked
@@ -25,7 +25,7 @@ class Conv4(ChannelsLast):
         self.features = width * (side // 16) ** 2
 
     def forward(self, images: Tensor) -> Tensor:
-        """Pictures `[n, channels, side, side]` -> `[n, features]`"""
+        """Maps images `[n, channels, side, side]` to `[n, features]`."""
         maps: Tensor = super().forward(images)
         return maps.flatten(1)
 

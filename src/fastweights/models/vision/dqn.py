@@ -6,14 +6,14 @@ from fastweights.models.vision._convolutions import Convolutions
 class Dqn(Convolutions):
     """x <- relu(conv(x)) three times, then relu(W x + b).
 
-    A sixth of the arithmetic of `Impala`.
+    It has a sixth of the arithmetic of `Impala`.
 
     Source: Mnih et al. 2015, Methods (Model architecture), with 512 features.
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
-        features: How many numbers a picture becomes.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
+        features: Number of features per image.
 
     Raises:
         InputError: `side` is below 36.

@@ -17,9 +17,9 @@ class Impala(ChannelsLast):
     Source: Espeholt et al. 2018 (IMPALA), Fig. 3 on the right; Irie et al. 2021, Sec. 4.3.
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
-        features: How many numbers a picture becomes.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
+        features: Number of features per image.
         widths: Channels of the stages.
     """
 
@@ -43,7 +43,7 @@ class Residual(nn.Module):
         self.path = nn.Sequential(*(part for convolution in convolutions for part in (nn.ReLU(), convolution)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps `[n, width, side, side]` -> the same shape"""
+        """Maps `[n, width, side, side]` to the same shape."""
         y: Tensor = x + self.path(x)
         return y
 

@@ -21,9 +21,9 @@ class Res12(ChannelsLast):
     Source: Chen et al. 2021 with the channels of Mishra et al. 2018; Irie et al. 2022, Appendix B.
 
     Args:
-        channels: Of the pictures.
-        side: Pixels of a side.
-        dropout: Probability of dropping a number behind each block.
+        channels: Number of channels of the images.
+        side: Height and width of the images in pixels.
+        dropout: Dropout probability after each block.
         widths: Channels of the blocks.
     """
 
@@ -37,7 +37,7 @@ class Res12(ChannelsLast):
                 change_initial(module, _he)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Pictures `[n, channels, side, side]` -> `[n, features]`"""
+        """Maps images `[n, channels, side, side]` to `[n, features]`."""
         maps: Tensor = super().forward(images)
         return maps.mean((2, 3))
 
@@ -61,7 +61,7 @@ class ResidualBlock(nn.Module):
         self.end = nn.Sequential(nn.LeakyReLU(0.1), nn.MaxPool2d(2), Dropout(dropout))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps `[n, channels, side, side]` -> `[n, width, side / 2, side / 2]`"""
+        """Maps `[n, channels, side, side]` to `[n, width, side / 2, side / 2]`."""
         y: Tensor = self.end(self.path(x) + self.shortcut(x))
         return y
 

@@ -4,7 +4,7 @@ import math
 
 from fastweights.core.metric import BITS
 from fastweights.experiments.claim import Above, Claim, Each, below
-from fastweights.experiments.experiment import Experiment, Pairs, Preset, Sanity
+from fastweights.experiments.experiment import Experiment, PairMap, Preset, Sanity
 from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
 DELAYS = ("10", "20", "40", "80")
@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
         for delay in DELAYS
         for when, words in {"early": "first 200,000 symbols", "final": "at its end"}.items()
     },
-    pairs=Pairs(
+    pairs=PairMap(
         ("bodies", OPERATORS),
         ("synapses", OPERATORS),
         lambda body, synapse: f"{body}+{synapse}",

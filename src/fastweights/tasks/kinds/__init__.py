@@ -1,1 +1,1 @@
-"""Kinds of tasks by what they give, a file each: a loop in `training/loops` learns any task of its kind."""
+"""Kinds of tasks, one per file. A loop in `training/loops` trains on any task of its kind."""

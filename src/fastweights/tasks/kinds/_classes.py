@@ -1,4 +1,4 @@
-"""Classes of pictures."""
+"""Classes of images."""
 
 from typing import NamedTuple, Protocol
 
@@ -14,27 +14,27 @@ QUARTER_TURNS = 4
 
 
 class PictureSet(Protocol):
-    """Pictures of classes, those of a class together."""
+    """Images sorted by class."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes."""
+        """Names of the classes."""
 
     @property
     def starts(self) -> Integers:
-        """Where the pictures of every class begin, and where the last ends, `[classes + 1]`."""
+        """Index of the first image of every class, and the end of the last, `[classes + 1]`."""
 
     @property
     def images(self) -> Bytes:
-        """`[pictures, channels, side, side]`."""
+        """The images, `[pictures, channels, side, side]`."""
 
     @property
     def digest(self) -> str:
-        """Of the files that they came from."""
+        """Digest of the files of the images."""
 
 
 class Classes(NamedTuple):
-    """Some of the classes of a set of pictures; with 4 `turns` also each of them turned, as classes of their own."""
+    """A subset of the classes of a set of images. With 4 `turns`, their rotations are additional classes."""
 
     pictures: PictureSet
     chosen: Integers
@@ -45,7 +45,7 @@ class Classes(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes, without turns."""
+        """Names of the classes, without rotations."""
         return tuple(self.pictures.names[n] for n in self.chosen)
 
 
@@ -56,8 +56,8 @@ class Normalisation(NamedTuple):
     deviation: tuple[float, ...] = (1.0,)
 
 
-class Plain:
-    """The same pictures without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
+class PlainImages:
+    """The images without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
 
     def __init__(self, classes: Classes) -> None:
         starts = classes.pictures.starts
@@ -69,12 +69,12 @@ class Plain:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        return torch.from_numpy(self.images[self.numbers[place]].copy()), int(self.labels[place])
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.from_numpy(self.images[self.numbers[index]].copy()), int(self.labels[index])
 
 
 def turned(images: Bytes, turns: Integers) -> Bytes:
-    """Squares `[..., channels, side, side]`, each turned by its number of quarter turns to the left."""
+    """Rotates squares `[..., channels, side, side]`, each by its number of quarter turns to the left."""
     images = np.ascontiguousarray(images)
     for n in range(1, QUARTER_TURNS):
         where = turns == n

@@ -1,4 +1,4 @@
-"""Pictures for episodes, drawn so that a seed gives the same ones with any version of numpy."""
+"""Random draws of images for episodes, reproducible with any version of numpy."""
 
 from typing import NamedTuple
 
@@ -10,34 +10,34 @@ from fastweights.tasks.kinds._classes import Classes, Integers
 
 
 class Drawn(NamedTuple):
-    """Pictures for episodes by number, `[B, ways, pictures]`, and the quarter turns of each class, `[B, ways]`."""
+    """Indices of images for episodes, `[B, ways, pictures]`, and the quarter turns of each class, `[B, ways]`."""
 
     numbers: Integers
     turns: Integers
 
 
 def draw(classes: Classes, random: np.random.Generator, n: int, ways: int, pictures: int, first: bool) -> Drawn:
-    """Different classes for n episodes, and different pictures of each, or their first ones."""
+    """Draws different classes for n episodes, and different images of each, or their first ones."""
     chosen = different(random, np.full(n, len(classes)), ways)
-    own, turns = classes.chosen[chosen % len(classes.chosen)], chosen // len(classes.chosen)
+    originals, turns = classes.chosen[chosen % len(classes.chosen)], chosen // len(classes.chosen)
     starts = classes.pictures.starts
-    counts = (starts[own + 1] - starts[own]).reshape(-1)
-    places = np.tile(np.arange(pictures), (n * ways, 1)) if first else different(random, counts, pictures)
-    return Drawn(starts[own][:, :, None] + places.reshape(n, ways, pictures), turns)
+    counts = (starts[originals + 1] - starts[originals]).reshape(-1)
+    offsets = np.tile(np.arange(pictures), (n * ways, 1)) if first else different(random, counts, pictures)
+    return Drawn(starts[originals][:, :, None] + offsets.reshape(n, ways, pictures), turns)
 
 
 def mixed(drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers]:
-    """Pictures, their turns and their labels in an order of their own for every episode, `[B, ways * pictures]`."""
+    """Shuffles the images, their turns and their labels in every episode, `[B, ways * pictures]`."""
     n, ways, pictures = drawn.numbers.shape
     order = random.bit_generator.random_raw(n * ways * pictures).reshape(n, -1).argsort(1, kind="stable")
     labels = np.broadcast_to(np.repeat(np.arange(ways), pictures), order.shape)
     turns = np.repeat(drawn.turns, pictures, axis=1)
-    taken = (np.take_along_axis(part, order, 1) for part in (drawn.numbers.reshape(n, -1), turns, labels))
-    return tuple(taken)  # type: ignore[return-value]
+    shuffled = (np.take_along_axis(part, order, 1) for part in (drawn.numbers.reshape(n, -1), turns, labels))
+    return tuple(shuffled)  # type: ignore[return-value]
 
 
 def moved(images: Tensor, most: int, random: np.random.Generator) -> Tensor:
-    """Pictures `[B, T, channels, side, side]`, each moved by up to so many pixels along both sides, edges repeated."""
+    """Shifts each image of `[B, T, channels, side, side]` by up to `most` pixels per axis; edges are repeated."""
     if most == 0:
         return images
     pictures, side = images.flatten(0, 1), images.shape[-1]
@@ -48,9 +48,9 @@ def moved(images: Tensor, most: int, random: np.random.Generator) -> Tensor:
 
 
 def below(random: np.random.Generator, limits: Integers) -> Integers:
-    """A number from 0 to below each limit, all as likely but for 2^-32 of the limit.
+    """Draws a number from 0 to below each limit, uniformly up to 2^-32 of the limit.
 
-    By whole numbers from the bits alone: what numpy's own methods make of them may change from version to version.
+    Integers are computed from raw bits, since numpy's methods may change from version to version.
     """
     bits = random.bit_generator.random_raw(limits.size).reshape(limits.shape) >> np.uint64(32)
     numbers: Integers = (bits * limits.astype(np.uint64) >> np.uint64(32)).astype(np.int64)
@@ -58,12 +58,12 @@ def below(random: np.random.Generator, limits: Integers) -> Integers:
 
 
 def different(random: np.random.Generator, limits: Integers, k: int) -> Integers:
-    """k different numbers from 0 to below each limit, `[limits, k]`, in any order with equal chance."""
-    found = np.empty((len(limits), k), dtype=np.int64)
+    """Draws k different numbers from 0 to below each limit, `[limits, k]`, in uniformly random order."""
+    numbers = np.empty((len(limits), k), dtype=np.int64)
     for i in range(k):
         number = below(random, limits - i)
-        # The n-th of those that are left: each smaller one that was taken moves it up by one.
-        for taken in np.sort(found[:, :i], axis=1).T:
+        # The n-th remaining number: each smaller one that was taken moves it up by one.
+        for taken in np.sort(numbers[:, :i], axis=1).T:
             number += number >= taken
-        found[:, i] = number
-    return found
+        numbers[:, i] = number
+    return numbers

@@ -1,4 +1,4 @@
-"""Batches of episodes: drawn ahead, and cut to another size."""
+"""Batches of episodes: prefetched by threads, and re-split to another size."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 class Shown(NamedTuple):
-    """What a model sees of episodes, picture by picture."""
+    """The inputs of a model, image by image."""
 
     images: Tensor  # uint8 [B, T, channels, side, side]
-    labels: Tensor  # int64 [B, T]: what it is told with each: a label, or the code for none
-    sources: Tensor  # int64 [B, T]: which of the task's data sets it is from, which says how pixels are normalised
+    labels: Tensor  # int64 [B, T]: the label that comes with each image, or the code for no label
+    sources: Tensor  # int64 [B, T]: index of the data set of each image, which determines the normalisation
 
 
 def ahead(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
-    """`make(start)`, `make(start + 1)` and so on, in this order; threads make two each ahead."""
+    """Yields `make(start)`, `make(start + 1)` and so on, in order; each thread prefetches two."""
     if workers == 0:
         yield from map(make, count(start))
     with ThreadPoolExecutor(workers) as pool:
@@ -38,23 +38,23 @@ def ahead(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
 
 
 def recut(blocks: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
-    """The same episodes in batches of another size."""
-    left: Batch | None = None
+    """Re-splits episodes into batches of another size."""
+    rest: Batch | None = None
     for block in blocks:
-        left = block if left is None else joined(left, block)
-        while len(left.targets) >= batch_size:
-            yield part_of(left, slice(None, batch_size))
-            left = part_of(left, slice(batch_size, None))
-    if left is not None and len(left.targets):
-        yield left
+        rest = block if rest is None else joined(rest, block)
+        while len(rest.targets) >= batch_size:
+            yield part_of(rest, slice(None, batch_size))
+            rest = part_of(rest, slice(batch_size, None))
+    if rest is not None and len(rest.targets):
+        yield rest
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """The episodes of both."""
+    """Concatenates two batches of episodes."""
     shown = Shown(*(torch.cat(pair) for pair in zip(one.inputs, other.inputs, strict=True)))
     return Batch(shown, torch.cat([one.targets, other.targets]))
 
 
 def part_of(batch: Batch, rows: slice) -> Batch:
-    """Some of the episodes."""
+    """Selects episodes of a batch."""
     return Batch(Shown(*(part[rows] for part in batch.inputs)), batch.targets[rows])

@@ -1,4 +1,4 @@
-"""Environments: what an agent sees, does and earns, in many of them side by side."""
+"""Environments of agents, run as batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,61 +14,61 @@ from fastweights.tasks.kinds._random import TEST, TRAINING
 from fastweights.tasks.kinds.task import Task
 
 
-class Cut(NamedTuple):
-    """Episodes that a time limit ended: truncation, and not termination. The task could go on from `seen`."""
+class Truncated(NamedTuple):
+    """Truncated episodes, which a time limit ended. The environment could continue from `seen`."""
 
     rows: Tensor  # int64 [N]: the environments
     seen: Tensor  # [N, *shape]: the last observation of each of these episodes
 
 
 class Observed(NamedTuple):
-    """What agents in B environments are told before they act."""
+    """The inputs of agents in B environments before they act."""
 
-    seen: Tensor  # [B, *shape]: uint8 for pictures, float32 for numbers
-    reward: Tensor  # float32 [B]: of the last action, also where that ended an episode; 0 at the beginning
-    first: Tensor  # bool [B]: whether an episode begins
-    cut: Cut | None = None  # what the last action ended by a time limit; None for nothing
+    seen: Tensor  # [B, *shape]: the observations, uint8 for images, float32 for numbers
+    reward: Tensor  # float32 [B]: of the last action, also where that ended an episode; 0 at the start
+    first: Tensor  # bool [B]: whether the observation is the first of an episode
+    cut: Truncated | None = None  # episodes that the time limit truncated at the last action; None if there are none
 
 
-def require_finite(observed: Observed, place: str) -> None:
-    """`InputError` that names the observation or the reward, and the place, unless all numbers are finite.
+def require_finite(observed: Observed, step: str) -> None:
+    """Raises `InputError` with the name of the observation or the reward, and the time step, unless all are finite.
 
     Args:
         observed: What an environment returned.
-        place: Time step at which it was returned.
+        step: Time step at which it was returned.
     """
     final = torch.zeros(0) if observed.cut is None else observed.cut.seen
     parts = {"reward": observed.reward, "observation": observed.seen, "last observation of an episode": final}
     remedy = "Correct the environment; then resume the run from its last checkpoint."
     for name, part in parts.items():
         if part.is_floating_point() and not bool((fits := part.isfinite()).all()):
-            raise invalid(name, "finite", f"{float(part[~fits][0])} at {place}", remedy)
+            raise invalid(name, "finite", f"{float(part[~fits][0])} at {step}", remedy)
 
 
 class Worlds(ABC):
-    """Environments side by side. One that has come to its end begins anew at once: its next observation is a first."""
+    """A batch of environments. One that ends is reset at once, so its next observation is the first of an episode."""
 
     @abstractmethod
     def begin(self) -> Observed:
-        """What there is to see at first; called once."""
+        """Returns the first observations; called once."""
 
     @abstractmethod
     def step(self, actions: Tensor) -> Observed:
-        """The results of actions, `[B, *actions.shape]`."""
+        """Returns the results of actions, `[B, *actions.shape]`."""
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
-        """Lets go of what is held."""
+        """Releases the resources of the environments."""
 
 
 class Environment(Task):
-    """A game for one: actions, and a return, the sum of the rewards of an episode."""
+    """A single-agent environment, whose metric is the return, the sum of the rewards of an episode."""
 
     main_metric: ClassVar[Metric] = RETURN
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of an observation; `(channels, side, side)` of a picture."""
+        """Shape of an observation; `(channels, side, side)` for images."""
 
     @property
     @abstractmethod
@@ -77,7 +77,7 @@ class Environment(Task):
 
     @property
     def pictures(self) -> bool:
-        """Whether observations are pictures."""
+        """Whether observations are images."""
         return False
 
     @property
@@ -86,7 +86,7 @@ class Environment(Task):
 
     @property
     def together(self) -> int:
-        """Environments are a multiple of this number."""
+        """The number of environments is a multiple of this."""
         return 1
 
     @property
@@ -95,9 +95,9 @@ class Environment(Task):
         return {"all": TEST}
 
     def summary(self, returns: Tensor) -> dict[str, float]:
-        """More to tell of returns `[episodes, environments]`; the main metric, if it is not their mean."""
+        """Further results from returns `[episodes, environments]`, with the main metric if it is not their mean."""
         return {}
 
     @abstractmethod
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
-        """Environments for training (0), validation (1) or the test (2). The same seed gives the same ones."""
+        """Returns environments for training (0), validation (1) or the test (2), determined by the seed."""

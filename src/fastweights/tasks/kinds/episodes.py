@@ -1,4 +1,4 @@
-"""Episodes: pictures of new classes with their labels, and pictures to name."""
+"""Few-shot episodes: labelled images of new classes (support set), and images to classify (query set)."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.core.errors import require, require_name
-from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, Plain, turned
+from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, PlainImages, turned
 from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed, moved
 from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut
 from fastweights.tasks.kinds._prototypes import prototype_loss
@@ -26,30 +26,30 @@ Unlabelled = Literal["published", "corrected"]
 Evaluation = Literal["shuffled", "published"]
 
 INSTANCES = (1, 2, 3, 5, 10)
-"""Of the pictures of a class in an episode with delayed labels, those whose accuracy is told apart."""
+"""Instances of a class, in an episode with delayed labels, whose accuracy is reported separately."""
 
 CERTAINTY = 1.96
-"""Standard deviations to either side of a mean that hold it with 95 %."""
+"""Half-width of a 95 % confidence interval in standard deviations."""
 
 
 @dataclass(frozen=True)
 class Episodes(Labelled):
-    """N-way K-shot episodes: N classes that are drawn anew, K pictures of each in mixed order, labelled 0 to N - 1.
+    """N-way K-shot episodes: N newly drawn classes, K images of each in random order, labelled 0 to N - 1.
 
     Args:
         ways: N.
         shots: K.
-        labels: "synchronous": every picture comes with its label, and one more is to be named, P = 1. "delayed": every
-            picture is to be named, P = T, and comes with the label of the one before it.
-        unlabelled: What stands for no label: "published", the code of class 0, or "corrected", a code of its own.
-        evaluation: Which pictures of a class are in validation and test: "shuffled" for any of them, "published" for
-            always the first, as in the authors' code before June 2022.
-        rotations: Whether training classes turned by 90, 180 and 270 degrees are classes of their own.
-        shift: Pixels by which each training picture is moved at most, up or down and to a side; its edge is repeated.
-        validation_size: Episodes for validation.
-        test_size: Episodes for the test.
-        data_seed: What these are drawn from.
-        workers: Threads that draw training batches ahead; the batches do not depend on their number.
+        labels: "synchronous": every image comes with its label, and one more is a query, P = 1. "delayed": every image
+            is a query, P = T, and comes with the label of the previous image.
+        unlabelled: Code for no label: "published", the code of class 0, or "corrected", a separate code.
+        evaluation: Images of a class in validation and test: "shuffled" for any of them, "published" for always the
+            first, as in the authors' code before June 2022.
+        rotations: Whether training classes rotated by 90, 180 and 270 degrees are additional classes.
+        shift: Maximum shift of each training image in pixels, per axis; its edge is repeated.
+        validation_size: Number of episodes for validation.
+        test_size: Number of episodes for the test.
+        data_seed: Seed of these episodes.
+        workers: Number of threads that prefetch training batches; the batches do not depend on it.
     """
 
     ways: int = 5
@@ -66,7 +66,7 @@ class Episodes(Labelled):
 
     input_kind: ClassVar[Kind] = "pictures"
     at_once: ClassVar[int] = 100
-    """Episodes of a fixed set that are drawn from one stream of random numbers, so that batches can be cut anywhere."""
+    """Number of episodes of a fixed set per random stream, so that any batch size gives the same episodes."""
 
     def __post_init__(self) -> None:
         require(self.ways >= 2, "ways", "at least 2", self.ways)
@@ -80,15 +80,15 @@ class Episodes(Labelled):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Channels of the pictures, and pixels of a side."""
+        """Number of channels of the images, and their side in pixels."""
 
     @abstractmethod
     def classes(self, split: int) -> tuple[Classes, ...]:
-        """The classes of the training (0), the validation (1) or the test split (2), of each data set."""
+        """Classes of the training (0), the validation (1) or the test split (2), for each data set."""
 
     @property
     def normalisations(self) -> tuple[Normalisation, ...]:
-        """How pixels are normalised, for each data set."""
+        """Normalisation of pixels, for each data set."""
         return (Normalisation(),)
 
     @property
@@ -97,12 +97,12 @@ class Episodes(Labelled):
 
     @property
     def codes(self) -> int:
-        """What a model may be told with a picture: the labels, and perhaps a code for none."""
+        """Number of label codes: the labels, and the code for no label if it is separate."""
         return self.ways + (self.unlabelled == "corrected")
 
     @property
     def no_label(self) -> int:
-        """The code for none."""
+        """The code for no label."""
         return self.codes - 1 if self.unlabelled == "corrected" else 0
 
     @property
@@ -116,22 +116,22 @@ class Episodes(Labelled):
 
     @property
     def chance(self) -> dict[str, float]:
-        """Of always saying the same label: 1 of N."""
+        """Scores of a constant label, 1 of N."""
         return {"loss": self._uniform_loss, "accuracy": 1 / self.ways}
 
     def source(self, image: NDArray[np.uint8]) -> int:
-        """The data set whose normalisation a picture `[channels, side, side]` of a user's own takes."""
+        """Index of the data set whose normalisation fits an image `[channels, side, side]` of the user."""
         return 0
 
     def facts(self) -> dict[str, Any]:
         return {"pictures": [part.pictures.digest for part in self.classes(TRAINING)]}
 
-    def plain(self, split: int = TRAINING) -> Plain:
-        """The pictures of the training (0), the validation (1) or the test split (2) of the first data set."""
-        return Plain(self.classes(split)[0])
+    def plain(self, split: int = TRAINING) -> PlainImages:
+        """Images of the training (0), the validation (1) or the test split (2) of the first data set."""
+        return PlainImages(self.classes(split)[0])
 
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Endless batches from step `start` on, drawn ahead by `workers` threads."""
+        """Endless batches from step `start` on, prefetched by `workers` threads."""
         _require_batches(batch_size, seed, start)
         classes = self._checked(TRAINING)
         return ahead(partial(self._training_batch, classes, batch_size, seed), start, self.workers)
@@ -154,26 +154,26 @@ class Episodes(Labelled):
         return recut(blocks, batch_size)
 
     def _checked(self, split: int) -> tuple[Classes, ...]:
-        """The classes, of which there are enough, with enough pictures."""
-        found = self.classes(split)
+        """The classes of a split, checked for their number and for enough images."""
+        data_sets = self.classes(split)
         if split == TRAINING and self.rotations:
-            found = tuple(Classes(own.pictures, own.chosen, QUARTER_TURNS) for own in found)
-        for classes in found:
+            data_sets = tuple(Classes(part.pictures, part.chosen, QUARTER_TURNS) for part in data_sets)
+        for classes in data_sets:
             name = ("training", "validation", "test")[split]
             require(len(classes) >= self.ways, f"{name} split", f"of at least {self.ways} classes", len(classes))
             counts = np.diff(classes.pictures.starts)[classes.chosen]
             fewest = int(counts.argmin())
             needed = f"with at least {self.per_class} pictures for shots={self.shots}"
             require(counts[fewest] >= self.per_class, f"class {classes.names[fewest]!r}", needed, counts[fewest])
-        return found
+        return data_sets
 
     @property
     def per_class(self) -> int:
-        """Pictures of a class that an episode may need."""
+        """Number of images per class that an episode needs."""
         return self.shots + (self.labels == "synchronous")
 
     def _training_batch(self, classes: Sequence[Classes], batch_size: int, seed: int, step: int) -> Batch:
-        """Episodes for training, whose pictures are moved."""
+        """Training episodes, with shifted images."""
         random = random_stream(seed, TRAINING, step)
         batch = self._draw(classes, random, batch_size)
         return batch._replace(inputs=batch.inputs._replace(images=moved(batch.inputs.images, self.shift, random)))
@@ -183,67 +183,67 @@ class Episodes(Labelled):
         first = split != TRAINING and self.evaluation == "published"
         drawn = draw(only, random, n, self.ways, self.per_class, first)
         arranged = self._synchronous(drawn, random) if self.labels == "synchronous" else self._delayed(drawn, random)
-        numbers, turns, told, targets = arranged
-        return Batch(self.shown(only, numbers, turns, told), torch.from_numpy(targets))
+        numbers, turns, labels, targets = arranged
+        return Batch(self.shown(only, numbers, turns, labels), torch.from_numpy(targets))
 
     def _synchronous(self, drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers, Integers]:
-        """Pictures, turns, what is told, and targets: the examples in mixed order, then the one to name."""
+        """Images, turns, label codes and targets: the support set in random order, then the query."""
         numbers, turns, labels = mixed(drawn._replace(numbers=drawn.numbers[:, :, : self.shots]), random)
         rows = np.arange(len(numbers))
-        asked = below(random, np.full(len(numbers), self.ways))
-        numbers = np.column_stack([numbers, drawn.numbers[rows, asked, self.shots]])
-        turns = np.column_stack([turns, drawn.turns[rows, asked]])
-        return numbers, turns, np.column_stack([labels, np.full_like(rows, self.no_label)]), asked[:, None]
+        query = below(random, np.full(len(numbers), self.ways))
+        numbers = np.column_stack([numbers, drawn.numbers[rows, query, self.shots]])
+        turns = np.column_stack([turns, drawn.turns[rows, query]])
+        return numbers, turns, np.column_stack([labels, np.full_like(rows, self.no_label)]), query[:, None]
 
     def _delayed(self, drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers, Integers]:
-        """Pictures, turns, what is told, and targets: each label is told a step after it was to be said."""
+        """Images, turns, label codes and targets: each label comes one step after its image."""
         numbers, turns, labels = mixed(drawn, random)
-        told = np.column_stack([np.full(len(labels), self.no_label), labels[:, :-1]])
-        return numbers, turns, told, labels
+        codes = np.column_stack([np.full(len(labels), self.no_label), labels[:, :-1]])
+        return numbers, turns, codes, labels
 
-    def shown(self, classes: Classes, numbers: Integers, turns: Integers, told: Integers, source: int = 0) -> Shown:
-        """Pictures by their numbers, turned, and what is told with each; grey ones are the same in all channels."""
+    def shown(self, classes: Classes, numbers: Integers, turns: Integers, labels: Integers, source: int = 0) -> Shown:
+        """Images by index, rotated, with their label codes; grey images are repeated over the channels."""
         images = torch.from_numpy(turned(classes.pictures.images[numbers], turns))
         coloured = images.expand(-1, -1, self.shape[0], -1, -1)
-        return Shown(coloured, torch.from_numpy(told), torch.full(told.shape, source))
+        return Shown(coloured, torch.from_numpy(labels), torch.full(labels.shape, source))
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        """The cross-entropy; where a network says features beside, theirs as well, by the weight that it gives."""
+        """The cross-entropy, plus the weighted loss of the vision encoder if the network also returns features."""
         if isinstance(outputs, Tensor):
             return super().loss(outputs, targets)
-        # All pictures are asked for, or those before the last came with their labels.
-        labels = targets if self.labels == "delayed" else torch.cat([outputs.told[:, :-1], targets], 1)
-        own: Tensor = outputs.weight * prototype_loss(outputs.features, labels)
-        return super().loss(outputs.outputs, targets) + own
+        # Either every image is a query, or all but the last came with their labels.
+        labels = targets if self.labels == "delayed" else torch.cat([outputs.labels[:, :-1], targets], 1)
+        vision_loss: Tensor = outputs.weight * prototype_loss(outputs.features, labels)
+        return super().loss(outputs.outputs, targets) + vision_loss
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """Loss and accuracy over all pictures that are to be named."""
+        """Loss and accuracy over all queries."""
         right = self.right(outputs, targets)
         total = self._total_loss(outputs, targets)
         return {"loss": Mean(float(total), right.numel()), "accuracy": mean_of(right)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """More of test data: squares for the interval and, for delayed labels, the accuracy of the k-th picture of a
-        class, as `instance_1` say."""
+        """Metrics of test data, with squares for the interval and, for delayed labels, the accuracy of the k-th image
+        of a class, such as `instance_1`."""
         right = self.right(outputs, targets)
         squares = {"squares": mean_of(right.double().mean(1) ** 2)}
         return {**self.metrics(outputs, targets), **squares, **self.instances(right, targets)}
 
     def summary(self, whole: Metrics) -> dict[str, float]:
-        """With squares: `interval`, to either side of the accuracy with 95 %, over episodes and not over seeds."""
-        told = super().summary({name: mean for name, mean in whole.items() if name != "squares"})
+        """With squares: `interval`, the half-width of the 95 % interval of the accuracy over episodes."""
+        results = super().summary({name: mean for name, mean in whole.items() if name != "squares"})
         if "squares" in whole:
             variance = max(whole["squares"].value - whole["accuracy"].value ** 2, 0.0)
-            told["interval"] = CERTAINTY * sqrt(variance / whole["squares"].count)
-        return told
+            results["interval"] = CERTAINTY * sqrt(variance / whole["squares"].count)
+        return results
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """bool `[B, P]`: whether the largest output is that of the label."""
+        """Whether the largest output is that of the label, bool `[B, P]`."""
         self._require_shape(outputs, targets)
         return outputs.argmax(-1) == targets % self.ways
 
     def instances(self, right: Tensor, targets: Tensor) -> Metrics:
-        """The accuracy of the k-th picture of a class, where pictures come with delayed labels."""
+        """The accuracy of the k-th image of a class, for delayed labels."""
         if self.labels == "synchronous":
             return {}
         instances = number_instances(targets)
@@ -258,15 +258,15 @@ class Episodes(Labelled):
 
 
 def number_instances(targets: Tensor) -> Tensor:
-    """Of each target `[B, P]`, how often it has come in its row up to there, from 1.
+    """The number of occurrences of each target `[B, P]` in its row so far, from 1.
 
     >>> number_instances(torch.tensor([[3, 1, 3, 3]])).tolist()
     [[1, 1, 2, 3]]
     """
-    seen = one_hot(targets).cumsum(1)
-    return seen.gather(2, targets.unsqueeze(2)).squeeze(2)
+    counts = one_hot(targets).cumsum(1)
+    return counts.gather(2, targets.unsqueeze(2)).squeeze(2)
 
 
 def mean_of(values: Tensor) -> Mean:
-    """The mean of numbers or truths."""
+    """The mean of numbers or bools."""
     return Mean(float(values.double().sum()), values.numel())

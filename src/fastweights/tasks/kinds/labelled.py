@@ -19,26 +19,26 @@ from fastweights.tasks.kinds._random import ORDER, TEST, TRAINING, VALIDATION, r
 from fastweights.tasks.kinds.task import Task
 
 IGNORE = -100
-"""The target of a position that is not scored; also the one that torch's cross-entropy leaves out by itself."""
+"""Target of a position that is not scored; the default `ignore_index` of torch's cross-entropy."""
 
 AT_ONCE = 16
-"""Training batches that are drawn together where all are new: small ones cost more in calls than in numbers."""
+"""Number of training batches that are drawn together if all are new, since small draws cost mostly overhead."""
 
 Kind = Literal["tokens", "pairs", "features", "pictures"]
 
 
 class Padded(NamedTuple):
-    """Sequences of different lengths, padded at their end."""
+    """Variable-length sequences, padded at the end."""
 
     values: Tensor  # int64 [B, T] for tokens, float32 [B, T, input_size] for features
     lengths: Tensor  # int64 [B]
 
 
 class Batch(NamedTuple):
-    """Sequences and what is asked about them.
+    """Sequences and their targets.
 
-    Targets are for the last P of the T steps, so that a model needs to answer no others: P is 1 for a classification
-    and T for a prediction at every step. Sequences of different lengths are padded at their end.
+    Targets are for the last P of the T steps, so that a model computes no other outputs: P is 1 for a classification
+    and T for a prediction at every step. Variable-length sequences are padded at the end.
     """
 
     inputs: Any  # int64 [B, T] for tokens and [B, T, 2] for pairs of them, float32 [B, T, input_size] for features
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean as sum and count, so that the means of parts add up to the mean of the whole.
+    """A mean as sum and count, so that the means of parts combine to the mean of the whole.
 
     >>> (Mean(3.0, 4) + Mean(2.0, 6)).value
     0.5
@@ -61,7 +61,7 @@ class Mean:
 
     @property
     def value(self) -> float:
-        """The mean; not a number if nothing was counted."""
+        """The mean; NaN if the count is 0."""
         return self.total / self.count if self.count else float("nan")
 
 
@@ -69,7 +69,7 @@ Metrics = dict[str, Mean]
 
 
 def combine(parts: Iterable[Metrics]) -> Metrics:
-    """The metrics of a whole from those of its batches, of which not all need have all."""
+    """Combines the metrics of batches. A batch may lack some metrics."""
     whole: Metrics = {}
     for part in parts:
         whole |= {name: whole.get(name, Mean(0.0, 0)) + mean for name, mean in part.items()}
@@ -77,11 +77,10 @@ def combine(parts: Iterable[Metrics]) -> Metrics:
 
 
 class Labelled(Task):
-    """Sequences, and what is right at their last steps.
+    """Sequences with targets at their last steps.
 
     A model maps `Batch.inputs` to outputs `[B, P, output_size]` for the last P steps; `loss` and `metrics` compare
-    them with `Batch.targets`. Every metric is a mean over what it counts, and the metrics of batches add up with
-    `combine`.
+    them with `Batch.targets`. Every metric is a mean, and `combine` adds up the metrics of batches.
     """
 
     input_kind: ClassVar[Kind] = "tokens"
@@ -104,25 +103,25 @@ class Labelled(Task):
     @property
     @abstractmethod
     def chance(self) -> dict[str, float]:
-        """What `guess` scores, by metric."""
+        """Scores of `guess`, by metric."""
 
     def baselines(self) -> dict[str, float]:
-        """What others than networks come to on test data, in the main metric, by name."""
+        """Scores of other methods than networks on test data, in the main metric, by name."""
         return {}
 
     @property
     def training_size(self) -> int | None:
-        """Number of training sequences; None where every batch is new."""
+        """Number of training sequences; None if every batch is new."""
         return None
 
     @property
     def commonest(self) -> int:
-        """The class that is right most often."""
+        """The most frequent class."""
         return 0
 
     @abstractmethod
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Endless batches from step `start` on. Step n is the same wherever one starts, so that a run can resume."""
+        """Endless batches from step `start` on. Step n does not depend on the start, so that a run can resume."""
 
     @abstractmethod
     def validation(self, batch_size: int) -> Iterator[Batch]:
@@ -133,7 +132,7 @@ class Labelled(Task):
         """The test set, always the same; the last batch may be smaller."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean loss over all scored positions, a scalar: the cross-entropy in nats unless the task says otherwise."""
+        """Mean loss over all scored positions, a scalar: the cross-entropy in nats unless a task overrides it."""
         return self._total_loss(outputs, targets) / (targets != IGNORE).sum()
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
@@ -144,11 +143,11 @@ class Labelled(Task):
         return {"loss": Mean(float(self._total_loss(outputs, targets)), n), "accuracy": Mean(float(right), n)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """What a report says of test data: the metrics, and more where a task has more to say."""
+        """Metrics of test data for a report, with further ones of a task."""
         return self.metrics(outputs, targets)
 
     def summary(self, whole: Metrics) -> dict[str, float]:
-        """Numbers by name from what was combined."""
+        """Numbers by name from combined metrics."""
         return {name: mean.value for name, mean in whole.items()}
 
     def truth(self, targets: Tensor) -> Tensor:
@@ -156,7 +155,7 @@ class Labelled(Task):
         return 50.0 * self._one_hot(targets)
 
     def guess(self, targets: Tensor) -> Tensor:
-        """Outputs of one who knows nothing but the commonest class, and is not sure even of that."""
+        """Outputs of a baseline that slightly prefers the commonest class."""
         outputs = torch.zeros(*targets.shape, self.output_size, device=targets.device)
         outputs[..., self.commonest] = 1e-6
         return outputs
@@ -169,8 +168,8 @@ class Labelled(Task):
         return one_hot(targets.clamp(min=0), self.output_size).float()
 
     def _require_shape(self, outputs: Tensor, targets: Tensor) -> None:
-        needed = [*targets.shape, self.output_size]
-        require(list(outputs.shape) == needed, "outputs", f"of shape {needed}", list(outputs.shape))
+        shape = [*targets.shape, self.output_size]
+        require(list(outputs.shape) == shape, "outputs", f"of shape {shape}", list(outputs.shape))
 
     @property
     def _uniform_loss(self) -> float:
@@ -178,10 +177,10 @@ class Labelled(Task):
 
 
 class FreshTask(Labelled):
-    """A task whose training batches are all new, drawn from a seed and the number of the step.
+    """A task whose training batches are all new, determined by a seed and the step.
 
-    Needs the fields `evaluation_size` (sequences in the validation set, and in the test set) and `data_seed` (which
-    these two are drawn from).
+    A subclass has the fields `evaluation_size` (sequences in the validation set, and in the test set) and `data_seed`
+    (the seed of these two).
     """
 
     evaluation_size: int
@@ -189,7 +188,7 @@ class FreshTask(Labelled):
 
     @abstractmethod
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
-        """n sequences for training."""
+        """Draws n sequences for training."""
 
     def _draw_for_evaluation(self, random: np.random.Generator, n: int) -> Batch:
         return self._draw(random, n)
@@ -225,7 +224,7 @@ class FreshTask(Labelled):
 
 
 class Sets(NamedTuple):
-    """The three sets of a task, as they are stored: in small types, padded to one length."""
+    """The three sets of a task as they are stored: in small types, padded to one length."""
 
     train: Batch
     validation: Batch
@@ -233,15 +232,15 @@ class Sets(NamedTuple):
 
 
 class FixedTask(Labelled):
-    """A task with a fixed training set, read in a new order every epoch."""
+    """A task with a fixed training set, which is shuffled every epoch."""
 
     @abstractmethod
     def _make_sets(self) -> Sets:
-        """All sequences."""
+        """Builds or reads the three sets."""
 
     @cached_property
     def sets(self) -> Sets:
-        """All sequences; made or read when they are first asked for."""
+        """The three sets, built or read at the first access."""
         return self._make_sets()
 
     @property
@@ -251,8 +250,8 @@ class FixedTask(Labelled):
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """Endless batches from step `start` on: epochs of ceil(training_size / batch_size) steps each."""
         _require_batches(batch_size, seed, start)
-        places = shuffled(self.training_size, batch_size, seed, start)
-        return (self._finish(Batch(*(part.index_select(0, chosen) for part in self.sets.train))) for chosen in places)
+        batches = shuffled(self.training_size, batch_size, seed, start)
+        return (self._finish(Batch(*(part.index_select(0, chosen) for part in self.sets.train))) for chosen in batches)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return map(self._finish, _cut(self.sets.validation, batch_size))
@@ -261,7 +260,7 @@ class FixedTask(Labelled):
         return map(self._finish, _cut(self.sets.test, batch_size))
 
     def _finish(self, batch: Batch) -> Batch:
-        """A stored batch as models take it: int64, and no longer than its longest sequence."""
+        """Converts a stored batch for a model: int64, and no longer than its longest sequence."""
         if batch.targets.shape[1] == 1:
             return Batch(batch.inputs.long(), batch.targets.long())
         length = int((batch.targets != IGNORE).any(0).nonzero().max()) + 1
@@ -269,13 +268,13 @@ class FixedTask(Labelled):
 
 
 def require_sizes(sizes: tuple[int, int, int]) -> None:
-    """Raises unless there is a training, a validation and a test sequence."""
+    """Raises unless all three sets have at least one sequence."""
     holds = len(sizes) == 3 and min(sizes) >= 1
     require(holds, "sizes", "three numbers, each at least 1, for train, validation and test", sizes)
 
 
 def split_sets(batch: Batch, sizes: tuple[int, int, int]) -> Sets:
-    """Cuts sequences into training, validation and test set, in this order."""
+    """Splits sequences into training, validation and test set, in this order."""
     parts = zip(*(part.split(sizes) for part in batch), strict=True)
     return Sets(*(Batch(*part) for part in parts))
 
@@ -286,7 +285,7 @@ def _cut(batch: Batch, batch_size: int) -> Iterator[Batch]:
 
 
 def shuffled(size: int, batch_size: int, seed: int, start: int) -> Iterator[Tensor]:
-    """The places of the examples of every batch from step `start` on, without end, in a new order every epoch."""
+    """Endless batches of shuffled indices from step `start` on, in a new order every epoch."""
     first, position = divmod(start, -(-size // batch_size))
     for epoch in count(first):
         order = torch.from_numpy(random_stream(seed, ORDER, epoch).permutation(size))

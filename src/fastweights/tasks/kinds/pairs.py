@@ -1,4 +1,4 @@
-"""Pairs of texts: what is said in one language, to be said in another."""
+"""Pairs of texts, for translation."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,18 +19,18 @@ from fastweights.tasks.kinds.task import Task
 
 
 class PairBatch(NamedTuple):
-    """Sentences, padded at their end."""
+    """Sentence pairs, padded at the end."""
 
     source: Tensor  # int64 [B, S]
     source_lengths: Tensor  # int64 [B]
-    target: Tensor  # int64 [B, T]: a mark for the beginning, then the sentence
+    target: Tensor  # int64 [B, T]: the begin token, then the sentence
     target_lengths: Tensor  # int64 [B]
-    wanted: Tensor  # int64 [B, T]: the sentence, then a mark for its end; IGNORE where there is nothing more
+    labels: Tensor  # int64 [B, T]: the sentence, then the end token; IGNORE for padding
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences one after the other: millions of small tensors would take more memory than what they hold.
+    """Concatenated sentences, since millions of small tensors would need more memory than their values.
 
     >>> two = Sentences.of([torch.tensor([4, 5]), torch.tensor([6])])
     >>> two[1], two.lengths
@@ -42,14 +42,14 @@ class Sentences:
 
     @staticmethod
     def of(rows: Iterable[Tensor]) -> "Sentences":
-        """From token numbers `[tokens]` of every sentence."""
-        found = [row.int() for row in rows]
-        ends = torch.tensor([len(row) for row in found], dtype=torch.long).cumsum(0)
-        return Sentences(torch.cat([torch.empty(0, dtype=torch.int32), *found]), ends)
+        """Builds the sentences from token numbers `[tokens]` of each."""
+        parts = [row.int() for row in rows]
+        ends = torch.tensor([len(row) for row in parts], dtype=torch.long).cumsum(0)
+        return Sentences(torch.cat([torch.empty(0, dtype=torch.int32), *parts]), ends)
 
     @property
     def lengths(self) -> Tensor:
-        """int64 `[sentences]`."""
+        """Number of tokens per sentence, int64 `[sentences]`."""
         return self.ends.diff(prepend=torch.zeros(1, dtype=torch.long))
 
     def __len__(self) -> int:
@@ -59,13 +59,13 @@ class Sentences:
         return (self[sentence] for sentence in range(len(self)))
 
     def __getitem__(self, sentence: int) -> Tensor:
-        """int64 `[tokens]`."""
+        """Returns the tokens of a sentence, int64 `[tokens]`."""
         start = self.ends[sentence - 1] if sentence else 0
         return self.tokens[start : self.ends[sentence]].long()
 
 
 class PairSet(NamedTuple):
-    """Pairs of sentences in the order of their files, and the targets as they were written."""
+    """Pairs of sentences in the order of their files, and the raw target texts."""
 
     sources: Sentences
     targets: Sentences
@@ -75,8 +75,8 @@ class PairSet(NamedTuple):
 class Pairs(Task):
     """A source and its target, sentence by sentence, with one vocabulary for both.
 
-    A model is made from the number of tokens, and maps source, lengths, target and lengths to logits `[B, T, N]`; what
-    `encode` says of sources, `decode` continues.
+    The argument of a model is the number of tokens. It maps source, lengths, target and lengths to logits `[B, T, N]`,
+    with `encode` for the source and `decode` for the target.
     """
 
     main_metric: ClassVar[Metric] = BLEU
@@ -84,12 +84,12 @@ class Pairs(Task):
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """Number of tokens, those for beginning and end included."""
+        """Number of tokens, with the begin and end tokens."""
 
     @property
     @abstractmethod
     def begin(self) -> int:
-        """The token that every target begins with."""
+        """The first token of every target."""
 
     @property
     @abstractmethod
@@ -99,32 +99,32 @@ class Pairs(Task):
     @property
     @abstractmethod
     def training(self) -> PairSet:
-        """To learn from."""
+        """The training set."""
 
     @property
     @abstractmethod
     def validation(self) -> PairSet:
-        """For choosing when to stop and which weights to keep."""
+        """The validation set, for early stopping."""
 
     @property
     @abstractmethod
     def test(self) -> PairSet:
-        """For the report."""
+        """The test set."""
 
     @abstractmethod
     def encode(self, text: str) -> Tensor:
-        """A sentence as token numbers."""
+        """Returns the token numbers of a sentence."""
 
     @abstractmethod
     def decode(self, tokens: Tensor) -> str:
-        """Token numbers as a sentence."""
+        """Returns the sentence of token numbers."""
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         return (self.vocabulary,)
 
     def batch(self, chosen: Sequence[int], pairs: PairSet) -> PairBatch:
-        """Some pairs of a set, beside each other."""
+        """Returns pairs of a set as a batch."""
         sources, targets = ([part[n] for n in chosen] for part in (pairs.sources, pairs.targets))
         mark = torch.tensor
         return PairBatch(
@@ -136,10 +136,10 @@ class Pairs(Task):
         )
 
     def train_batches(self, budget: int, seed: int, start: int = 0) -> Iterator[PairBatch]:
-        """Endless batches of at most `budget` tokens, padding included, from step `start` on.
+        """Endless batches of at most `budget` tokens, with padding, from step `start` on.
 
-        Sentences of similar length lie together. Every epoch has other batches in another order; step n is the same
-        wherever one starts, so that a run can resume.
+        A batch has sentences of similar length. Every epoch has different batches in another order. Step n does not
+        depend on the start, so that a run can resume.
         """
         for epoch in count():
             batches = self.plan(budget, random_stream(seed, ORDER, epoch))
@@ -147,26 +147,26 @@ class Pairs(Task):
             start = max(start - len(batches), 0)
 
     def plan(self, budget: int, random: np.random.Generator) -> list[list[int]]:
-        """Which sentences for training are in which batch of an epoch."""
+        """The indices of the training sentences in each batch of an epoch."""
         self.require_room(budget)
         widths = self._widths
-        # Equals come in any order, so that no two sentences always meet.
+        # Sentences of equal length are shuffled, so that batches differ between epochs.
         order = np.lexsort([random.random(len(widths)), widths])
         batches: list[list[int]] = [[]]
         for sentence in order.tolist():
             if (len(batches[-1]) + 1) * widths[sentence] > budget:
                 batches.append([])
             batches[-1].append(sentence)
-        return [batches[place] for place in random.permutation(len(batches)).tolist()]
+        return [batches[n] for n in random.permutation(len(batches)).tolist()]
 
     def require_room(self, budget: int) -> None:
         """`InputError` unless every sentence for training fits into a batch of `budget` tokens."""
-        most, remedy = int(self._widths.max()), "Take a larger batch_size."
+        most, remedy = int(self._widths.max()), "Use a larger batch_size."
         require(most <= budget, "batch_size", "at least the tokens of every sentence", f"{budget} for {most}", remedy)
 
     @property
     def _widths(self) -> NDArray[np.int64]:
-        """Tokens of every pair for training, in the longer of its languages."""
+        """Number of tokens of every training pair, in the longer of its languages."""
         pairs = self.training
         return torch.maximum(pairs.sources.lengths, pairs.targets.lengths + 1).numpy()
 

@@ -1,4 +1,4 @@
-"""Streams: a long sequence that is read in windows, with a state that is carried from each to the next."""
+"""Streams: a long sequence that is read in windows, with a state carried from window to window."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -13,34 +13,34 @@ from fastweights.tasks.kinds.task import Task
 
 
 class Stream(Task):
-    """A sequence of tokens, of which each is to be predicted from those before it: three parts, one after the other."""
+    """A sequence of tokens for next-token prediction, in three consecutive parts."""
 
     main_metric: ClassVar[Metric] = BITS
     unit: ClassVar[str] = "token"
-    """What a token is."""
+    """Name of the unit of a token."""
 
     @property
     @abstractmethod
     def training(self) -> Tensor:
-        """int64 `[tokens]`."""
+        """The training part, int64 `[tokens]`."""
 
     @property
     @abstractmethod
     def validation(self) -> Tensor:
-        """For choosing when to stop and which weights to keep; follows the training part."""
+        """The validation part, which follows the training part, for early stopping."""
 
     @property
     @abstractmethod
     def test(self) -> Tensor:
-        """For the report; follows the validation part."""
+        """The test part, which follows the validation part."""
 
     @property
     def unseen(self) -> Mapping[str, Tensor]:
-        """Other sequences for the report, of which nothing is learned, by name."""
+        """Other test sequences by name, which are not used in training."""
         return {}
 
     def baselines(self) -> dict[str, float]:
-        """Bits a token on the test part, of what is no model of ours, by name."""
+        """Bits per token of other methods on the test part, by name."""
         return {}
 
     def windows(self, batch_size: int, window: int) -> "Windows":
@@ -50,7 +50,7 @@ class Stream(Task):
 
 @dataclass(frozen=True)
 class Windows:
-    """A sequence as parallel streams read window by window, so that a state can be carried from each to the next.
+    """A sequence as parallel streams that are read window by window, so that a state can be carried over.
 
     >>> import torch
     >>> windows = Windows(torch.arange(11), batch_size=2, window=2)
@@ -65,16 +65,16 @@ class Windows:
     def __post_init__(self) -> None:
         for name in ("batch_size", "window"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        needed = self.batch_size * self.window + 1
-        remedy = "Take a longer text, a smaller batch_size or a smaller window."
-        require(len(self.tokens) >= needed, "text", f"of at least {needed} training tokens", len(self.tokens), remedy)
+        minimum = self.batch_size * self.window + 1
+        remedy = "Use a longer text, a smaller batch_size or a smaller window."
+        require(len(self.tokens) >= minimum, "text", f"of at least {minimum} training tokens", len(self.tokens), remedy)
 
     def __len__(self) -> int:
-        """Windows a pass; what does not fill a window at the end is left out."""
+        """Number of windows per pass. An incomplete window at the end is dropped."""
         return self._length // self.window
 
     def __getitem__(self, window: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets, `[batch_size, window]` each."""
+        """Returns inputs and targets, `[batch_size, window]` each."""
         start = window * self.window
         inputs, targets = self.tokens[:-1], self.tokens[1:]
         return tuple(  # type: ignore[return-value]

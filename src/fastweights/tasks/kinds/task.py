@@ -1,4 +1,4 @@
-"""What all kinds of tasks have in common."""
+"""Base class of all tasks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from fastweights.core.metric import Metric
 
 
 class Task(ABC):
-    """Data and metric of an experiment; knows no model. A task is a frozen dataclass whose fields are its options."""
+    """Data and metric of an experiment, independent of any model: a frozen dataclass whose fields are its options."""
 
     main_metric: ClassVar[Metric]
-    """What the paper reports, and what to choose models by on the validation set."""
+    """The metric that the paper reports, and by which models are selected on the validation set."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Makes every task check the types of its options."""
+        """Adds checks of the types of its options to every task."""
         super().__init_subclass__(**kwargs)
         if "__post_init__" in vars(cls):
             cls.__post_init__ = fields_checked(cls.__post_init__)  # type: ignore[method-assign, assignment]
@@ -25,24 +25,24 @@ class Task(ABC):
 
     @classmethod
     def kind(cls) -> str:
-        """The file in `tasks/kinds` that says what it gives."""
+        """Name of the file in `tasks/kinds` that defines its interface."""
         homes = (base.__module__.rpartition(".") for base in cls.__mro__)
         return next(name for package, _, name in homes if package == __package__)
 
     @property
     @abstractmethod
     def arguments(self) -> tuple[Any, ...]:
-        """What a model for it is made from, before options of its own."""
+        """The first arguments of a model for the task."""
 
     @property
     def described(self) -> str:
-        """The size of the data in a line that a run begins with; empty where the data are the same for everybody."""
+        """Size of the data in one line, for the start of a run; empty if the data are fixed."""
         return ""
 
     def facts(self) -> dict[str, Any]:
-        """What a run folder has to know of the data, beside the options."""
+        """Facts of the data for the run folder, in addition to the options."""
         return {}
 
     def known_by(self, facts: Mapping[str, Any]) -> "Task":
-        """The task as facts in a run folder tell of it, where its files need not be there: to use a model with."""
+        """The task restored from facts of a run folder, without its files, for using a model."""
         return self

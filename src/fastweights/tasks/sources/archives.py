@@ -1,4 +1,4 @@
-"""Files in a folder or in an archive, whoever made it: nothing is unpacked on disk, and nothing grows in memory."""
+"""Files in a folder or in an untrusted archive: nothing is unpacked to disk, and memory is bounded."""
 
 import io
 import tarfile
@@ -16,22 +16,22 @@ EXTENSIONS = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
 )
-"""What says more about the member that follows."""
+"""Types of headers that extend the next member."""
 
 LONGEST_NAME = 4096
-"""Characters: patterns may need the square of it."""
+"""Maximum length of a name in characters, since the time of patterns may grow with its square."""
 
 ZIP = b"PK\x03\x04"
-"""How a zip archive begins that is not empty."""
+"""First bytes of a zip archive that is not empty."""
 
 Member = tuple[str, bytes]
 
 
 def members(path: Path, wanted: Callable[[str], object], others: list[str] | None = None) -> Iterator[Member]:
-    """Names and contents of the regular files of a folder, a `.tar`, a `.tar.gz` or a `.zip` whose names are `wanted`.
+    """Yields name and content of the `wanted` regular files of a folder, a `.tar`, a `.tar.gz` or a `.zip`.
 
-    The names of all other files are added to `others`, and those of folders with a slash behind them. `InputError` for
-    what cannot be read, is damaged, or comes to more than `LARGEST` bytes.
+    The names of all other files are added to `others`, those of folders with a slash at the end. `InputError` if the
+    folder cannot be read, is damaged, or has more than `LARGEST` bytes.
     """
     total, others = 0, [] if others is None else others
     for name, content in _in_folder(path, wanted, others) if path.is_dir() else _in_archive(path, wanted, others):
@@ -54,7 +54,7 @@ def _in_archive(path: Path, wanted: Callable[[str], object], others: list[str]) 
     if content[:4] == ZIP:
         yield from _in_zip(content, path, wanted, others)
         return
-    # Unzipped as a whole, since only its end tells whether what came before is right.
+    # Decompressed as a whole, since the checksum is at the end.
     content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
     try:
         for name, file in _in_tar(content):
@@ -67,7 +67,7 @@ def _in_archive(path: Path, wanted: Callable[[str], object], others: list[str]) 
 
 
 def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
-    """Regular files, none larger than the archive says of it, which Python's own reader sees to."""
+    """Yields regular files. Python's reader ensures that none is larger than its header states."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             chosen = [m for m in archive.infolist() if not m.is_dir() and wanted(_checked(m.filename))]
@@ -84,9 +84,9 @@ def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object], others:
 
 
 def _in_tar(content: bytes) -> Iterator[Member]:
-    """Regular files, member by member, each as long as the archive holds it.
+    """Yields regular files, member by member.
 
-    Python's own reader fills the holes of sparse files, and can be made to seek backwards or to search for hours.
+    Python's reader would fill the holes of sparse files, and can be made to seek backwards or to search for hours.
     """
     file, long_name = io.BytesIO(content), b""
     while (block := file.read(tarfile.BLOCKSIZE)).strip(b"\0"):
@@ -107,7 +107,7 @@ def _has_content(header: tarfile.TarInfo) -> bool:
 
 
 def _take(file: io.BytesIO, size: int) -> bytes:
-    """The content of a member, which is filled up to whole blocks."""
+    """Reads the content of a member, which is padded to whole blocks."""
     if size < 0 or len(part := file.read(size)) < size:
         raise ValueError(f"a member of {size:,} bytes is cut off")
     file.seek(-size % tarfile.BLOCKSIZE, io.SEEK_CUR)
@@ -115,7 +115,7 @@ def _take(file: io.BytesIO, size: int) -> bytes:
 
 
 def _extended_name(part: bytes) -> bytes:
-    """What the records `LENGTH KEY=VALUE` of an extended header say of the name; empty if nothing."""
+    """The name in the records `LENGTH KEY=VALUE` of an extended header; empty if there is none."""
     name, position = b"", 0
     while position < len(part):
         number = part[position : position + 20].partition(b" ")[0]

@@ -1,5 +1,4 @@
-"""Arrays in .npy and .npz files, which may come from anybody: nothing is unpickled, and nothing is allocated by a size
-that a header claims."""
+"""Arrays in untrusted .npy and .npz files: nothing is unpickled, and no memory is allocated by the size in a header."""
 
 import re
 from collections.abc import Collection
@@ -29,14 +28,14 @@ def read_array(content: bytes, name: str) -> NDArray[Any]:
         InputError: The content is damaged, or holds something else than numbers or strings.
     """
     header = HEADER.match(content)
-    wanted = "a whole .npy array of numbers or strings"
+    requirement = "a whole .npy array of numbers or strings"
     if header is None:
-        raise InputError(f"{name} must be {wanted}, got another header.")
+        raise InputError(f"{name} must be {requirement}, got another header.")
     shape = tuple(int(size) for size in header["shape"].replace(b",", b" ").split())
     kind, size = np.dtype(header["type"].decode()), len(content) - header.end()
-    require(bool(shape) and min(shape) >= 1, name, f"{wanted} with at least one value", f"shape {list(shape)}")
+    require(bool(shape) and min(shape) >= 1, name, f"{requirement} with at least one value", f"shape {list(shape)}")
     claimed = prod(shape) * kind.itemsize
-    require(claimed == size, name, wanted, f"{size:,} bytes for shape {list(shape)} of {kind}")
+    require(claimed == size, name, requirement, f"{size:,} bytes for shape {list(shape)} of {kind}")
     if kind.kind == "U":
         _require_characters(np.frombuffer(content, f"{kind.str[0]}u4", offset=header.end()), name)
     flat = np.frombuffer(content, kind, offset=header.end())
@@ -44,18 +43,19 @@ def read_array(content: bytes, name: str) -> NDArray[Any]:
 
 
 def _require_characters(codes: NDArray[Any], name: str) -> None:
-    """`InputError` unless numbers are code points of characters: Python makes strings of no others."""
-    known = (codes <= 0x10FFFF) & ~((codes >= 0xD800) & (codes <= 0xDFFF))
-    require(bool(known.all()), name, "strings of Unicode characters", "other code points")
+    """`InputError` unless all numbers are code points of characters."""
+    valid = (codes <= 0x10FFFF) & ~((codes >= 0xD800) & (codes <= 0xDFFF))
+    require(bool(valid.all()), name, "strings of Unicode characters", "other code points")
 
 
 def read_arrays(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of these names in a .npz file, as far as they are there.
+    """Reads the arrays of these names in a .npz file, if they exist.
 
     Raises:
         InputError: The file is damaged, or an array is none of numbers or strings.
     """
-    wanted = {f"{name}.npy": name for name in names}
+    names_by_file = {f"{name}.npy": name for name in names}
     return {
-        wanted[file]: read_array(content, f"{wanted[file]} in {path}") for file, content in members(path, wanted.get)
+        names_by_file[file]: read_array(content, f"{names_by_file[file]} in {path}")
+        for file, content in members(path, names_by_file.get)
     }

@@ -1,4 +1,4 @@
-"""CIFAR-100: small photographs of a hundred things in twenty groups."""
+"""CIFAR-100: small photographs of a hundred classes in twenty groups."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from fastweights.core.errors import require
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.data_files import require_found
 from fastweights.tasks.sources.images import Bytes
-from fastweights.tasks.sources.pictures import AsItIs, Pictures, as_it_is, digest_of
+from fastweights.tasks.sources.pictures import FileVersion, Pictures, digest_of, version_of
 
 ARCHIVE = "cifar-100/cifar-100-binary.tar.gz"
 WHENCE = "www.cs.toronto.edu/~kriz/cifar.html, CIFAR-100 binary version"
@@ -16,26 +16,26 @@ PARTS = ("train.bin", "test.bin")
 NAMES = ("coarse_label_names.txt", "fine_label_names.txt")
 SIDE = 32
 RECORD = 2 + 3 * SIDE**2
-"""Bytes of a picture: group, thing, red, green, blue."""
+"""Bytes per image: group, class, red, green, blue."""
 
 
 def cifar_100() -> Pictures:
-    """All photographs, by `group/thing`; read once for all tasks of a process."""
-    return _read(as_it_is(require_found(ARCHIVE, WHENCE)))
+    """All photographs, by `group/class`; read once per process."""
+    return _read(version_of(require_found(ARCHIVE, WHENCE)))
 
 
 @lru_cache(maxsize=1)
-def _read(archive: AsItIs) -> Pictures:
+def _read(archive: FileVersion) -> Pictures:
     wanted = {*PARTS, *NAMES}
-    found = {
+    contents = {
         name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
     }
-    missing = sorted(wanted - found.keys())
+    missing = sorted(wanted - contents.keys())
     require(not missing, ARCHIVE, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
-    records = np.concatenate([_records(found[part], part) for part in PARTS])
-    groups, things = (_names(found[part]) for part in NAMES)
-    known = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)
-    require(bool(known), ARCHIVE, "of groups and things that have names", "another")
+    records = np.concatenate([_records(contents[part], part) for part in PARTS])
+    groups, things = (_names(contents[part]) for part in NAMES)
+    valid = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)
+    require(bool(valid), ARCHIVE, "of groups and things that have names", "another")
     return _by_class(records, groups, things)
 
 

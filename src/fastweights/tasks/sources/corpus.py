@@ -1,4 +1,4 @@
-"""A text in three files: one to learn from, one to choose by, one for the report."""
+"""A text in three files, for training, validation and the test."""
 
 import hashlib
 from abc import abstractmethod
@@ -23,12 +23,12 @@ ORDER = 5
 
 @dataclass(frozen=True)
 class Corpus(Tokenized):
-    """Tokens that a tokenizer has learnt from the text for training.
+    """Tokens of a tokenizer that is trained on the training text.
 
     Args:
         tokenizer: "words", "characters", "bytes" or "bpe".
-        lines: Of the text for training, from its beginning; 0 for all.
-        held_out: Lines of each of the two other texts, from their beginning; 0 for all.
+        lines: Number of lines of the training text, from its start; 0 for all.
+        held_out: Number of lines of each of the two other texts, from their start; 0 for all.
     """
 
     tokenizer: str = "words"
@@ -68,7 +68,7 @@ class Corpus(Tokenized):
 
     @property
     def before_test(self) -> Tensor:
-        """What a sample goes on from."""
+        """The text before a sample."""
         return self.validation
 
     @cached_property

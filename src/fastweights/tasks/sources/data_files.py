@@ -1,4 +1,4 @@
-"""Files of data: found where they are, or downloaded, and never used unless they are the right ones."""
+"""Data files, located or downloaded, and verified by a checksum."""
 
 import gzip
 import hashlib
@@ -14,25 +14,25 @@ from fastweights.core.errors import InputError, require
 from fastweights.core.files import LARGEST, cache_folder, make_private, read_file, write_atomically
 
 TIMEOUT = 60.0
-"""Seconds without an answer before a download is given up."""
+"""Timeout of a download in seconds."""
 
 PIECE = 1 << 20
-"""Bytes that are unpacked at once."""
+"""Number of bytes that are decompressed at a time."""
 
 
 class MissingFile(InputError):
-    """A file that is not there and could not be downloaded."""
+    """A file is missing and could not be downloaded."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that everybody has the same copy of.
+    """A published file with fixed content.
 
     Args:
-        path: Where it lies in a data folder, such as `mnist/t10k-labels-idx1-ubyte.gz`.
-        size: In bytes.
-        sha256: Of its content.
-        urls: Where it can be downloaded; the first that has it serves.
+        path: Path in a data folder, such as `mnist/t10k-labels-idx1-ubyte.gz`.
+        size: Size in bytes.
+        sha256: SHA-256 of its content.
+        urls: URLs for the download, tried in order.
     """
 
     path: str
@@ -41,17 +41,17 @@ class DataFile:
     urls: tuple[str, ...] = ()
 
     def read(self) -> bytes:
-        """The content, from `$FASTWEIGHTS_DATA`, else from the cache, else downloaded to the cache.
+        """Returns the content, from `$FASTWEIGHTS_DATA`, the cache, or a download to the cache.
 
-        `InputError` if a file is there but is not the right one, `MissingFile` if there is none.
+        `InputError` if a file exists with other content, `MissingFile` if there is none.
         """
-        # Under its bare name, too: whatever lies there must be the right one.
-        found = find(self.path, Path(self.path).name)
-        if found is None:
+        # Also under its bare name, since the checksum is verified.
+        path = find(self.path, Path(self.path).name)
+        if path is None:
             return self._download(data_cache() / self.path)
-        content = read_file(found, "data file")
+        content = read_file(path, "data file")
         if problem := self._problem(content):
-            raise InputError(f"{found} must be {self._expected}, got {problem}. Delete it or fetch it again.")
+            raise InputError(f"{path} must be {self._expected}, got {problem}. Delete it or fetch it again.")
         return content
 
     @property
@@ -59,7 +59,7 @@ class DataFile:
         return f"{self.size:,} bytes with SHA-256 {self.sha256}"
 
     def _problem(self, content: bytes) -> str:
-        """What is there instead; empty if the content is right."""
+        """Describes wrong content; empty if the content is right."""
         sha256 = hashlib.sha256(content).hexdigest()
         return "" if sha256 == self.sha256 else f"{len(content):,} bytes with SHA-256 {sha256}"
 
@@ -83,29 +83,29 @@ class DataFile:
 
 
 def require_found(path: str, whence: str) -> Path:
-    """Where a file is that has no fixed content; `MissingFile` says whence to get it."""
-    found = find(path)
-    if found is None:
+    """Path of a file without fixed content; `MissingFile` names its source if it is missing."""
+    file = find(path)
+    if file is None:
         raise MissingFile(f"{path} must be a file, got no such file. It comes from {whence}. {_remedy(path)}")
-    return found
+    return file
 
 
 def data_cache() -> Path:
-    """Where downloads are kept."""
+    """Folder of downloads."""
     return cache_folder() / "data"
 
 
 def find(path: str, *others: str) -> Path | None:
-    """A file of a data folder: in `$FASTWEIGHTS_DATA` under its path or another, else in the cache under its path."""
+    """Path of a data file: in `$FASTWEIGHTS_DATA` under its path or another, or in the cache under its path."""
     folder = os.environ.get("FASTWEIGHTS_DATA")
-    places = [Path(folder) / place for place in (path, *others)] if folder else []
-    return next((place for place in [*places, data_cache() / path] if place.is_file()), None)
+    candidates = [Path(folder) / candidate for candidate in (path, *others)] if folder else []
+    return next((candidate for candidate in [*candidates, data_cache() / path] if candidate.is_file()), None)
 
 
 def gunzip(content: bytes, name: str, limit: int = LARGEST) -> bytes:
     """The content of a gzip file; `InputError` if it is truncated, damaged or more than `limit` bytes.
 
-    A thousandth of that can hold it: it is unpacked piece by piece, to be given up in time.
+    A gzip file can be a thousand times smaller than its content, so it is decompressed piece by piece.
     """
     whole = bytearray()
     try:

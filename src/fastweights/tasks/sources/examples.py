@@ -16,14 +16,14 @@ from fastweights.tasks.sources.tables import Rows, finite, is_header, numbers, r
 
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
 SPECIAL = ("label", "sequence", "length", "text")
-"""Columns of a table that are no features."""
+"""Columns of a table other than features."""
 
 Value = str | NDArray[np.float32]
 """A text, or features `[T, D]`."""
 
 
 class Example(NamedTuple):
-    """A sequence, where it is from, and its class; none if that is unknown."""
+    """A sequence, its origin, and its class, or None."""
 
     name: str
     value: Value
@@ -31,33 +31,33 @@ class Example(NamedTuple):
 
 
 def read_examples(path: Path, layout: str = "") -> list[Example]:
-    """All sequences in a file or a folder.
+    """Reads all sequences in a file or a folder.
 
     Args:
         path: A folder with a sub-folder per class or an archive of one, a CSV, TSV or .npz file, or one .txt or .npy
             sequence.
-        layout: "files" if a table is one sequence, whose rows are its steps; else every table has many sequences.
+        layout: "files" if a table is one sequence, whose rows are its steps; otherwise a table has many sequences.
 
     Raises:
-        InputError: It is something else, damaged, or empty.
+        InputError: It is of another kind, damaged, or empty.
     """
     require(path.exists(), "data", "a file or a folder that is there", path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        found = _in_arrays(path)
+        examples = _in_arrays(path)
     elif suffix in (".csv", ".tsv") and layout != "files" and not path.is_dir():
-        found = _in_table(read_rows(read_file(path, "data"), str(path)), str(path))
+        examples = _in_table(read_rows(read_file(path, "data"), str(path)), str(path))
     elif suffix in READERS and not path.is_dir():
-        found = [example._replace(name=str(path)) for example in _examples([(path.name, read_file(path, "data"))])]
+        examples = [example._replace(name=str(path)) for example in _examples([(path.name, read_file(path, "data"))])]
     else:
-        known = path.is_dir() or suffix in ARCHIVES
-        require(known, "data", f"a folder or a file of {', '.join((*READERS, '.npz', *ARCHIVES))}", path)
-        found = _examples(_inside(sorted(members(path, _is_sequence))))
+        valid = path.is_dir() or suffix in ARCHIVES
+        require(valid, "data", f"a folder or a file of {', '.join((*READERS, '.npz', *ARCHIVES))}", path)
+        examples = _examples(_inside(sorted(members(path, _is_sequence))))
     remedy = "A folder needs a sub-folder per class with .txt, .csv, .tsv or .npy files."
-    require(bool(found), "data", "of at least one sequence", f"none in {path}", remedy)
-    kinds = Counter("texts" if isinstance(example.value, str) else "numbers" for example in found)
+    require(bool(examples), "data", "of at least one sequence", f"none in {path}", remedy)
+    kinds = Counter("texts" if isinstance(example.value, str) else "numbers" for example in examples)
     require(len(kinds) == 1, "data", "of texts or of numbers", f"both in {path}")
-    return found
+    return examples
 
 
 def _is_sequence(name: str) -> bool:
@@ -67,21 +67,21 @@ def _is_sequence(name: str) -> bool:
 
 
 def _inside(files: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Files by their names in the folder of the classes, which archives put into a folder of their own."""
+    """Files by their names in the folder of the classes, without the outer folders of archives."""
     while files and len({name.partition("/")[0] for name, _ in files}) == 1 and all(n.count("/") > 1 for n, _ in files):
         files = [(name.partition("/")[2], content) for name, content in files]
     return files
 
 
 def _examples(files: Iterable[tuple[str, bytes]]) -> list[Example]:
-    """Files that are a sequence each: the first folder of the name is the class. Empty ones are left out."""
-    found = []
+    """Reads files with one sequence each. The first folder of the name is the class. Empty files are skipped."""
+    examples = []
     for name, content in files:
         if content.strip():
             folder, slash, _ = name.partition("/")
             value = READERS[PurePosixPath(name).suffix.lower()](content, name)
-            found.append(Example(name, value, folder if slash else None))
-    return found
+            examples.append(Example(name, value, folder if slash else None))
+    return examples
 
 
 def _text(content: bytes, name: str) -> str:
@@ -134,8 +134,8 @@ def _labels(y: NDArray[Any], number: int, path: Path) -> list[str]:
 
 def _lengths(lengths: NDArray[Any], shape: tuple[int, ...], path: Path) -> list[int]:
     fits = lengths.shape == shape[:1] and lengths.dtype.kind in "iu" and 1 <= lengths.min() <= lengths.max() <= shape[1]
-    wanted = f"whole numbers [{shape[0]}] from 1 to {shape[1]}"
-    require(bool(fits), f"lengths in {path}", wanted, f"{lengths.dtype} {list(lengths.shape)}")
+    requirement = f"whole numbers [{shape[0]}] from 1 to {shape[1]}"
+    require(bool(fits), f"lengths in {path}", requirement, f"{lengths.dtype} {list(lengths.shape)}")
     return [int(length) for length in lengths]
 
 
@@ -154,7 +154,7 @@ def _in_table(rows: Rows, name: str) -> list[Example]:
     columns: Columns = {column: tuple(row[n] for row in rows[1:]) for n, column in enumerate(header)}
     labels = columns.get("label")
     empty = labels is not None and "" in labels
-    require(not empty, name, "a table with a label in every row", f"none in row {_place('', labels)}")
+    require(not empty, name, "a table with a label in every row", f"none in row {_row_of('', labels)}")
     if "text" in columns:
         return _texts(columns, labels, name)
     features = [column for column in header if column not in SPECIAL]
@@ -168,8 +168,8 @@ Columns = dict[str, tuple[str, ...]]
 Labels = tuple[str, ...] | None
 
 
-def _place(cell: str, column: Labels) -> int:
-    """The first row with a cell, from 1; 0 if there is none."""
+def _row_of(cell: str, column: Labels) -> int:
+    """Number of the first row with a cell, from 1; 0 if there is none."""
     return column.index(cell) + 1 if column and cell in column else 0
 
 
@@ -187,26 +187,26 @@ def _long(columns: Columns, features: list[str], labels: Labels, name: str) -> l
     if not steps:
         return []
     values = numbers([list(cells) for cells in zip(*(columns[f] for f in features), strict=True)], name)
-    found = []
+    examples = []
     for sequence, rows in steps.items():
-        own = {labels[row] for row in rows} if labels else {None}
-        require(len(own) == 1, name, "a table with one label per sequence", f"several for sequence {sequence!r}")
-        found.append(Example(f"sequence {sequence}", values[rows], own.pop()))
-    return found
+        row_labels = {labels[row] for row in rows} if labels else {None}
+        require(len(row_labels) == 1, name, "a table with one label per sequence", f"several for sequence {sequence!r}")
+        examples.append(Example(f"sequence {sequence}", values[rows], row_labels.pop()))
+    return examples
 
 
 def _wide(columns: Columns, features: list[str], labels: Labels, name: str) -> list[Example]:
     rows = [list(cells) for cells in zip(*(columns[f] for f in features), strict=True)]
     if "length" in columns:
         rows = [_cut(row, text, name) for row, text in zip(rows, columns["length"], strict=True)]
-    found = []
+    examples = []
     for n, row in enumerate(rows, start=1):
         while row and not row[-1]:
             row.pop()
         require(bool(row), name, "a table with at least one number in every row", f"none in row {n}")
         value = numbers([row], f"row {n} of {name}").reshape(-1, 1)
-        found.append(Example(f"row {n}", value, labels[n - 1] if labels else None))
-    return found
+        examples.append(Example(f"row {n}", value, labels[n - 1] if labels else None))
+    return examples
 
 
 def _cut(row: list[str], length: str, name: str) -> list[str]:

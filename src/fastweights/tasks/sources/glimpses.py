@@ -11,10 +11,11 @@ PER_QUADRANT = 6
 
 
 class GlimpseTask(FixedTask):
-    """A classification of square images that are shown as glimpses `[B, 24, patch * patch]` from 0 to 1.
+    """Classification of square images as glimpses `[B, 24, patch * patch]` from 0 to 1.
 
-    Quadrants and the details in them come in the order upper left, upper right, lower left, lower right. A quadrant is
-    shown coarse, then in its four details, then coarse again: our reading of the paper's 24, which 4 x (1 + 4) is not.
+    Quadrants and the details in them have the order upper left, upper right, lower left, lower right. The glimpses of a
+    quadrant are coarse, four details, and coarse again. That is our reading of the 24 of the paper, since 4 x (1 + 4)
+    is 20.
     """
 
     input_kind: ClassVar[Kind] = "features"
@@ -26,20 +27,20 @@ class GlimpseTask(FixedTask):
         return self.patch**2
 
     def images(self, inputs: Tensor) -> Tensor:
-        """`[B, side, side]`: the images that glimpses were cut from, put together again from the details."""
+        """Reassembles the images `[B, side, side]` from the details of their glimpses."""
         details = inputs.view(-1, 2, 2, PER_QUADRANT, self.patch, self.patch)[:, :, :, 1:5]
         grid = details.unflatten(3, (2, 2)).permute(0, 1, 3, 5, 2, 4, 6)
         return grid.flatten(4, 6).flatten(1, 3)
 
     def _finish(self, batch: Batch) -> Batch:
-        # Divided last: quarters are whole numbers, and so glimpses are the same on every platform.
+        # The division comes last: quarters are integers, so that glimpses are the same on every platform.
         return Batch(batch.inputs.float().div_(4 * 255), batch.targets.long())
 
 
 def cut_glimpses(images: Tensor, patch: int) -> Tensor:
-    """Images of bytes `[B, 4 patch, 4 patch]` as glimpses int16 `[B, 24, patch * patch]`, in quarters of a grey level.
+    """Cuts images of bytes `[B, 4 patch, 4 patch]` into int16 `[B, 24, patch * patch]`, in quarter grey levels.
 
-    A task keeps its images so: to cut every batch anew took a tenth of the time of a training step.
+    A task stores its images as glimpses, since cutting every batch takes a tenth of the time of a training step.
     """
     images = images.short()
     halves = images.unflatten(2, (2, 2, patch)).unflatten(1, (2, 2, patch))

@@ -1,7 +1,7 @@
-"""Images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), what pillow reads, and scaling by area.
+"""Images as arrays: the formats of MNIST (idx) and of the CMU faces (PGM), the formats of pillow, and scaling by area.
 
-Images are read as a person sees them. A transparent image lies on white, or on black if its visible parts are nearly
-white. The orientation in the EXIF data of a camera is applied. Of an animation, the first frame is read.
+A transparent image is composed on white, or on black if its visible parts are nearly white. The EXIF orientation is
+applied. Of an animation, the first frame is read.
 """
 
 import io
@@ -24,21 +24,21 @@ log = logging.getLogger("fastweights")
 Bytes = NDArray[np.uint8]
 
 IDX_HEADER = b"\x00\x00\x08"
-"""Two zeros, then the type: unsigned bytes."""
+"""First bytes of an idx file of unsigned bytes."""
 
 LARGEST_IMAGE = 1 << 25
-"""Bytes of a file, and pixels: of an image that is nearly empty, a few bytes may unpack to billions."""
+"""Maximum number of bytes of a file and of pixels, since a few bytes may decompress to billions of pixels."""
 
 LONGEST_SIDE = 1 << 14
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "TIFF", "WEBP")
-"""Other than PGM. Not all that pillow reads: some formats start programs."""
+"""Formats that are read with pillow, without those that start programs."""
 
 GREY = ("1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N")
 """The modes of pillow without colours."""
 
 NEARLY_WHITE = 16
-"""Mean distance from white, in 255 levels, below which the visible parts of an image do not show on white."""
+"""Mean distance from white, in 255 levels, below which the visible parts of an image are invisible on white."""
 
 DAMAGED = (
     *(ArithmeticError, LookupError, OSError, EOFError, RuntimeError, SyntaxError, TypeError, ValueError),
@@ -118,7 +118,7 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         _require_size(name, *image.size)
         grey = channels == 1 or (not channels and image.mode in GREY)
         require(image.mode not in ("I", "F"), name, "of 8 or 16 bits", f"pixels of mode {image.mode}")
-        pixels = _as_seen(_upright(image), "L" if grey else "RGB")
+        pixels = _opaque(_upright(image), "L" if grey else "RGB")
         return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
         raise
@@ -129,7 +129,7 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
 
 
 def _upright(image: Any) -> Any:
-    """The image as the camera was held; as it is stored where its EXIF data are damaged."""
+    """The image with its EXIF orientation applied; unchanged if the EXIF data are damaged."""
     from PIL import ImageOps
 
     image.load()
@@ -139,7 +139,7 @@ def _upright(image: Any) -> Any:
         return image
 
 
-def _as_seen(image: Any, mode: str) -> Bytes:
+def _opaque(image: Any, mode: str) -> Bytes:
     """Bytes in grey `[height, width]` or in colours `[height, width, 3]`, without transparency."""
     from PIL import Image
 
@@ -153,7 +153,7 @@ def _as_seen(image: Any, mode: str) -> Bytes:
 
 
 def _of_sixteen_bits(image: Any, mode: str) -> Bytes:
-    """The upper half, where pillow would make all white that is not nearly black."""
+    """The upper 8 bits, where pillow would clip nearly all pixels to white."""
     levels, clear = np.asarray(image), image.info.get("transparency")
     upper = (levels >> 8).astype(np.uint8)
     if clear is not None:
@@ -171,35 +171,35 @@ def _with_alpha(image: Any) -> Any:
 
 
 def _ground(levels: Bytes, alpha: Bytes) -> int:
-    """White, or black behind what would not show on white."""
+    """The background: white, or black if the image would be invisible on white."""
     visible = alpha.astype(np.int64)
     contrast = int((visible * (255 - levels.astype(np.int64))).sum())
     if visible.sum() > 0 and contrast < NEARLY_WHITE * visible.sum() and alpha.min() < 255:
-        _say("Transparent pictures whose visible parts are nearly white are put on black, all others on white.")
+        _warn_once("Transparent images whose visible parts are nearly white are put on black, all others on white.")
         return 0
     return 255
 
 
 @cache
-def _say(message: str) -> None:
+def _warn_once(message: str) -> None:
     log.warning(message)
 
 
 def _require_size(name: str, width: int, height: int) -> None:
     fits = max(width, height) <= LONGEST_SIDE and width * height <= LARGEST_IMAGE
-    require(fits, name, f"of at most {LARGEST_IMAGE:,} pixels, {LONGEST_SIDE:,} a side", f"{width:,} x {height:,}")
+    require(fits, name, f"of at most {LARGEST_IMAGE:,} pixels, {LONGEST_SIDE:,} per side", f"{width:,} x {height:,}")
 
 
 def scale_by_area(image: Bytes, height: int, width: int) -> Bytes:
-    """The image in another size; every new pixel is the mean of the area that it covers, rounded."""
+    """Scales an image; every new pixel is the rounded mean of the area that it covers."""
     sums = _cover(height, image.shape[0]) @ image @ _cover(width, image.shape[1]).T
     return np.floor((2 * sums + image.size) / (2 * image.size)).astype(np.uint8)
 
 
 def _cover(new: int, old: int) -> NDArray[np.float64]:
-    """`[new, old]`: how much of each old pixel each new one covers along one axis, where an old one is `new` long.
+    """Overlap of each old pixel with each new one along one axis, `[new, old]`, where an old pixel has length `new`.
 
-    Whole numbers, so that their sums are exact, and the image is the same on every platform.
+    The overlaps are integers, so that their sums are exact, and the image is the same on every platform.
     """
     first, second = np.arange(new)[:, None] * old, np.arange(old) * new
     return np.maximum(np.minimum(first + old, second + new) - np.maximum(first, second), 0).astype(np.float64)

@@ -12,8 +12,8 @@ class KneserNey:
     """p_n(w | h) = max(c(h w) - D, 0) / c(h) + D N(h) / c(h) p_{n-1}(w | h'), down to the uniform distribution.
 
     c counts n-grams at the highest order and distinct predecessors below it; N(h) is the number of distinct
-    continuations of h; h' is h without its first token; D = n1 / (n1 + 2 n2) from how many c are 1 and 2. A history
-    that was never seen leaves all to the order below.
+    continuations of h; h' is h without its first token; D = n1 / (n1 + 2 n2) from how many c are 1 and 2. For an unseen
+    history p_n is p_{n-1}.
 
     Args:
         tokens: The training sequence, integers from 0 to `vocabulary - 1`.
@@ -31,18 +31,18 @@ class KneserNey:
         codes, ends = [], []
         grams = np.zeros(len(tokens) + 1, dtype=np.int64)
         for _ in range(order):
-            found = grams[:-1] * vocabulary + tokens[len(tokens) + 1 - len(grams) :]
-            known, end, grams = np.unique(found, return_index=True, return_inverse=True)
-            codes.append(known)
+            pairs = grams[:-1] * vocabulary + tokens[len(tokens) + 1 - len(grams) :]
+            distinct, end, grams = np.unique(pairs, return_index=True, return_inverse=True)
+            codes.append(distinct)
             ends.append((end, grams))
-        self.levels = [_Level(known, vocabulary, _counts(*ends[n : n + 2])) for n, known in enumerate(codes)]
+        self.levels = [_Level(distinct, vocabulary, _counts(*ends[n : n + 2])) for n, distinct in enumerate(codes)]
 
     def bits(self, tokens: Numbers) -> float:
-        """Mean bits a token, over all but the first (which a model that predicts the next token cannot predict)."""
+        """Mean bits per token, over all but the first, for which there is no prediction."""
         return float(-np.log2(self.probabilities(tokens)[1:]).mean())
 
     def probabilities(self, tokens: Numbers) -> NDArray[np.float64]:
-        """p of every token given those before it; the first ones have shorter histories."""
+        """Probability of every token given the tokens before it; the first ones have shorter histories."""
         p = np.full(len(tokens), 1 / self.vocabulary)
         grams = np.zeros(len(tokens) + 1, dtype=np.int64)
         for level in self.levels:
@@ -54,9 +54,9 @@ class KneserNey:
 
 
 def _counts(shorter: tuple[Numbers, Numbers], longer: tuple[Numbers, Numbers] | None = None) -> Numbers:
-    """How often every n-gram occurs or, below the highest order, with how many different tokens in front.
+    """Number of occurrences of every n-gram or, below the highest order, of different tokens before it.
 
-    Each order is told by where its different n-grams are met first, and by the number of every n-gram in the sequence.
+    Each order is given by the first positions of its different n-grams, and by the index of every n-gram.
     """
     _, grams = shorter
     chosen = grams if longer is None else grams[longer[0] + 1]
@@ -67,9 +67,9 @@ class _Level:
     """Counts of one order.
 
     Args:
-        codes: What an n-gram is, `history * vocabulary + token`; sorted: an n-gram is known by its place.
+        codes: Sorted codes of the n-grams, `history * vocabulary + token`; the index of an n-gram is its position.
         vocabulary: Number of tokens.
-        counts: Of every n-gram.
+        counts: Count of every n-gram.
     """
 
     def __init__(self, codes: Numbers, vocabulary: int, counts: Numbers) -> None:
@@ -82,17 +82,17 @@ class _Level:
         self.discount = once / (once + 2 * twice) if once else 0.0
 
     def find(self, histories: Numbers, tokens: Numbers) -> Numbers:
-        """The n-gram of every token after its history; -1 for one that was never seen."""
-        wanted = histories * self.vocabulary + tokens
-        place = np.searchsorted(self.codes, wanted).clip(max=len(self.codes) - 1)
-        return np.where((self.codes[place] == wanted) & (histories >= 0), place, -1)
+        """Index of the n-gram of every token after its history; -1 if it is unseen."""
+        code = histories * self.vocabulary + tokens
+        index = np.searchsorted(self.codes, code).clip(max=len(self.codes) - 1)
+        return np.where((self.codes[index] == code) & (histories >= 0), index, -1)
 
     def interpolate(self, grams: Numbers, histories: Numbers, lower: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p at this order from p at the order below."""
-        seen = (histories >= 0) & (histories < len(self.totals))
-        known = np.where(seen, histories, 0)
-        totals = np.where(seen, self.totals[known], 0.0)
+        """Probabilities at this order from those at the order below."""
+        is_seen = (histories >= 0) & (histories < len(self.totals))
+        rows = np.where(is_seen, histories, 0)
+        totals = np.where(is_seen, self.totals[rows], 0.0)
         counts = np.where(grams >= 0, self.counts[grams], 0)
-        shared = self.discount * self.continuations[known]
+        shared = self.discount * self.continuations[rows]
         mixed = (np.maximum(counts - self.discount, 0) + shared * lower) / np.maximum(totals, 1)
         return np.where(totals > 0, mixed, lower)

@@ -1,4 +1,4 @@
-"""Two files of which each line of one is a translation of the same line of the other."""
+"""Parallel text: each line of one file is a translation of the same line of the other."""
 
 import hashlib
 from abc import abstractmethod
@@ -20,17 +20,17 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Parallel(Pairs):
-    """Sentences of parallel files, cut into pieces that both languages share.
+    """Sentences of parallel files, tokenized with a vocabulary that both languages share.
 
     Args:
-        pieces: Number of pieces, learnt from the sentences for training; 256 of them are the bytes.
-        sentences: For training, from the beginning of the files; 0 for all.
-        held_out: Of the pairs for validation, and of those for the test, from their beginnings; 0 for all.
-        longest: Pairs for training with more pieces in either language are left out, as those that are empty in one.
+        pieces: Number of tokens, learnt from the training sentences; 256 of them are the bytes.
+        sentences: Number of training sentences, from the start of the files; 0 for all.
+        held_out: Number of validation pairs, and of test pairs, from the start of the files; 0 for all.
+        longest: Training pairs with more tokens in either language are skipped, as are those with an empty side.
     """
 
     limited: ClassVar[frozenset[str]] = frozenset({"train"})
-    """Parts that `longest` applies to."""
+    """Parts to which `longest` applies."""
 
     pieces: int = 8000
     sentences: int = 0
@@ -45,11 +45,11 @@ class Parallel(Pairs):
 
     @abstractmethod
     def read(self, part: str, language: str) -> bytes:
-        """A file, UTF-8: "train", "validation" or "test" in the language of the "source" or the "target"."""
+        """Reads a UTF-8 file: "train", "validation" or "test" in the language of the "source" or the "target"."""
 
     @cached_property
     def tokenizer(self) -> Bpe:
-        """Learnt from both languages."""
+        """The tokenizer, trained on both languages."""
         return Bpe.learn("\n".join(line for side in self._lines("train") for line in side), self.pieces)
 
     @property
@@ -87,7 +87,7 @@ class Parallel(Pairs):
 
     @cached_property
     def sha256(self) -> dict[str, str]:
-        """Of the lines of every part."""
+        """SHA-256 of the lines of every part."""
         return {part: _digest(self._lines(part)) for part in ("train", "validation", "test")}
 
     def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
@@ -101,19 +101,24 @@ class Parallel(Pairs):
         fits = [
             part not in self.limited or len(s) <= self.longest >= len(t) for s, t in zip(sources, targets, strict=True)
         ]
-        kept = [Sentences.of(compress(side, fits)) for side in (sources, targets)]
-        return PairSet(kept[0], kept[1], tuple(compress(target, fits)))
+        sentences = [Sentences.of(compress(side, fits)) for side in (sources, targets)]
+        return PairSet(sentences[0], sentences[1], tuple(compress(target, fits)))
 
     def _lines(self, part: str) -> tuple[Lines, Lines]:
         source, target = (lines_of(self.read(part, language), part) for language in ("source", "target"))
         equal = f"{len(source):,} and {len(target):,}"
         require(len(source) == len(target), f"{part} files", "of equally many lines", equal)
-        whole = [bool(s and t) for s, t in zip(source, target, strict=True)]
+        is_complete = [bool(s and t) for s, t in zip(source, target, strict=True)]
         if part != "train":
-            require(all(whole), f"{part} files", "without empty lines", f"line {[*whole, False].index(False) + 1}")
+            require(
+                all(is_complete),
+                f"{part} files",
+                "without empty lines",
+                f"line {[*is_complete, False].index(False) + 1}",
+            )
             return source[: self.held_out or None], target[: self.held_out or None]
         most = self.sentences or None
-        return tuple(islice(compress(source, whole), most)), tuple(islice(compress(target, whole), most))
+        return tuple(islice(compress(source, is_complete), most)), tuple(islice(compress(target, is_complete), most))
 
 
 def _digest(sides: tuple[Lines, Lines]) -> str:
@@ -122,7 +127,7 @@ def _digest(sides: tuple[Lines, Lines]) -> str:
 
 def lines_of(content: bytes, name: str) -> Lines:
     """The lines of a UTF-8 file, without blanks at either end."""
-    # A stray carriage return inside a sentence must not make two lines of it.
+    # A stray carriage return inside a sentence must not split it.
     inside = content.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\n" in content else content
     text = decoded(inside, f"{name} file", "one")
     lines = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))

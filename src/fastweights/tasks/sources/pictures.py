@@ -1,4 +1,4 @@
-"""Pictures by class: decoded once, scaled to squares, and kept as bytes in a file that all processes share."""
+"""Images by class: decoded once, scaled to squares, and cached as bytes in a file that all processes share."""
 
 import hashlib
 import io
@@ -21,19 +21,19 @@ from fastweights.tasks.sources.images import Bytes, read_channels, scale_by_area
 log = logging.getLogger("fastweights")
 
 DIGEST = 32
-"""Bytes of SHA-256, behind what is kept."""
+"""Number of bytes of SHA-256, at the end of a cached file."""
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-"""Of files that are read as pictures."""
+"""Suffixes of image files."""
 
 HIDDEN = {"__macosx", "@eadir", "thumbs.db", "desktop.ini"}
-"""Names of what file managers make for themselves, beside those that begin with a dot."""
+"""Names of files and folders of file managers, other than those that begin with a dot."""
 
 NAMED = 3
-"""Files that are named of those that are left out."""
+"""Number of skipped files that a message names."""
 
 READING = 2
-"""The version of how pictures are read. Squares that another version has put into the cache are not used."""
+"""Version of the decoding. Cached squares of another version are not used."""
 
 Files = Mapping[str, Sequence[tuple[str, bytes]]]
 """Names and contents of the files of every class."""
@@ -41,13 +41,13 @@ Files = Mapping[str, Sequence[tuple[str, bytes]]]
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Squares of bytes, those of a class together.
+    """Square images as bytes, sorted by class.
 
     Args:
-        names: Of the classes.
-        starts: Where the pictures of every class begin, and where the last ends: int64 `[classes + 1]`.
+        names: Names of the classes.
+        starts: Index of the first image of every class, and the end of the last: int64 `[classes + 1]`.
         images: `[pictures, channels, side, side]`.
-        digest: Of the files that they came from.
+        digest: Digest of the files.
     """
 
     names: tuple[str, ...]
@@ -57,31 +57,31 @@ class Pictures:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Pictures of every class."""
+        """Number of images per class."""
         return np.diff(self.starts)
 
 
-class AsItIs(NamedTuple):
-    """A file or a folder in a state of it: what was read of it need not be read again while it is as it is."""
+class FileVersion(NamedTuple):
+    """The version of a file or folder, a key under which its content can be cached."""
 
     path: Path
     size: int
     modified: int
 
 
-def as_it_is(path: Path) -> AsItIs:
-    """The state of a file."""
+def version_of(path: Path) -> FileVersion:
+    """The version of a file, by size and time of modification."""
     status = path.stat()
-    return AsItIs(path, status.st_size, status.st_mtime_ns)
+    return FileVersion(path, status.st_size, status.st_mtime_ns)
 
 
 def is_picture(name: str) -> bool:
-    """By the end of its name, unless it is hidden."""
+    """Whether a name has the suffix of an image and is not hidden."""
     return name.lower().endswith(SUFFIXES) and not is_hidden(name)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file, or a folder above it, is one that file managers and notebooks make for themselves.
+    """Whether a file, or a folder above it, belongs to a file manager or a notebook.
 
     >>> is_hidden("cats/.ipynb_checkpoints/1.png"), is_hidden("__MACOSX/cats/1.png"), is_hidden("./cats/1.png")
     (True, True, False)
@@ -90,31 +90,31 @@ def is_hidden(name: str) -> bool:
     return any((part[:1] == "." and part not in (".", "..")) or part.casefold() in HIDDEN for part in parts)
 
 
-def without_pictures(others: Iterable[str], found: Iterable[str]) -> list[str]:
-    """The folders that hold no picture, hidden ones left out.
+def without_pictures(others: Iterable[str], images: Iterable[str]) -> list[str]:
+    """The folders without images, except hidden ones.
 
     Args:
-        others: The names of folders, with a slash behind them, and of files that are no pictures.
-        found: The names of the pictures.
+        others: The names of folders, with a slash at the end, and of files that are no images.
+        images: The names of the images.
     """
-    filled = {str(home) for name in found for home in PurePosixPath(name).parents}
+    filled = {str(home) for name in images for home in PurePosixPath(name).parents}
     homes = {name.rpartition("/")[0] for name in others if not is_hidden(name)} - {""}
     return sorted(home for home in homes if str(PurePosixPath(home)) not in filled)
 
 
 def tell_left_out(path: Path, others: Sequence[str], empty: Sequence[str] = ()) -> None:
-    """Logs one line that names what is not read of a folder or an archive of pictures, unless all of it is.
+    """Logs one line that names the skipped files of a folder or an archive of images, if there are any.
 
     Args:
         path: The folder or the archive.
-        others: The names of files that are no pictures or hidden.
-        empty: The names of folders without pictures.
+        others: The names of files that are no images or hidden.
+        empty: The names of folders without images.
     """
     files = [name for name in others if not name.endswith("/")]
     parts = {"hidden or no pictures": files, "without pictures": empty}
-    said = [f"{len(names)} {what} ({_first(names)})" for what, names in parts.items() if names]
-    if said:
-        _say(f"Left out of {printable(str(path))}: {', '.join(said)}.")
+    notes = [f"{len(names)} {what} ({_first(names)})" for what, names in parts.items() if names]
+    if notes:
+        _warn_once(f"Left out of {printable(str(path))}: {', '.join(notes)}.")
 
 
 def _first(names: Sequence[str]) -> str:
@@ -122,60 +122,60 @@ def _first(names: Sequence[str]) -> str:
 
 
 @cache
-def _say(message: str) -> None:
+def _warn_once(message: str) -> None:
     log.warning(message)
 
 
 def in_order(files: Files) -> Files:
-    """Classes and their files by name."""
+    """Sorts classes and their files by name."""
     return {name: sorted(files[name]) for name in sorted(files)}
 
 
 def read_pictures(files: Files, channels: int, side: int) -> Pictures:
-    """All files of all classes as squares; `channels` is 1, 3, or 0 for what they all have themselves.
+    """Reads all files of all classes as squares; `channels` is 1, 3, or 0 for the number that they all have.
 
-    They are decoded the first time only, into the cache; where that cannot be written they lie in memory.
+    They are decoded once, into the cache; if that cannot be written they stay in memory.
 
     Raises:
-        InputError: A file is no picture, or some are grey and some are not.
+        InputError: A file is no image, or some are grey and some are not.
     """
     digest = digest_of(files)
     counts = np.array([0, *(len(of_class) for of_class in files.values())])
     contents = [file for of_class in files.values() for file in of_class]
-    kept = cache_folder() / "pictures" / f"{digest[:32]}-{channels}-{side}-{READING}.npy"
-    images = remembered(kept, lambda: _decode(contents, channels, side))
+    cache_file = cache_folder() / "pictures" / f"{digest[:32]}-{channels}-{side}-{READING}.npy"
+    images = cached(cache_file, lambda: _decode(contents, channels, side))
     return Pictures(tuple(files), counts.cumsum(), images, digest)
 
 
-def remembered(path: Path, make: Callable[[], Bytes]) -> Bytes:
-    """What a file of the cache holds, read where it lies; made anew unless it is whole."""
-    found = _mapped(path)
-    if found is not None:
-        return found
+def cached(path: Path, make: Callable[[], Bytes]) -> Bytes:
+    """Memory-maps a file of the cache; `make` creates it if it is missing or damaged."""
+    mapped = _mapped(path)
+    if mapped is not None:
+        return mapped
     images = make()
     with suppress(OSError):
         make_private(path.parent)
         write_atomically(path, _sealed(images))
-        found = _mapped(path)
-    return images if found is None else found
+        mapped = _mapped(path)
+    return images if mapped is None else mapped
 
 
 def square(image: Bytes, side: int) -> Bytes:
-    """An image `[channels, height, width]` as a square, by area: nothing is cut off."""
+    """Scales an image `[channels, height, width]` to a square, by area, without cropping."""
     if image.shape[1:] == (side, side):
         return image
     return np.stack([scale_by_area(channel, side, side) for channel in image])
 
 
 def _decode(files: Iterable[tuple[str, bytes]], channels: int, side: int) -> Bytes:
-    found: list[Bytes] = []
+    squares: list[Bytes] = []
     for name, content in files:
         image = read_channels(content, name, channels)
-        remedy = "Make them all of one kind."
-        alike = not found or len(found[0]) == len(image)
+        remedy = "Convert them to one kind."
+        alike = not squares or len(squares[0]) == len(image)
         require(alike, "pictures", "all grey or all in colours", f"both, {name} is the first that differs", remedy)
-        found.append(square(image, side))
-    return np.stack(found)
+        squares.append(square(image, side))
+    return np.stack(squares)
 
 
 def _sealed(images: Bytes) -> bytes:
@@ -185,16 +185,16 @@ def _sealed(images: Bytes) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def _is_whole(file: AsItIs) -> bool:
-    """Whether a file ends in the digest of what comes before; asked once for every state of it."""
+def _is_whole(file: FileVersion) -> bool:
+    """Whether a file ends with the digest of its content; cached per version of the file."""
     content = np.memmap(file.path, np.uint8, "r")
     return hashlib.sha256(content[:-DIGEST].data).digest() == content[-DIGEST:].tobytes()
 
 
 def _mapped(path: Path) -> Bytes | None:
-    """None unless the file is there, and as it was written."""
+    """Memory-maps a file; None if it is missing or damaged."""
     try:
-        file = as_it_is(path)
+        file = version_of(path)
         if file.size <= DIGEST or not _is_whole(file):
             return None
         images: Bytes = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -204,7 +204,7 @@ def _mapped(path: Path) -> Bytes | None:
 
 
 def digest_of(files: Files) -> str:
-    """SHA-256 of names and contents."""
+    """SHA-256 of the names and contents of files."""
     digest = hashlib.sha256()
     for name, of_class in files.items():
         digest.update(f"{len(name)} {name} {len(of_class)} ".encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""What can be told of images without a network: ridge regression, on pixels or on oriented gradients."""
+"""Ridge regression on pixels or oriented gradients, as a baseline without a network."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 STRENGTHS = tuple(10.0**n for n in range(-4, 4))
-"""Of the penalty, as parts of the mean squared length of a centred example."""
+"""Strengths of the penalty, as fractions of the mean squared length of a centred example."""
 
 CELL = 8
 BINS = 9
@@ -24,12 +24,12 @@ def ridge_accuracy(features: Sequence[Array], labels: Sequence[NDArray[np.int64]
     centre = features[0].mean(0)
     train, validation, test = (part - centre for part in features)
     hot = np.eye(int(labels[0].max()) + 1)[labels[0]]
-    gram, wanted = train @ train.T, hot - hot.mean(0)
+    gram, centred = train @ train.T, hot - hot.mean(0)
 
     def accuracy(strength: float, part: Array, truth: NDArray[np.int64]) -> float:
         penalty = strength * np.trace(gram) / len(gram) * np.eye(len(gram))
-        said = part @ train.T @ np.linalg.solve(gram + penalty, wanted) + hot.mean(0)
-        return float((said.argmax(1) == truth).mean())
+        outputs = part @ train.T @ np.linalg.solve(gram + penalty, centred) + hot.mean(0)
+        return float((outputs.argmax(1) == truth).mean())
 
     best = max(STRENGTHS, key=lambda strength: accuracy(strength, validation, labels[1]))
     return accuracy(best, test, labels[2])

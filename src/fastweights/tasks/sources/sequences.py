@@ -1,4 +1,4 @@
-"""Labelled sequences of different lengths, and what a classifier learns of them before it is trained."""
+"""Labelled variable-length sequences, and their encoding as numbers."""
 
 import hashlib
 from collections import Counter
@@ -19,25 +19,25 @@ from fastweights.tasks.sources.examples import Example, Value
 from fastweights.tokenizers._tokenizer import Tokenizer
 
 MOST = 200
-"""Characters of the name of a class."""
+"""Maximum length of the name of a class."""
 
 
 class Sequences(NamedTuple):
-    """Sequences one after the other: millions of small tensors would need more memory than their values."""
+    """Concatenated sequences, since millions of small tensors would need more memory than their values."""
 
     values: Tensor  # int32 [steps] for tokens, float32 [steps, D] for features
     lengths: Tensor  # int64 [N]
     labels: Tensor  # int64 [N]
 
     def batch(self, chosen: Sequence[int]) -> Batch:
-        """Some of the sequences, padded to the longest of them."""
+        """Returns sequences as a batch, padded to the longest of them."""
         ends = self.lengths.cumsum(0)
         rows = [self.values[ends[n] - self.lengths[n] : ends[n]] for n in chosen]
         return Batch(padded(rows), self.labels[list(chosen)].unsqueeze(1))
 
 
 def padded(rows: Sequence[Tensor]) -> Padded:
-    """Sequences side by side."""
+    """Pads sequences to one length."""
     values = pad_sequence(list(rows), batch_first=True)
     lengths = torch.tensor([len(row) for row in rows])
     return Padded(values if values.is_floating_point() else values.long(), lengths)
@@ -63,7 +63,7 @@ class Encoding:
 
     @staticmethod
     def learn(training: Sequence[Example], classes: tuple[str, ...], layout: str, tokenizer: Tokenizer) -> "Encoding":
-        """The encoding of training examples. The tokenizer has learnt; it is not used for features."""
+        """Derives the encoding from training examples. The trained tokenizer is only used for texts."""
         counts = Counter(example.label for example in training)
         commonest = max(range(len(classes)), key=lambda n: counts[classes[n]])
         if isinstance(training[0].value, str):
@@ -82,8 +82,8 @@ class Encoding:
     def from_facts(facts: Mapping[str, Any]) -> "Encoding":
         """The encoding with these `facts()`; `InputError` if no encoding has them."""
         names, commonest, layout = (facts.get(name) for name in ("classes", "commonest", "layout"))
-        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        require(known, "classes", "names", "something else", "Restore the file.")
+        valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        require(valid, "classes", "names", "something else", "Restore the file.")
         classes = require_classes(names or ())
         fits = type(commonest) is int and 0 <= commonest < len(classes) and layout in ("files", "table")
         require(fits, "commonest and layout", "those of a classifier", "something else", "Restore the file.")
@@ -116,8 +116,8 @@ class Encoding:
         return torch.from_numpy(((value - mean) / deviation).astype(np.float32))
 
     def sequences(self, examples: Iterable[Example], longest: int) -> Sequences:
-        """Labelled examples, cut to the longest number of steps; those without a step are left out."""
-        number = {name: place for place, name in enumerate(self.classes)}
+        """Encodes labelled examples, cut to `longest` steps; those without a step are skipped."""
+        number = {name: index for index, name in enumerate(self.classes)}
         encoded = [(self.encode(e.value)[:longest], number[e.label]) for e in examples if e.label is not None]
         rows, labels = zip(*[(row, label) for row, label in encoded if len(row)], strict=True)
         values = torch.cat(rows)
@@ -126,22 +126,22 @@ class Encoding:
 
 
 def require_classes(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of classes in their order, numbers as numbers; `InputError` unless there are two that can be printed."""
-    found = sorted(set(names), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
-    got = ", ".join(found[:5]) or "none"
-    require(len(found) >= 2, "data", "of at least two classes", got, "A folder needs a sub-folder per class.")
-    wrong = next((name for name in found if not (name.isprintable() and 1 <= len(name) <= MOST)), None)
+    """Sorts names of classes, numbers numerically; `InputError` unless there are two printable ones."""
+    ordered = sorted(set(names), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    got = ", ".join(ordered[:5]) or "none"
+    require(len(ordered) >= 2, "data", "of at least two classes", got, "A folder needs a sub-folder per class.")
+    wrong = next((name for name in ordered if not (name.isprintable() and 1 <= len(name) <= MOST)), None)
     require(wrong is None, "class", f"a name of 1 to {MOST} printable characters", repr(wrong)[:80])
-    return tuple(found)
+    return tuple(ordered)
 
 
 def digest(examples: Iterable[Example]) -> str:
     """SHA-256 of examples and their classes."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for _, value, label in examples:
         content = value.encode() if isinstance(value, str) else value.tobytes()
-        found.update(f"{label}\0{np.shape(value)}\0{len(content)}\0".encode() + content)
-    return found.hexdigest()
+        sha256.update(f"{label}\0{np.shape(value)}\0{len(content)}\0".encode() + content)
+    return sha256.hexdigest()
 
 
 def _moments(values: Sequence[Any]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Action spaces of Gymnasium as ours, and actions on their way to an environment."""
+"""Conversion of action spaces and actions between Gymnasium and this library."""
 
 from typing import Any, NamedTuple
 
@@ -9,8 +9,8 @@ from fastweights.core.action_spaces import Actions, Box, Discrete, MultiDiscrete
 from fastweights.core.errors import require
 
 
-class Given(NamedTuple):
-    """An action space, and what an action becomes before an environment takes it."""
+class ConvertedSpace(NamedTuple):
+    """An action space, and the conversion of its actions for an environment."""
 
     actions: Actions
     start: Any  # the smallest action of a discrete space
@@ -18,7 +18,7 @@ class Given(NamedTuple):
     dtype: Any
 
     def convert(self, actions: Tensor) -> np.ndarray:
-        """Actions of an agent `[B, *actions.shape]` as the environment takes them, `[B, *shape]`."""
+        """Converts actions of an agent `[B, *actions.shape]` for the environment, `[B, *shape]`."""
         if isinstance(self.actions, Box):
             values = self.actions.bounded(actions).numpy()
             values = values if np.issubdtype(self.dtype, np.floating) else values.round()
@@ -27,17 +27,17 @@ class Given(NamedTuple):
         return (values.reshape(len(values), *self.shape) + self.start).astype(self.dtype)
 
 
-def given(space: Any) -> Given:
+def convert_space(space: Any) -> ConvertedSpace:
     """The action space of an environment of Gymnasium.
 
     Raises:
         InputError: The space is not Discrete, MultiDiscrete, MultiBinary or Box.
     """
-    kind, remedy = type(space).__name__, "Put a wrapper around the environment that changes its action space."
-    known = kind in ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
-    require(known, "action space", "Discrete, MultiDiscrete, MultiBinary or Box", space, remedy)
+    kind, remedy = type(space).__name__, "Wrap the environment so that its action space changes."
+    supported = kind in ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+    require(supported, "action space", "Discrete, MultiDiscrete, MultiBinary or Box", space, remedy)
     require(int(np.prod(space.shape)) > 0, "action space", "of at least one number", space, remedy)
-    return Given(_actions(kind, space), getattr(space, "start", 0), tuple(space.shape), space.dtype)
+    return ConvertedSpace(_actions(kind, space), getattr(space, "start", 0), tuple(space.shape), space.dtype)
 
 
 def _actions(kind: str, space: Any) -> Actions:

@@ -1,4 +1,4 @@
-"""Which classes of pictures are for training, for validation and for the test."""
+"""Splits of classes of images into training, validation and test."""
 
 import csv
 import io
@@ -13,46 +13,46 @@ from fastweights.tasks.sources.pictures import Files
 
 PARTS = ("train", "val", "test")
 Split = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""The numbers of the classes of each part."""
+"""Indices of the classes of each part."""
 HEADER = ["filename", "label"]
 
 
-def read_tables(found: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[list[int], ...]]:
-    """The files of every class by the tables `{train,val,test}.csv`, lines `filename,label`, and the classes of each.
+def read_tables(contents: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[list[int], ...]]:
+    """Reads the files of every class from the tables `{train,val,test}.csv`, and the classes of each.
 
     Raises:
-        InputError: A table is missing or none, names a file that is not there, or has a class of another.
+        InputError: A table is missing or invalid, names a missing file, or has a class of another table.
     """
     files: dict[str, list[tuple[str, bytes]]] = {}
     parts: list[list[str]] = []
     for part in PARTS:
         table = f"{part}.csv"
-        require(table in found, "folder", f"with {', '.join(f'{p}.csv' for p in PARTS)}", f"no {table}")
-        rows = _rows(found[table], table)
+        require(table in contents, "folder", f"with {', '.join(f'{p}.csv' for p in PARTS)}", f"no {table}")
+        rows = _rows(contents[table], table)
         parts.append(list(dict.fromkeys(label for _, label in rows)))
         for name, label in rows:
-            require(folder + name in found, table, "of files that are there", repr(name))
-            files.setdefault(label, []).append((name, found[folder + name]))
+            require(folder + name in contents, table, "of files that are there", repr(name))
+            files.setdefault(label, []).append((name, contents[folder + name]))
     require_disjoint(parts)
-    places = {name: n for n, name in enumerate(files)}
-    return files, tuple([places[label] for label in part] for part in parts)
+    indices = {name: n for n, name in enumerate(files)}
+    return files, tuple([indices[label] for label in part] for part in parts)
 
 
-def read_folders(found: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[list[int], ...]]:
-    """The files of every class by the folder they lie in, and the classes of the folders `train`, `val` and `test`, if
-    there are all of these; none otherwise.
+def read_folders(contents: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[list[int], ...]]:
+    """Reads the files of every class by folder, and the classes of the folders `train`, `val` and `test`, if all of
+    these exist; none otherwise.
 
     Raises:
-        InputError: There is no folder of pictures, or a class is in two parts.
+        InputError: There is no folder of images, or a class is in two parts.
     """
-    homes = {name: name.rpartition("/")[0] for name in sorted(found)}
+    homes = {name: name.rpartition("/")[0] for name in sorted(contents)}
     split = {home.partition("/")[0] for home in homes.values()} == set(PARTS)
     files: dict[str, list[tuple[str, bytes]]] = {}
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     for name, home in homes.items():
         part, _, label = home.partition("/") if split else ("", "", home)
         if label:
-            files.setdefault(home, []).append((name, found[name]))
+            files.setdefault(home, []).append((name, contents[name]))
             parts.setdefault(part, []).append(label)
     require(bool(files), "folder", "with a folder of pictures a class", f"none in {folder}")
     if not split:
@@ -63,12 +63,12 @@ def read_folders(found: Mapping[str, bytes], folder: str) -> tuple[Files, tuple[
 
 def require_disjoint(parts: Sequence[Sequence[str]]) -> None:
     """`InputError` if a class is in two parts."""
-    seen: dict[str, str] = {}
+    part_of: dict[str, str] = {}
     for part, names in zip(PARTS, parts, strict=True):
         for name in names:
-            where = f"{seen.get(name)} and {part}"
-            require(name not in seen, f"class {name!r}", "in one split", where, "Take it out of one of them.")
-            seen[name] = part
+            both = f"{part_of.get(name)} and {part}"
+            require(name not in part_of, f"class {name!r}", "in one split", both, "Take it out of one of them.")
+            part_of[name] = part
 
 
 def _rows(content: bytes, table: str) -> list[list[str]]:

@@ -15,10 +15,10 @@ Rows = list[list[str]]
 
 
 def read_rows(content: bytes, name: str) -> Rows:
-    """The rows of a table in UTF-8 that are not empty, without blanks around cells. The first line tells the delimiter.
+    """The non-empty rows of a UTF-8 table, with stripped cells. The delimiter is that of the first line.
 
     Raises:
-        InputError: The content is no such table.
+        InputError: The content is not such a table.
     """
     text = decoded(content, name, "one")
     first = text.lstrip().partition("\n")[0]
@@ -32,7 +32,7 @@ def read_rows(content: bytes, name: str) -> Rows:
 
 
 def is_header(row: Sequence[str]) -> bool:
-    """Whether a row has names in it."""
+    """Whether a row has names rather than numbers."""
     try:
         np.array(row, dtype=np.float64)
     except ValueError:
@@ -50,10 +50,10 @@ def numbers(rows: Rows, name: str) -> NDArray[np.float32]:
     uneven = next((row for row in rows if len(row) != width), None)
     require(uneven is None, name, f"a table of {width} columns, as its first row", f"a row of {len(uneven or ())}")
     try:
-        found = np.array(rows, dtype=np.float64)
+        values = np.array(rows, dtype=np.float64)
     except ValueError as error:
         raise InputError(f"{name} must be a table of numbers, got another cell: {error}.") from None
-    return finite(found, name)
+    return finite(values, name)
 
 
 def finite(values: NDArray[np.generic], name: str) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Texts that are read as they are, whatever they were published for, and one that says nothing."""
+"""Published texts, and random letters."""
 
 import random
 import re
@@ -22,25 +22,25 @@ STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
 
 
 def shakespeare() -> str:
-    """Scenes of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
+    """Plays of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
     return decoded(SHAKESPEARE.read(), "text", SHAKESPEARE.path)
 
 
 def babi() -> str:
-    """Stories with questions and no answers, a thousand characters of each of the 20 tasks in turn.
+    """Stories with questions but no answers, a thousand characters of each of the 20 tasks in turn.
 
     Source: Weston et al. 2015 (bAbI), CC BY 3.0.
     """
     path = require_found(BABI, "Weston et al. 2015 (bAbI), version 1.2, folder en")
-    found = dict(members(path, STORIES.search))
-    require(bool(found), "folder", "bAbI's, with en/qa1_..._test.txt", path)
+    contents = dict(members(path, STORIES.search))
+    require(bool(contents), "folder", "bAbI's, with en/qa1_..._test.txt", path)
     stories = [
-        re.sub(r"^\d+ |\t.*$", "", decoded(found[name], name, path), flags=re.MULTILINE) for name in sorted(found)
+        re.sub(r"^\d+ |\t.*$", "", decoded(contents[name], name, path), flags=re.MULTILINE) for name in sorted(contents)
     ]
     turns = range(0, min(map(len, stories)), TURN)
     return "".join(story[begin : begin + TURN] for begin in turns for story in stories)
 
 
 def noise() -> str:
-    """Letters and gaps, all equally likely, whatever came before: who is below log2(27) = 4.75 bits remembers."""
+    """Uniformly random letters and gaps. Only a memory of the text can reach less than log2(27) = 4.75 bits."""
     return "".join(random.Random(1).choices(f" {string.ascii_lowercase}", k=LENGTH))

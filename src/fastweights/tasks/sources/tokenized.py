@@ -14,14 +14,14 @@ from fastweights.tokenizers._tokenizer import Tokenizer
 
 
 class Tokenized(Stream):
-    """A stream whose tokens are those of `tokenizer`, one of its fields, which learns from a part of the text."""
+    """A stream with the tokens of the tokenizer in its field `tokenizer`, which is trained on a part of the text."""
 
     tokenizer: str
 
     @property
     @abstractmethod
     def learnt_from(self) -> str:
-        """The text that the tokenizer learns from."""
+        """Training text of the tokenizer."""
 
     @property
     @abstractmethod
@@ -30,9 +30,9 @@ class Tokenized(Stream):
 
     @cached_property
     def learnt(self) -> Tokenizer:
-        """The tokenizer, which has learnt."""
-        found: Tokenizer = TOKENIZERS.load(self.tokenizer).learn(self.learnt_from)
-        return found
+        """The trained tokenizer."""
+        tokenizer: Tokenizer = TOKENIZERS.load(self.tokenizer).learn(self.learnt_from)
+        return tokenizer
 
     @cached_property
     def unit(self) -> str:  # type: ignore[override]
@@ -44,11 +44,11 @@ class Tokenized(Stream):
         return (len(self.learnt),)
 
     def encode(self, text: str) -> Tensor:
-        """Token numbers, int64 `[tokens]`; `InputError` for what the tokenizer does not know."""
+        """Returns token numbers, int64 `[tokens]`; `InputError` for unknown characters."""
         return self.learnt.encode(text)
 
     def decode(self, tokens: Tensor) -> str:
-        """The text of token numbers `[tokens]`."""
+        """Returns the text of token numbers `[tokens]`."""
         return self.learnt.decode(tokens)
 
     def facts(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Articles of Wikipedia, as they were published for language modelling: three files in an archive."""
+"""WikiText: articles of Wikipedia for language modelling, three files in an archive."""
 
 import io
 import zipfile
@@ -14,7 +14,7 @@ FILES = {"train": "wiki.train.tokens", "validation": "wiki.valid.tokens", "test"
 
 
 class WikiText(Corpus):
-    """The files of a folder, or of the archive that they were published in."""
+    """A text in the files of a folder or of the published archive."""
 
     folder: ClassVar[str]
     archive: ClassVar[str]
@@ -29,13 +29,13 @@ class WikiText(Corpus):
 
 
 def member(content: bytes, name: str, where: str) -> bytes:
-    """A file of a zip archive; `InputError` if it is not there, damaged, or too large to be true."""
+    """Reads a file of a zip archive; `InputError` if it is missing, damaged, or too large."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = archive.getinfo(name).file_size
             require(size <= LARGEST, name, f"of at most {LARGEST:,} bytes", f"{size:,}")
             return archive.read(name)
     except KeyError:
-        raise InputError(f"{where} must have {name} in it, got an archive without.") from None
+        raise InputError(f"{where} must contain {name}, got an archive without it.") from None
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise InputError(f"{where} must be a whole zip archive, got: {error}.") from None

@@ -1,6 +1,6 @@
-"""Weights, gradients and moments cut over the processes that share a training, put together block by block: FSDP2.
+"""Sharding of weights, gradients and optimizer state over processes, block by block: FSDP2.
 
-Fabric's own strategy for FSDP2 starts no processes and wants the optimiser afterwards, so this one is made of that for
+Fabric's strategy for FSDP2 starts no processes and needs the optimiser later, so this one derives from that for
 DistributedDataParallel.
 """
 
@@ -19,14 +19,14 @@ from fastweights.training.distributed.model_blocks import blocks_of
 
 
 class Sharded(DDPStrategy):
-    """Every process has its part of every matrix, and all of a block's only while that is used."""
+    """Every process has a shard of every matrix, and all weights of a block only while the block runs."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._backward_sync_control = Unsynchronised()
 
     def setup_module(self, module: nn.Module) -> nn.Module:  # type: ignore[override]
-        """Cuts every block, and then what is left."""
+        """Shards every block, and then the rest of the model."""
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         for part in (*blocks_of(module), module):
             fully_shard(part, mesh=mesh)
@@ -35,7 +35,7 @@ class Sharded(DDPStrategy):
     def setup_module_and_optimizers(
         self, module: nn.Module, optimizers: list[torch.optim.Optimizer], scheduler: Any = None
     ) -> tuple[nn.Module, list[torch.optim.Optimizer], Any]:
-        """The same, and optimisers of the parts in place of the whole weights."""
+        """Shards the model, and replaces the weights in the optimisers by their shards."""
         whole = list(module.parameters())
         module = self.setup_module(module)
         parts = dict(zip(whole, module.parameters(), strict=True))
@@ -45,11 +45,11 @@ class Sharded(DDPStrategy):
 
 
 class Unsynchronised(_BackwardSyncControl):
-    """Lets gradients of several backward passes add up before processes share them."""
+    """Accumulates gradients of several backward passes before they are reduced over processes."""
 
     @contextmanager
     def no_backward_sync(self, module: nn.Module, enabled: bool) -> Iterator[None]:
-        """Fabric's name for it."""
+        """Disables the reduction of gradients inside the context."""
         assert isinstance(module, FSDPModule)
         module.set_requires_gradient_sync(not enabled)
         yield

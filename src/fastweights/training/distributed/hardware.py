@@ -1,4 +1,4 @@
-"""Where models are trained: the device, the precision, and whether there is room."""
+"""Hardware of training: device, precision and memory."""
 
 import logging
 import math
@@ -19,43 +19,43 @@ from fastweights.training.run_folder.checkpoints import without_memory
 from fastweights.training.settings._training import Training
 
 for _greets in ("lightning_fabric", "torch.multiprocessing.spawn"):
-    # From every process, where one line is enough.
+    # These modules log one line per process.
     logging.getLogger(_greets).setLevel(logging.ERROR)
 
 
 def make_fabric(settings: Training) -> Fabric:
-    """Device, precision and processes, which are those of torchrun if there are several; `InputError` if the devices
-    are not here."""
+    """Sets up device, precision and processes, those of torchrun if there are several; `InputError` if a device is
+    missing."""
     by_torchrun = settings.devices > 1 and launched() > 1
-    here = int(os.environ["LOCAL_WORLD_SIZE"]) if by_torchrun else settings.devices
+    local_devices = int(os.environ["LOCAL_WORLD_SIZE"]) if by_torchrun else settings.devices
     kind = Sharded if settings.sharded else DDPStrategy
     try:
         return Fabric(
             accelerator=settings.device,
-            devices=here,
-            num_nodes=settings.devices // here,
+            devices=local_devices,
+            num_nodes=settings.devices // local_devices,
             strategy="auto" if settings.devices == 1 else kind(start_method="popen" if by_torchrun else "spawn"),
             precision=settings.precision,
-            # Else whatever started this process would be asked, such as SLURM.
+            # Otherwise Fabric would detect the launcher of this process, such as SLURM.
             plugins=TorchElasticEnvironment() if by_torchrun else LightningEnvironment(),
         )
     except (RuntimeError, ValueError, MisconfigurationException) as error:
         got = f"{settings.devices} of '{settings.device}': {error}"
-        raise InputError(f"device must be one that is here, got {got}") from None
+        raise InputError(f"device must be available, got {got}") from None
 
 
 def build_within_memory(build: Callable[[], nn.Module]) -> nn.Module:
-    """What `build` makes; `InputError` if this machine has no room to train it."""
+    """Calls `build`; `InputError` if the machine has too little memory to train the model."""
     numbers = sum(parameter.numel() for parameter in without_memory(build).parameters())
     # In float32: weights, their gradients and two moments.
-    needed, there = 16 * numbers, _memory()
-    got = f"one with {numbers:,} parameters, which takes {needed / 1e9:,.1f} GB"
-    require(needed < there, "model", f"one that fits into {there / 1e9:,.1f} GB", got, "Take smaller sizes.")
+    needed, available = 16 * numbers, _memory()
+    got = f"one with {numbers:,} parameters, which needs {needed / 1e9:,.1f} GB"
+    require(needed < available, "model", f"one that fits into {available / 1e9:,.1f} GB", got, "Use smaller sizes.")
     return build()
 
 
 def _memory() -> float:
-    """Bytes of this machine; infinitely many where it does not tell."""
+    """Memory of this machine in bytes; infinity if unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The blocks of a model: what is computed again, or cut over processes, one by one."""
+"""The blocks of a model, the units of gradient checkpointing, sharding and compilation."""
 
 from functools import partial
 
@@ -8,18 +8,20 @@ from torch.utils.checkpoint import checkpoint
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """What its lists of modules hold, of what has parameters."""
-    held = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
-    return [block for block in held if not isinstance(block, nn.ModuleList) and any(True for _ in block.parameters())]
+    """The entries of its module lists that have parameters."""
+    entries = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
+    return [
+        block for block in entries if not isinstance(block, nn.ModuleList) and any(True for _ in block.parameters())
+    ]
 
 
 def recompute(model: nn.Module) -> None:
-    """Keeps only what goes into a block; the rest is computed again on the way back, with the same dropout."""
+    """Stores only the inputs of blocks, and recomputes the rest in the backward pass, with the same dropout."""
     for block in blocks_of(model):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def compile_blocks(model: nn.Module) -> None:
-    """Lets torch.compile make programs of what blocks do, one by one: they are alike, and none is too long."""
+    """Compiles each block with torch.compile, which keeps compiled programs short and similar."""
     for block in blocks_of(model):
         block.forward = torch.compile(block.forward)

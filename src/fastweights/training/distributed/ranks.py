@@ -1,4 +1,4 @@
-"""Several processes that train one model, each with a device of its own and a part of every batch."""
+"""Distributed training: several processes train one model, each with its device and a part of every batch."""
 
 import os
 import signal
@@ -23,21 +23,21 @@ from fastweights.training.progress import Interrupted
 from fastweights.training.settings._training import Training
 
 APART = 1_000_003
-"""Between the seeds of two processes: runs of neighbouring seeds have no process in common."""
+"""Difference between the seeds of two processes, so that runs of neighbouring seeds share none."""
 
 LOST = ("closed by peer", "reset by peer", "Broken pipe", "gloo", "NCCL")
-"""What errors say if messages no longer arrive."""
+"""Parts of error messages that mean a lost connection."""
 
-GONE = "A process that shared the training died, and the others stopped."
+GONE = "A process of the training died, and the others stopped."
 
 
 def share(settings: Training, work: Callable[..., None], *arguments: Any) -> None:
-    """Calls `work(fabric, *arguments)` here, or in as many new processes as there are devices.
+    """Calls `work(fabric, *arguments)` in this process, or in one new process per device.
 
     Raises:
-        Interrupted: Somebody asked to stop, and all processes did.
-        InputError: What one of them raised.
-        Died: One of them is no more.
+        Interrupted: A stop was requested, and all processes stopped.
+        InputError: A process raised it.
+        Died: A process ended unexpectedly.
     """
     if settings.devices == 1:
         work(make_fabric(settings), *arguments)
@@ -46,12 +46,12 @@ def share(settings: Training, work: Callable[..., None], *arguments: Any) -> Non
 
 
 def join(settings: Training, work: Callable[..., None], *arguments: Any) -> None:
-    """Calls `work(fabric, *arguments)` here, as one of the processes that torchrun started, all of which do.
+    """Calls `work(fabric, *arguments)` in this process, as one of the processes of torchrun.
 
     Raises:
-        Died: One of them is no more.
+        Died: A process ended unexpectedly.
     """
-    with _deaths():
+    with _detect_deaths():
         make_fabric(settings).launch(partial(_call, work, arguments))
 
 
@@ -60,24 +60,24 @@ def _call(work: Callable[..., None], arguments: tuple[Any, ...], fabric: Fabric)
 
 
 def _spawn(fabric: Fabric, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    with _passed_on() as asked, _port_of_its_own():
+    with _forward_signals() as signals, _restored_port():
         try:
-            # As one object: Fabric looks into arguments, and does not like what it finds there.
-            said = fabric.launch(partial(_work, work, arguments, torch.get_num_threads()))
+            # As one object, since Fabric inspects arguments.
+            reason = fabric.launch(partial(_work, work, arguments, torch.get_num_threads()))
         except ProcessException as error:
-            _tell(str(error), bool(asked))
-    if said:
-        raise Interrupted(said)
+            _raise_cause(str(error), bool(signals))
+    if reason:
+        raise Interrupted(reason)
 
 
 def seed_apart(fabric: Fabric, seed: int) -> None:
-    """Other random numbers for every process; those of the first are as if it were alone."""
+    """Seeds every process differently; the first has the seed of a single process."""
     if fabric.global_rank:
         torch.manual_seed((seed + APART * fabric.global_rank) % (1 << 63))
 
 
 def part_of(fabric: Fabric, batch: Any) -> Any:
-    """The rows of a batch, a tensor or several, that are this process's; all where there are fewer than processes."""
+    """The rows of a batch of this process; all rows if there are fewer than processes."""
 
     def rows(tensor: Tensor) -> Tensor:
         return tensor if len(tensor) < fabric.world_size else tensor[fabric.global_rank :: fabric.world_size]
@@ -95,18 +95,18 @@ def mean_over(fabric: Fabric, value: float) -> float:
 
 
 def gather(fabric: Fabric, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What a checkpoint needs of all processes: the carried state of the whole batch, and everybody's random numbers.
+    """Gathers the carried state of the whole batch and the random states of all processes for a checkpoint.
 
-    So nothing in it but random numbers depends on how many there are.
+    So only the random states depend on the number of processes.
     """
     if fabric.world_size == 1:
         return tensors
     return {name: _gathered(fabric, name, tensor) for name, tensor in tensors.items()}
 
 
-def own(fabric: Fabric, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """This process's part of what `gather` made, in however many processes that was; none of what there was not."""
-    parts = {name: _own(fabric, name, tensor) for name, tensor in tensors.items()}
+def scatter(fabric: Fabric, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The part of this process of gathered tensors, for any number of processes that gathered them."""
+    parts = {name: _shard_of(fabric, name, tensor) for name, tensor in tensors.items()}
     return {name: part for name, part in parts.items() if part is not None}
 
 
@@ -116,25 +116,25 @@ def _gathered(fabric: Fabric, name: str, tensor: Tensor) -> Tensor:
     mine = fabric.to_device(tensor.detach()).contiguous()
     all_of_them = [torch.empty_like(mine) for _ in range(fabric.world_size)]
     dist.all_gather(all_of_them, mine)
-    # Members take turns, as in `part_of`.
+    # Members are interleaved, as in `part_of`.
     return torch.stack(all_of_them, 1).flatten(0, 1) if name.startswith("state.") else torch.stack(all_of_them)
 
 
-def _own(fabric: Fabric, name: str, tensor: Tensor) -> Tensor | None:
+def _shard_of(fabric: Fabric, name: str, tensor: Tensor) -> Tensor | None:
     if name.startswith("state."):
         return part_of(fabric, tensor)
     if not name.startswith("random."):
         return tensor
     rows = tensor.reshape(-1, tensor.shape[-1])
-    # Cloned: torch.set_rng_state reads a part of a tensor from where the whole begins.
+    # A clone, since torch.set_rng_state ignores the offset of a view.
     return rows[fabric.global_rank].clone() if fabric.global_rank < len(rows) else None
 
 
 def _work(work: Callable[..., None], arguments: tuple[Any, ...], threads: int, fabric: Fabric) -> str:
-    """What a process does; why it stopped, if it was asked to."""
+    """Runs the work in a process; returns the reason if a stop was requested."""
     torch.set_num_threads(max(threads // fabric.world_size, 1))
     try:
-        with _deaths():
+        with _detect_deaths():
             work(fabric, *arguments)
     except Interrupted as stop:
         return str(stop)
@@ -142,8 +142,8 @@ def _work(work: Callable[..., None], arguments: tuple[Any, ...], threads: int, f
 
 
 @contextmanager
-def _deaths() -> Iterator[None]:
-    """Tells by what the library for messages says that another process is no more."""
+def _detect_deaths() -> Iterator[None]:
+    """Converts errors of lost connections to `Died`."""
     try:
         yield
     except RuntimeError as error:
@@ -153,38 +153,38 @@ def _deaths() -> Iterator[None]:
 
 
 @contextmanager
-def _passed_on() -> Iterator[list[int]]:
-    """Passes requests to stop on to the processes, which write a checkpoint together; yields those that came."""
-    asked: list[int] = []
+def _forward_signals() -> Iterator[list[int]]:
+    """Forwards requests to stop to the processes, which write a checkpoint together; yields the list of them."""
+    signals: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        signals.append(number)
         for child in active_children():
             if child.pid is not None:
                 os.kill(child.pid, signal.SIGTERM)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def _port_of_its_own() -> Iterator[None]:
-    """Forgets the port that Fabric chose and left in the environment: by the next training it may be another's."""
-    given = os.environ.get("MASTER_PORT")
+def _restored_port() -> Iterator[None]:
+    """Restores the port in the environment, since that of Fabric may be in use at the next training."""
+    previous = os.environ.get("MASTER_PORT")
     try:
         yield
     finally:
-        if given is None:
+        if previous is None:
             os.environ.pop("MASTER_PORT", None)
 
 
-def _tell(error: str, asked: bool) -> None:
-    """What a process that ended too early comes to: they end without a word if they are stopped between two updates."""
-    if asked:
+def _raise_cause(error: str, stop_requested: bool) -> None:
+    """Raises the cause of a process that ended early. A process that is stopped between two steps reports none."""
+    if stop_requested:
         raise Interrupted("Stopped.") from None
     line = error.strip().rpartition("\n")[2]
     kind, _, message = line.partition(": ")

@@ -1,7 +1,6 @@
-"""Processes that torchrun started: the first of them is the program, and the others carry out with it what it orders.
+"""Processes of torchrun: rank 0 is the program, and the others execute its orders together with it.
 
-They hear of it through the store that torchrun has for them, in which nobody has to be in time. An order is JSON: who
-reaches the store can have a model trained, but can not hand over code.
+Orders are JSON in the store of torchrun, so that no process has to be in time, and no code is transferred.
 """
 
 import json
@@ -17,43 +16,43 @@ from typing import Any
 from fastweights.core.errors import Died, InputError
 
 PATIENCE = timedelta(seconds=10)
-"""How long a process that failed waits for the others to fail as well."""
+"""Time that a failed process waits for the others to fail as well."""
 
 FOREVER = timedelta(days=365)
 
 
 CarryOut = Callable[[dict[str, Any]], None]
-"""What all processes do together, by an order."""
+"""A function that all processes call with an order."""
 
 
 def launched() -> int:
-    """How many processes torchrun started for this program; 1 without torchrun."""
+    """Number of processes that torchrun started for this program; 1 without torchrun."""
     return int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 
 def follows() -> bool:
-    """Whether this process is one of those that do what the first one orders."""
+    """Whether this process executes the orders of rank 0."""
     return launched() > 1 and _rank() > 0
 
 
 def follow(carry_out: CarryOut) -> int:
-    """What such a process does, until the first one is done; returns the exit status."""
+    """Executes orders until rank 0 ends; returns the exit status."""
     from fastweights.training.progress import Interrupted
 
-    # While it waits in the store, Python hears no signal.
+    # While it waits for the store, Python handles no signal.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for number in count():
         order = json.loads(_store().get(f"order {number}"))
         if order is None:
             break
-        # What all processes complain of, the first one says.
+        # Rank 0 reports errors that all processes raise.
         with suppress(InputError, Interrupted):
             _together(number, carry_out, order)
     return 0
 
 
 def lead(carry_out: CarryOut, order: dict[str, Any]) -> None:
-    """Calls `carry_out(order)` in all processes: those that `follow` it.
+    """Calls `carry_out(order)` in this process and in all that `follow`.
 
     Raises:
         Died: One of them failed and the others did not.
@@ -65,7 +64,7 @@ def lead(carry_out: CarryOut, order: dict[str, Any]) -> None:
 
 
 def dismiss() -> None:
-    """This process is at its end, and so are the others if it is the first."""
+    """Ends this process, and the others if it is rank 0."""
     if launched() > 1:
         if not follows():
             _store().set(f"order {next(_numbers())}", json.dumps(None))
@@ -76,7 +75,7 @@ def _together(number: int, carry_out: CarryOut, order: dict[str, Any]) -> None:
     try:
         carry_out(order)
     except Died:
-        # torchrun ends those that are left: not before they have said why.
+        # torchrun ends the remaining processes, which must first report the reason.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Actors and critics that share a memory: act, learn by V-trace from what came of it, act on."""
+"""Training of agents, actors and critics with one memory, by V-trace."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,7 +15,7 @@ from fastweights.tasks.kinds.environment import Environment, Worlds, require_fin
 from fastweights.training.constant import Constant
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
-from fastweights.training.rl.actor import WAYS, Acting
+from fastweights.training.rl.actor import MODES, Acting
 from fastweights.training.rl.actor_critic_loss import rms_prop
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
@@ -25,11 +25,11 @@ VALIDATED = {"all": VALIDATION}
 """The split of validation by name."""
 
 MEASURED_WITH = 32
-"""Environments side by side, where agents are measured."""
+"""Number of parallel environments of an evaluation."""
 
 
 def train(session: Session) -> None:
-    """Trains until `steps`, or until validation no longer improves; goes on from the run if it can.
+    """Trains until `steps`, or until early stopping; resumes the run if there is a checkpoint.
 
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
     Of an unroll only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
@@ -37,20 +37,20 @@ def train(session: Session) -> None:
     Ctrl-C or SIGTERM, after a checkpoint, and `Died` where an actor died that cannot be replaced.
     """
     settings = session.settings
-    way = WAYS[settings.acting]
+    mode = MODES[settings.acting]
     optimiser = rms_prop(session.model, settings)
     model, wrapped = session.set_up(optimiser)
-    carried = session.resume(way.blank(session))
-    place = session.place
-    acting: Acting = way(session, model, wrapped, carried)
+    carried = session.resume(mode.blank(session))
+    progress = session.progress
+    acting: Acting = mode(session, model, wrapped, carried)
     with closing(acting), session.running():
-        while not place.stopped:
+        while not progress.stopped:
             session.count(acting.learn(), f"return {acting.returns.mean:.3g}")
-            told = acting.news()
+            news = acting.news()
             if session.due:
-                told = f"{told}\n{_evaluate(session, acting.returns.mean)}".lstrip()
+                news = f"{news}\n{_evaluate(session, acting.returns.mean)}".lstrip()
                 acting.renew()
-            session.rest(acting.carried(), told)
+            session.rest(acting.carried(), news)
 
 
 def finish(session: Session) -> Result:
@@ -74,7 +74,7 @@ def _baselines(task: Environment, settings: ActorCritic) -> dict[str, nn.Module 
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """The return on test episodes, and the main metric beside that of random actions."""
+    """Prints the return on test episodes, and the main metric compared with that of random actions."""
     name = session.task.main_metric.name
     console.print(
         f"return {result.test['return']:.4g} ± {result.test['interval']:.2g} (95 %) in the test; "
@@ -125,42 +125,42 @@ def play(model: nn.Module | None, actions: Actions, worlds: Worlds, number: int,
     state = None if model is None else model.initial_state(number)  # type: ignore[operator]
     observed, action = worlds.begin(), actions.blank(number)
     returns, done = torch.zeros(episodes + 1, number, dtype=torch.float64), torch.zeros(number, dtype=torch.int64)
-    everybody = torch.arange(number)
+    rows = torch.arange(number)
     greedy = settings.greedy and model is not None
-    # Random numbers of its own: an evaluation changes no training.
+    # Separate random numbers, so that an evaluation does not change the training.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for t in range(settings.longest * episodes):
             require_finite(observed, f"time step {t + 1} of the evaluation")
             parameters = torch.zeros(number, actions.outputs + actions.learned)
             if model is not None:
-                told = (observed.seen, observed.reward, action, observed.first)
-                parameters, state = _policy(model, [part.unsqueeze(1).to(device) for part in told], state, t)
+                inputs = (observed.seen, observed.reward, action, observed.first)
+                parameters, state = _policy(model, [part.unsqueeze(1).to(device) for part in inputs], state, t)
             policy = actions.distribution(parameters)
             action = policy.mode if greedy else policy.sample()
             observed = worlds.step(action)
-            returns[done, everybody] += observed.reward
+            returns[done, rows] += observed.reward
             done = (done + observed.first).clamp(max=episodes)
             if bool((done == episodes).all()):
                 break
     return returns[:episodes]
 
 
-def _policy(model: nn.Module, told: list[Tensor], state: Any, t: int) -> tuple[Tensor, Any]:
+def _policy(model: nn.Module, inputs: list[Tensor], state: Any, t: int) -> tuple[Tensor, Any]:
     """Parameters of the policy `[B, P]` on the CPU, and the next state, after t time steps."""
-    parameters, _, following = model(*told, state)
+    parameters, _, following = model(*inputs, state)
     if not bool(parameters.isfinite().all()):
-        refuse("policy", model, told, state, "evaluation", before=t)
+        refuse("policy", model, inputs, state, "evaluation", before=t)
     return parameters[:, 0].cpu(), following
 
 
 def _evaluate(session: Session, mean_return: float) -> str:
     """Validates; returns a line to show."""
-    place, settings = session.place, session.settings
+    progress, settings = session.progress, session.settings
     measured = measure(session.bare, session.task, settings, VALIDATED)
     session.judge(measured, {"train_return": mean_return}, keep=settings.keep == "last")
-    rate = session.clock.rate(place.step) * settings.frames
+    rate = session.clock.rate(progress.step) * settings.frames
     return (
-        f"step {place.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"
+        f"step {progress.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"
         f"  {rate:,.0f} steps/s  {session.left()}"
     )

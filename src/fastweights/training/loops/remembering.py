@@ -1,4 +1,4 @@
-"""Learning to remember: a life of reading, in which a model is asked for what it has read before.
+"""Online training of memory: a model reads one long text and is tested on earlier passages.
 
 Source: Gregor 2020, Sec. 5.
 """
@@ -26,7 +26,7 @@ BITS = 1 / math.log(2)
 
 
 class Moment(NamedTuple):
-    """What an update reads: inputs and targets `[B, T]` of the segment, then of the snippet."""
+    """Data of a training step: inputs and targets `[B, T]` of the segment, then of the snippet."""
 
     inputs: Tensor
     targets: Tensor
@@ -35,37 +35,37 @@ class Moment(NamedTuple):
 
 
 class Book:
-    """Symbols `[n]` that are read in order, for ever, a segment at a time, each with a snippet of what was read."""
+    """Symbols `[n]` that are read in order, cyclically, one segment at a time, each with an earlier snippet."""
 
     def __init__(self, symbols: Tensor, settings: Remembering, lives: int) -> None:
-        needed = settings.reach + settings.segment + 1
-        remedy = "Take a longer text, a smaller delay or a smaller segment."
-        require(len(symbols) >= needed, "text", f"of at least {needed} symbols for its part", len(symbols), remedy)
+        minimum = settings.reach + settings.segment + 1
+        remedy = "Use a longer text, a smaller delay or a smaller segment."
+        require(len(symbols) >= minimum, "text", f"of at least {minimum} symbols for its part", len(symbols), remedy)
         self.symbols, self.settings = symbols, settings
         self.starts = torch.arange(lives).unsqueeze(1) * (len(symbols) // lives)
         self.steps = torch.arange(settings.segment + 1)
 
     def moment(self, segment: int, split: int) -> Moment:
-        """What is read in a segment, from 0 on, which is the same whenever it is asked for."""
+        """The data of a segment, counted from 0, which depends on nothing else."""
         T = self.settings.segment
         last = (segment + 1) * T - 1
         earliest = max(last - self.settings.reach, 0)
         random = random_stream(self.settings.seed, split, segment)
-        # Where less than two segments are read, the first of them is all that there is.
+        # Before two segments are read, only the first one is available.
         draws = random.integers(earliest, max(last - T, earliest), len(self.starts), endpoint=True)
         return Moment(*self._read(segment * T), *self._read(torch.from_numpy(draws).unsqueeze(1)))
 
-    def _read(self, place: Tensor | int) -> tuple[Tensor, Tensor]:
-        read = self.symbols[(self.starts + place + self.steps) % len(self.symbols)]
+    def _read(self, offset: Tensor | int) -> tuple[Tensor, Tensor]:
+        read = self.symbols[(self.starts + offset + self.steps) % len(self.symbols)]
         return read[:, :-1], read[:, 1:]
 
 
 def train(session: Session) -> None:
-    """Reads on until `steps` segments are read; goes on from the run if it can.
+    """Reads until `steps` segments are read; resumes the run if there is a checkpoint.
 
     The model maps symbols `[B, T]`, a state and `targets` `[B, T]` to losses `[B, T]` and the next state, which is
-    never reset. Leaves `last.safetensors` to go on from, `best.safetensors` with the weights that remember best on
-    validation data and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    never reset. The run folder then has `last.safetensors` to resume from, `best.safetensors` with the best weights on
+    validation data, and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
     fabric, task, settings = session.fabric, session.task, session.settings
     book = Book(task.training, settings, settings.batch_size)
@@ -73,20 +73,20 @@ def train(session: Session) -> None:
         Book(part, settings, 1)
     model, optimiser = session.set_up(adam(session.model, settings))
     start = session.bare.initial_state(settings.batch_size // fabric.world_size)  # type: ignore[operator]
-    state, place = session.resume(start), session.place
+    state, progress = session.resume(start), session.progress
     with session.running():
-        while not place.stopped:
-            parts = (fabric.to_device(part_of(fabric, part)) for part in book.moment(place.step, ORDER))
-            set_learning_rate(optimiser, settings.learning_rate_at(place.step))
+        while not progress.stopped:
+            parts = (fabric.to_device(part_of(fabric, part)) for part in book.moment(progress.step, ORDER))
+            set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
             loss, state = update(fabric, model, optimiser, Moment(*parts), state, start, settings)
             session.require_number(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.segment)}")
-            told = _evaluate(session, model) if session.due else ""
-            session.rest(state, told)
+            note = _evaluate(session, model) if session.due else ""
+            session.rest(state, note)
 
 
 def finish(session: Session) -> Result:
-    """Measures the weights that remembered best, and tells of the life that they come from."""
+    """Measures the best weights, and summarises the training."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings) for part in (task.validation, task.test))
     elsewhere = {f"bits_{name}": measure(model, part, settings)["bits"] for name, part in task.unseen.items()}
@@ -94,54 +94,57 @@ def finish(session: Session) -> Result:
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """How well is remembered what was read in the life, and in a text that the life did not come to."""
+    """Prints the recall of the training text, and of held-out texts."""
     unit, settings = session.task.unit, session.settings
     delay, early = settings.delay, min(settings.early, result.steps * settings.segment)
-    told = {
-        f"early_{delay}": f"the life, until {unit} {early:,}",
-        f"final_{delay}": "the life, at its end",
+    lines = {
+        f"early_{delay}": f"training, until {unit} {early:,}",
+        f"final_{delay}": "training, at its end",
         "bits": f"the last tenth, read once, up to {settings.reach} {unit}s ago",
-        "online_bits": f"the same, the next {unit}, which nobody has read",
+        "online_bits": f"the same, prediction of the next {unit}",
         **{f"bits_{name}": f"{name}, read once" for name in session.task.unseen},
     }
-    for name, words in told.items():
-        console.print(f"{result.test[name]:.3f} bits a {unit}: {words}", highlight=False)
+    for name, words in lines.items():
+        console.print(f"{result.test[name]:.3f} bits per {unit}: {words}", highlight=False)
     if unknown := getattr(session.task, "unknown", ""):
-        console.print(f"Read as no letters: {' '.join(unknown)}", highlight=False, markup=False)
+        console.print(f'Read as the "other" symbol: {" ".join(unknown)}', highlight=False, markup=False)
 
 
 @torch.no_grad()
 def measure(model: nn.Module, symbols: Tensor, settings: Remembering) -> dict[str, float]:
-    """Reads a text once, from a fresh start and with nothing learned on the way but what the memory holds.
+    """Reads a text once, from the initial state and with fixed weights.
 
     "loss" and "bits" are those of the snippets, from when all of the delay is read; "online_bits" those of the text.
     """
     device = next(model.parameters()).device
     book, start = Book(symbols, settings, 1), model.initial_state(1)  # type: ignore[operator]
-    state, ahead, back = start, [], []
+    state, online_losses, losses_of_snippets = start, [], []
     with evaluating(model):
         for segment in range((len(symbols) - 1) // settings.segment):
             inputs, targets, past_inputs, past_targets = (part.to(device) for part in book.moment(segment, VALIDATION))
             losses, state = model(inputs, state, targets=targets)
-            ahead.append(losses.mean())
+            online_losses.append(losses.mean())
             losses, replayed = model(past_inputs, mixed(state, start, settings.bodies), targets=past_targets)
-            back.append(losses.mean())
+            losses_of_snippets.append(losses.mean())
             state = mixed(replayed, state, settings.bodies) if settings.keep_replay else state
-    whole = -(-(settings.reach + 1) // settings.segment)
-    loss, online = (torch.stack(found[whole - 1 :]).double().mean().item() for found in (back, ahead))
+    first_complete = -(-(settings.reach + 1) // settings.segment)
+    loss, online = (
+        torch.stack(values[first_complete - 1 :]).double().mean().item()
+        for values in (losses_of_snippets, online_losses)
+    )
     return {"bits": loss * BITS, "loss": loss, "online_bits": online * BITS}
 
 
 def life(lines: list[dict[str, Any]], settings: Remembering) -> dict[str, float]:
-    """Bits a symbol of the snippets that were learned from, by when and the delay: the mean until `early`, and that
-    since the last evaluation but one."""
+    """Bits per symbol of the training snippets at the delay: the mean until `early`, and that since the last but one
+    evaluation."""
     until = settings.early / settings.segment
     early = [line["train_loss"] for line in lines if line["step"] <= until] or [lines[0]["train_loss"]]
     return {f"early_{settings.delay}": fmean(early) * BITS, f"final_{settings.delay}": lines[-1]["train_loss"] * BITS}
 
 
 def adam(model: nn.Module, settings: Remembering) -> torch.optim.Optimizer:
-    """The optimiser of a run."""
+    """Creates the optimiser of a run."""
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, fused=True)
 
 
@@ -154,24 +157,28 @@ def update(
     start: Any,
     settings: Remembering,
 ) -> tuple[float, Any]:
-    """One update: the gradient runs through the snippet and, by what the memory holds, through the segment before it.
+    """One training step: the gradient flows through the snippet and, by the memory, through the segment before it.
 
-    `start` has what bodies begin with. Returns the snippet's loss in nats, and the state without its history.
+    `start` has the initial bodies. Returns the loss of the snippet in nats, and the state without its history.
     """
-    found: list[Any] = []
+    results: list[Any] = []
 
     def loss() -> Tensor:
-        ahead, after = model(moment.inputs, state, targets=moment.targets)
-        back, replayed = model(moment.past_inputs, mixed(after, start, settings.bodies), targets=moment.past_targets)
-        found.extend((back.mean(), mixed(replayed, after, settings.bodies) if settings.keep_replay else after))
-        return found[0] + settings.online * ahead.mean() if settings.online else found[0]
+        online_loss, after = model(moment.inputs, state, targets=moment.targets)
+        snippet_loss, replayed = model(
+            moment.past_inputs, mixed(after, start, settings.bodies), targets=moment.past_targets
+        )
+        results.extend(
+            (snippet_loss.mean(), mixed(replayed, after, settings.bodies) if settings.keep_replay else after)
+        )
+        return results[0] + settings.online * online_loss.mean() if settings.online else results[0]
 
     descend(fabric, model, optimiser, [loss], settings.clip)
-    return found[0].item(), detach(found[1])
+    return results[0].item(), detach(results[1])
 
 
 def mixed(state: Any, other: Any, names: tuple[str, ...]) -> Any:
-    """A state with these fields, and those of the states in it, from another one."""
+    """Combines two states: the fields with these names, also in nested states, come from `other`."""
     if not isinstance(state, tuple):
         return state
     fields = getattr(state, "_fields", range(len(state)))
@@ -183,10 +190,10 @@ def mixed(state: Any, other: Any, names: tuple[str, ...]) -> Any:
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:
-    """Validates; returns a line to show."""
-    place, task = session.place, session.task
-    mean = place.mean_loss * BITS
+    """Evaluates on validation data; returns a line of progress."""
+    progress, task = session.progress, session.task
+    mean = progress.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
     session.judge(measured, {})
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
-    return f"step {place.step:>6}  {past}  {session.speed(session.settings.segment)}"
+    return f"step {progress.step:>6}  {past}  {session.speed(session.settings.segment)}"

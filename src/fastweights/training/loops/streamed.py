@@ -1,4 +1,4 @@
-"""Prediction of a stream that is read window by window."""
+"""Training on the next-token prediction of a stream that is read window by window."""
 
 import math
 from collections.abc import Iterator
@@ -25,42 +25,42 @@ from fastweights.training.settings.streamed import Streamed
 BITS = 1 / math.log(2)
 
 AT_ONCE = 1 << 14
-"""Tokens that are read together where windows begin anew."""
+"""Number of tokens per batch of independent windows."""
 
 
 def train(session: Session) -> None:
-    """Trains until `steps`, or until validation no longer improves; goes on from the run if it can.
+    """Trains until `steps`, or until early stopping; resumes the run if there is a checkpoint.
 
-    The model maps tokens `[B, T]`, a state and `targets` `[B, T]` to losses `[B, T]` and the next state. Leaves
-    `last.safetensors` to go on from, `best.safetensors` with the weights that validate best and `metrics.jsonl`. Raises
-    `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    The model maps tokens `[B, T]`, a state and `targets` `[B, T]` to losses `[B, T]` and the next state. The run folder
+    then has `last.safetensors` to resume from, `best.safetensors` with the best weights on validation data, and
+    `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
     fabric, task, settings = session.fabric, session.task, session.settings
     windows = task.windows(settings.batch_size, settings.window)
     for part, tokens in {"validation": task.validation, "test": task.test}.items():
-        require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Take more of the text.")
+        require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Use more of the text.")
     if settings.memories:
-        _layers_that_count(session.model)
+        _layers_with_memory(session.model)
     model, optimiser = session.set_up(adam_w(session.model, settings))
-    # Nothing is carried in an empty tuple.
+    # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
     like = session.bare.initial_state(rows) if settings.carry else ()  # type: ignore[operator]
-    carried, place = session.resume(like), session.place
+    carried, progress = session.resume(like), session.progress
     with session.running():
-        while not place.stopped:
-            window = place.step % len(windows)
-            set_learning_rate(optimiser, settings.learning_rate_at(place.step))
+        while not progress.stopped:
+            window = progress.step % len(windows)
+            set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
             before = carried if settings.carry and window else None
             loss, after = update(fabric, model, optimiser, windows[window], before, settings.clip, settings.accumulate)
             carried = after if settings.carry else ()
             session.require_number(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
-            told = _evaluate(session, model) if session.due else ""
-            session.rest(carried, told)
+            note = _evaluate(session, model) if session.due else ""
+            session.rest(carried, note)
 
 
 def finish(session: Session) -> Result:
-    """Measures the weights that validated best: on one stream or, where nothing is carried, by a sliding window."""
+    """Measures the best weights on one stream or, without a carried state, by a sliding window."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
     for steps in settings.memories:
@@ -74,31 +74,31 @@ def finish(session: Session) -> Result:
 
 @contextmanager
 def remembering(model: nn.Module, steps: int) -> Iterator[None]:
-    """Lets layers whose memory is a number of steps remember so many."""
-    layers = _layers_that_count(model)
-    own = [layer.memory for layer in layers]
+    """Sets the memory of layers such as Transformer-XL to a number of steps."""
+    layers = _layers_with_memory(model)
+    before = [layer.memory for layer in layers]
     try:
         for layer in layers:
             layer.memory = steps
         yield
     finally:
-        for layer, before in zip(layers, own, strict=True):
-            layer.memory = before
+        for layer, memory in zip(layers, before, strict=True):
+            layer.memory = memory
 
 
-def _layers_that_count(model: nn.Module) -> list[Any]:
+def _layers_with_memory(model: nn.Module) -> list[Any]:
     layers = [layer for layer in model.modules() if isinstance(getattr(layer, "memory", None), int)]
-    wanted, remedy = "none where no layer's memory is a number of steps", "Such a layer is transformer-xl."
-    require(bool(layers), "memories", wanted, "some", remedy)
+    requirement, remedy = "empty without layers whose memory is a number of steps", "Such a layer is transformer-xl."
+    require(bool(layers), "memories", requirement, "some", remedy)
     return layers
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """What comes out on held-out text, best last, which baseline is beaten, and a sample."""
+    """Prints the results on held-out text, best last, the best baseline that is beaten, and a sample."""
     task, name = session.task, session.name
     metric = task.main_metric
     mine = result.test[metric.name]
-    table = Table("", f"{metric.name} a {task.unit}", title="Held-out text", title_justify="left")
+    table = Table("", f"{metric.name} per {task.unit}", title="Held-out text", title_justify="left")
     for row, value in sorted({**result.baselines, name: mine}.items(), key=lambda row: -row[1]):
         table.add_row(row, f"{value:.3f}", style="bold" if row == name else "")
     console.print(table)
@@ -107,15 +107,15 @@ def show(session: Session, result: Result, console: Console) -> None:
     if session.settings.sample and session.settings.carry:
         prompt = task.before_test[-200:].to(next(session.model.parameters()).device)
         tokens = session.model.generate(prompt[None], session.settings.sample, temperature=0.8, seed=1)  # type: ignore[operator]
-        said = f"\nA sample, after {task.decode(prompt)[-60:]!r}:\n\n{task.decode(tokens[0])}"
-        console.print(said, markup=False, highlight=False)
+        sample = f"\nA sample, after {task.decode(prompt)[-60:]!r}:\n\n{task.decode(tokens[0])}"
+        console.print(sample, markup=False, highlight=False)
 
 
 @torch.no_grad()
 def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -> dict[str, float]:
-    """Mean loss, bits and perplexity a token over all but the first: with carried state, or by sliding windows."""
+    """Mean loss, bits and perplexity per token over all but the first: with carried state, or by sliding windows."""
     device = next(model.parameters()).device
-    read = _carried if settings.carry else _anew
+    read = _carried if settings.carry else _windowed
     with evaluating(model):
         total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
     loss = total / (len(tokens) - 1)
@@ -137,7 +137,7 @@ def state_norms(model: nn.Module, tokens: Tensor, every: int) -> dict[str, float
 
 
 def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
-    """Losses of one stream, however it is cut."""
+    """Losses of one stream with a carried state."""
     state = None
     for start in range(0, len(tokens) - 1, 1024):
         chunk = tokens[start : start + 1025]
@@ -145,33 +145,33 @@ def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iter
         yield loss
 
 
-def _anew(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
-    """Losses of windows that know nothing of each other, each token's in the first window that reaches it."""
+def _windowed(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
+    """Losses of independent windows, each token in the first window that contains it."""
     for inputs, targets in sliding(tokens, window, stride, max(1, AT_ONCE // window)):
         yield model(inputs, targets=targets)[0]
 
 
 def sliding(tokens: Tensor, window: int, stride: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Windows that begin `stride` tokens behind each other: inputs, and targets that are -1 where they were one before.
+    """Windows at intervals of `stride` tokens: inputs, and targets that are -1 where an earlier window has them.
 
     >>> [targets.tolist() for _, targets in sliding(torch.arange(6), 3, 2, 8)]
     [[[1, 2, 3], [-1, 4, 5]]]
     """
     length = len(tokens) - 1
     window = min(window, length)
-    # The last window ends where the tokens do: less of it may be new.
+    # The last window ends with the tokens, so fewer of its targets may be new.
     starts = torch.tensor([*range(0, length - window, stride), length - window], device=tokens.device)
     scored = torch.cat([starts.new_zeros(1), starts[:-1] + window])
     for first, old in zip(starts.split(batch_size), scored.split(batch_size), strict=True):
-        places = first.unsqueeze(1) + torch.arange(window, device=tokens.device)
-        yield tokens[places], tokens[places + 1].masked_fill(places < old.unsqueeze(1), -1)
+        positions = first.unsqueeze(1) + torch.arange(window, device=tokens.device)
+        yield tokens[positions], tokens[positions + 1].masked_fill(positions < old.unsqueeze(1), -1)
 
 
 def adam_w(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
-    """The optimiser of a run: only matrices decay."""
+    """Creates the optimiser of a run, with weight decay of matrices only."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
-    others = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=True)
 
 
@@ -184,29 +184,29 @@ def update(
     clip: float,
     accumulate: int = 1,
 ) -> tuple[float, Any]:
-    """One update; returns the loss in nats and the state, without its history."""
+    """One training step; returns the loss in nats and the state, without its history."""
     parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), accumulate)
     after = []
 
-    def loss(place: int) -> Tensor:
-        inputs, targets = parts[place]
+    def loss(index: int) -> Tensor:
+        inputs, targets = parts[index]
         size = len(inputs)
-        losses, state = model(inputs, members(before, slice(place * size, (place + 1) * size)), targets=targets)
+        losses, state = model(inputs, members(before, slice(index * size, (index + 1) * size)), targets=targets)
         after.append(detach(state))
         return losses.mean() / len(parts)
 
-    total = descend(fabric, model, optimiser, [partial(loss, place) for place in range(len(parts))], clip)
+    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], clip)
     return total, tree_map(lambda *leaves: torch.cat(leaves), *after) if len(after) > 1 else after[0]
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:
-    """Validates, with windows side by side where nothing is carried; returns a line to show."""
-    place, task, settings = session.place, session.task, session.settings
+    """Evaluates on validation data, without a carried state by adjacent windows; returns a line of progress."""
+    progress, task, settings = session.progress, session.task, session.settings
     metric = task.main_metric
-    train_bits = place.mean_loss * BITS
+    train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
     rate = session.optimiser.param_groups[0]["lr"]
     session.judge(measured, {"train_bits": train_bits, "learning_rate": rate})
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
-    line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
+    line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {found}"
     return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

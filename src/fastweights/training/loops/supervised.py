@@ -19,26 +19,26 @@ from fastweights.training.settings.supervised import Supervised
 
 
 def train(session: Session) -> None:
-    """Trains until the goal, the patience or `steps` is reached; goes on from the run if it can.
+    """Trains until the goal, early stopping or `steps`; resumes the run if there is a checkpoint.
 
-    The model maps `Batch.inputs` and the number P of answers to outputs `[B, P, output_size]`. Leaves
-    `last.safetensors` to go on from, `best.safetensors` with the weights that validate best (by the task's main metric,
-    then by the loss) and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    The model maps `Batch.inputs` and the number P of answers to outputs `[B, P, output_size]`. The run folder then has
+    `last.safetensors` to resume from, `best.safetensors` with the best weights on validation data (by the main metric
+    of the task, then by the loss), and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
     fabric, task, settings = session.fabric, session.task, session.settings
     model, optimiser = session.set_up(adam(session.model, settings))
     session.resume(())
-    batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
+    batches = task.train_batches(settings.batch_size, settings.seed, session.progress.step)
     with session.running():
-        while not session.place.stopped:
-            set_learning_rate(optimiser, settings.learning_rate_at(session.place.step))
+        while not session.progress.stopped:
+            set_learning_rate(optimiser, settings.learning_rate_at(session.progress.step))
             loss = update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate)
             session.count(loss, f"loss {loss:.3g}")
             session.rest((), _evaluate(session, model) if session.due else "")
 
 
 def finish(session: Session) -> Result:
-    """Measures the weights that validated best on validation and test data."""
+    """Measures the best weights on validation and test data."""
     fabric, task, batch_size = session.fabric, session.task, session.settings.batch_size
     model = fabric.setup_module(session.model)
     validation = measure(fabric, model, task, task.validation(batch_size))
@@ -47,19 +47,19 @@ def finish(session: Session) -> Result:
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """Every metric on test data, beside what a guess scores; the main one with its interval, where there is one."""
-    found, task = dict(result.test), session.task
-    interval = found.pop("interval", None)
-    for name, value in found.items():
+    """Prints every metric on test data with the chance level, and the main one with its interval, if there is one."""
+    metrics, task = dict(result.test), session.task
+    interval = metrics.pop("interval", None)
+    for name, value in metrics.items():
         chance = task.chance.get(name)
         spread = f" ± {interval:.2g}" if interval is not None and name == task.main_metric.name else ""
-        beside = "" if chance is None else f" (chance {chance:.4g})"
-        console.print(f"{name.replace('_', ' ')} on test data: {value:.4g}{spread}{beside}", highlight=False)
+        chance_text = "" if chance is None else f" (chance {chance:.4g})"
+        console.print(f"{name.replace('_', ' ')} on test data: {value:.4g}{spread}{chance_text}", highlight=False)
 
 
 def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
-    """The optimiser of a run."""
-    # Fused: the steps of small tensors one by one are a tenth of an update of a small model.
+    """Creates the optimiser of a run."""
+    # Fused, since separate steps of small tensors take a tenth of a training step of a small model.
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, settings.epsilon, fused=True)
 
 
@@ -71,7 +71,7 @@ def measure(
     batches: Iterator[Batch],
     metrics: Callable[[Tensor, Tensor], Metrics] | None = None,
 ) -> dict[str, float]:
-    """Metrics over batches, by name: the task's unless others are given."""
+    """Metrics over batches, by name; by default those of the task."""
     metrics, parts = metrics or task.metrics, []
     with evaluating(model):
         for batch in batches:
@@ -89,7 +89,7 @@ def update(
     clip: float,
     accumulate: int = 1,
 ) -> float:
-    """One step on a batch; returns its loss."""
+    """One training step on a batch; returns its loss."""
     parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), accumulate)
     weights = _weights(fabric, [targets for _, targets in parts])
 
@@ -102,14 +102,14 @@ def update(
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:
-    """Validates; returns a line to show."""
-    place, task, settings = session.place, session.task, session.settings
-    train_loss = place.mean_loss
+    """Evaluates on validation data; returns a line of progress."""
+    progress, task, settings = session.progress, session.task, session.settings
+    train_loss = progress.mean_loss
     measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
     session.judge(measured, _test(session, model), goal=measured["loss"] <= settings.goal)
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
-    rate = f"{session.clock.rate(place.step):,.1f} updates/s"
-    return f"step {place.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
+    rate = f"{session.clock.rate(progress.step):,.1f} updates/s"
+    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
 
 
 def _test(session: Session, model: nn.Module) -> dict[str, float]:
@@ -121,7 +121,7 @@ def _test(session: Session, model: nn.Module) -> dict[str, float]:
 
 
 def _weights(fabric: Fabric, parts: list[Tensor]) -> list[float]:
-    """Of the loss of every part, so that every answer of the batch weighs the same in the mean over processes."""
+    """Weights of the loss of every part, so that all answers of the batch have equal weight over processes."""
     if fabric.world_size == len(parts) == 1:
         return [1.0]
     scored = [float((targets != IGNORE).sum()) for targets in parts]

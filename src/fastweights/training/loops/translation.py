@@ -1,4 +1,4 @@
-"""Translation: sentence pairs to learn from, BLEU to choose by."""
+"""Training of translators on sentence pairs, with BLEU for model selection."""
 
 from functools import partial
 from typing import Any
@@ -20,31 +20,32 @@ from fastweights.training.session import Session
 from fastweights.training.settings.translation import Translation
 
 AT_ONCE = 128
-"""Sentences that are translated together."""
+"""Number of sentences per batch of translations."""
 
 
 def train(session: Session) -> None:
-    """Trains until the patience or `steps` is reached; goes on from the run if it can.
+    """Trains until `steps`, or until early stopping; resumes the run if there is a checkpoint.
 
-    Leaves `last.safetensors` to go on from, `best.safetensors` with the weights that validate best (by BLEU of the most
-    probable tokens) and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
+    The run folder then has `last.safetensors` to resume from, `best.safetensors` with the best weights (by BLEU of
+    greedy decoding on validation data), and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a
+    checkpoint.
     """
     fabric, task, settings = session.fabric, session.task, session.settings
     task.require_room(settings.batch_size)
     model, optimiser = session.set_up(adam(session.model, settings))
     session.resume(())
-    batches = task.train_batches(settings.batch_size, settings.seed, session.place.step)
+    batches = task.train_batches(settings.batch_size, settings.seed, session.progress.step)
     with session.running():
-        while not session.place.stopped:
-            set_learning_rate(optimiser, settings.learning_rate_at(session.place.step))
+        while not session.progress.stopped:
+            set_learning_rate(optimiser, settings.learning_rate_at(session.progress.step))
             loss = update(fabric, model, optimiser, next(batches), settings)
-            session.count(loss, f"{loss:.2f} nats a token")
-            told = _evaluate(session, model) if session.due else ""
-            session.rest((), told)
+            session.count(loss, f"{loss:.2f} nats per token")
+            note = _evaluate(session, model) if session.due else ""
+            session.rest((), note)
 
 
 def finish(session: Session) -> Result:
-    """Measures the weights that validated best, with a beam."""
+    """Measures the best weights, with beam search."""
     fabric, task, settings = session.fabric, session.task, session.settings
     model = fabric.setup_module(session.model)
     parts = (
@@ -54,35 +55,35 @@ def finish(session: Session) -> Result:
 
 
 def show(session: Session, result: Result, console: Console) -> None:
-    """BLEU, how it was measured, and what a few sentences became."""
+    """Prints BLEU with its signature, and a few translations."""
     task, settings = session.task, session.settings
     how = f"beam {settings.beam}, length penalty {settings.penalty:g}, {SIGNATURE}"
     console.print(f"BLEU {result.test['bleu']:.1f} on test data ({how})", highlight=False)
-    few = Sentences.of(task.test.sources[place] for place in range(min(3, len(task.test.sources))))
-    said = translate(session.model, task, few, settings.beam, settings.penalty)
-    for place, sentence in enumerate(said):
-        lines = [task.decode(few[place]), sentence, f"({task.test.references[place]})"]
+    few = Sentences.of(task.test.sources[n] for n in range(min(3, len(task.test.sources))))
+    translations = translate(session.model, task, few, settings.beam, settings.penalty)
+    for n, sentence in enumerate(translations):
+        lines = [task.decode(few[n]), sentence, f"({task.test.references[n]})"]
         console.print("\n" + "\n".join(lines), markup=False, highlight=False)
 
 
 def adam(model: nn.Module, settings: Translation) -> torch.optim.Optimizer:
-    """The optimiser of a run."""
+    """Creates the optimiser of a run."""
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, fused=True)
 
 
 def update(
     fabric: Fabric, model: nn.Module, optimiser: torch.optim.Optimizer, batch: PairBatch, settings: Translation
 ) -> float:
-    """One step on a batch; returns its loss, in nats a token."""
-    # Of all processes together: their gradients are averaged, though one may have more tokens than another.
-    # Of fewer sentences than processes, each has all.
+    """One training step on a batch; returns its loss, in nats per token."""
+    # The tokens of all processes, since gradients are averaged though processes have different numbers of tokens.
+    # With fewer sentences than processes, each process has all of them.
     shares = fabric.world_size if len(batch.target) >= fabric.world_size else 1
     tokens = int(batch.target_lengths.sum()) / shares
     parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), settings.accumulate)
     how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.smoothing, "reduction": "sum"}
 
     def loss(part: PairBatch) -> Tensor:
-        return cross_entropy(_logits(model, part), part.wanted.flatten(), **how) / tokens
+        return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
     return descend(fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.clip)
 
@@ -97,7 +98,7 @@ def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
 def measure(
     fabric: Fabric, model: nn.Module, task: Pairs, pairs: PairSet, beam: int, penalty: float
 ) -> dict[str, float]:
-    """Mean loss in nats a token, and BLEU of translations."""
+    """Mean loss in nats per token, and BLEU of translations."""
     import sacrebleu
 
     total, tokens = 0.0, 0
@@ -105,37 +106,37 @@ def measure(
         for chosen in torch.arange(len(pairs.sources)).split(AT_ONCE):
             batch = PairBatch(*(fabric.to_device(part) for part in task.batch(chosen.tolist(), pairs)))
             total += cross_entropy(
-                _logits(model, batch), batch.wanted.flatten(), ignore_index=IGNORE, reduction="sum"
+                _logits(model, batch), batch.labels.flatten(), ignore_index=IGNORE, reduction="sum"
             ).item()
             tokens += int(batch.target_lengths.sum())
-        said = translate(model, task, pairs.sources, beam, penalty)
-    return {"loss": total / tokens, "bleu": sacrebleu.corpus_bleu(said, [list(pairs.references)]).score}
+        translations = translate(model, task, pairs.sources, beam, penalty)
+    return {"loss": total / tokens, "bleu": sacrebleu.corpus_bleu(translations, [list(pairs.references)]).score}
 
 
 def translate(model: nn.Module, task: Pairs, sources: Sentences, beam: int, penalty: float) -> list[str]:
-    """The best hypothesis of every source sentence, of at most twice its tokens and 10 more. No source is empty."""
+    """The best hypothesis of every non-empty source sentence, of at most twice its tokens plus 10."""
     device = next(model.parameters()).device
-    said = [""] * len(sources)
-    # Sentences of similar length together: a batch takes as long as its longest translation.
+    translations = [""] * len(sources)
+    # Batches of similar length, since a batch takes as long as its longest translation.
     order = sources.lengths.argsort(stable=True).tolist()
     for start in range(0, len(order), AT_ONCE):
         chosen = order[start : start + AT_ONCE]
-        rows = [sources[place] for place in chosen]
+        rows = [sources[n] for n in chosen]
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         marks = (task.begin, task.end, 2 * lengths + 10)
-        found = model.translate(padded.to(device), lengths.to(device), *marks, beam, penalty)  # type: ignore[operator]
-        for place, hypotheses in zip(chosen, found, strict=True):
-            said[place] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
-    return said
+        batches = model.translate(padded.to(device), lengths.to(device), *marks, beam, penalty)  # type: ignore[operator]
+        for n, hypotheses in zip(chosen, batches, strict=True):
+            translations[n] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
+    return translations
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:
-    """Validates; returns a line to show."""
-    place, task = session.place, session.task
-    train_loss = place.mean_loss
+    """Evaluates on validation data; returns a line of progress."""
+    progress, task = session.progress, session.task
+    train_loss = progress.mean_loss
     measured = measure(session.fabric, model, task, task.validation, beam=1, penalty=1.0)
     session.judge(measured, {"learning_rate": session.optimiser.param_groups[0]["lr"]})
-    line = f"step {place.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
-    rate = f"{session.clock.rate(place.step):,.1f} training steps/s"
+    line = f"step {progress.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
+    rate = f"{session.clock.rate(progress.step):,.1f} training steps/s"
     return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.left()}"

@@ -1,4 +1,4 @@
-"""Who acts in environments, and who learns from it: one process in turns, or several at once."""
+"""Modes of acting and learning: in one process in turn, or in several processes at once."""
 
 from copy import deepcopy
 from typing import Any, Protocol
@@ -11,122 +11,122 @@ from fastweights.core.errors import require
 from fastweights.state import to
 from fastweights.training.optimiser_step import set_learning_rate
 from fastweights.training.rl.actor_critic_loss import first_moments, update
-from fastweights.training.rl.actors import begin_acting, begin_learning, room_for, seed_of
-from fastweights.training.rl.rollout_worker import Returns, Stage, Unroll
-from fastweights.training.rl.worker_pool import Crew
+from fastweights.training.rl.actors import begin_acting, begin_learning, buffer_for, seed_of
+from fastweights.training.rl.rollout_worker import Returns, RolloutWorker, Unroll
+from fastweights.training.rl.worker_pool import WorkerPool
 from fastweights.training.session import Session
 
 
 class Acting(Protocol):
-    """Agents that act and learn, an update at a time."""
+    """Agents that act and learn, one training step at a time."""
 
     returns: Returns
-    """Since the last evaluation."""
+    """Returns since the last evaluation."""
 
     def learn(self) -> float:
-        """An update; returns its loss."""
+        """Takes a training step; returns its loss."""
 
     def renew(self) -> None:
-        """After an evaluation."""
+        """Resets after an evaluation."""
 
     def carried(self) -> Any:
-        """What a checkpoint holds beside weights."""
+        """The contents of a checkpoint in addition to the weights."""
 
     def news(self) -> str:
-        """What happened to those who act, a line each."""
+        """Events of the actors, one line each."""
 
     def close(self) -> None:
-        """Ends what runs."""
+        """Ends environments and processes."""
 
 
 class Synchronous:
-    """Acting and learning take turns. Goes on to the same bits: environments are made anew from their seed, and the
-    actions that were taken since are taken again."""
+    """Acts and learns in turn. Resuming is bit-identical: environments are created again from their seed, and the
+    actions since then are replayed."""
 
     def __init__(self, session: Session, model: nn.Module, optimiser: Any, carried: Any) -> None:
         self.session, self.model, self.optimiser = session, model, optimiser
         state, history = carried
-        self._begin(state, history, session.place.step % session.settings.evaluate_every)
+        self._begin(state, history, session.progress.step % session.settings.evaluate_every)
 
     @staticmethod
     def blank(session: Session) -> Any:
-        """The agents' state, and room for the actions until the next evaluation."""
+        """The initial state of the agents, and a buffer for the actions until the next evaluation."""
         settings, rows = session.settings, rows_of(session)
         steps = min(settings.evaluate_every, settings.steps) * settings.unroll
         return session.bare.initial_state(rows), session.task.actions.blank(rows, steps)  # type: ignore[operator]
 
     @property
     def returns(self) -> Returns:
-        """Those of the stage."""
-        return self.stage.returns
+        """Returns of the rollout worker."""
+        return self.worker.returns
 
     def learn(self) -> float:
-        """Acts for an unroll, and learns from it."""
+        """Acts for an unroll, and takes a training step on it."""
         session, settings = self.session, self.session.settings
-        unroll = self.stage.act(session.bare, settings.unroll)
-        set_learning_rate(self.optimiser, settings.learning_rate_at(session.place.step))
+        unroll = self.worker.act(session.bare, settings.unroll)
+        set_learning_rate(self.optimiser, settings.learning_rate_at(session.progress.step))
         return update(session.fabric, self.model, self.optimiser, unroll, settings)
 
     def renew(self) -> None:
-        """Environments begin anew."""
+        """Creates new environments."""
         self.close()
         state, history = self.blank(self.session)
         self._begin(state, history, 0)
 
     def carried(self) -> Any:
-        """The agents' state, and the actions since the environments began."""
-        return to(self.stage.state, "cpu"), self.stage.history
+        """The state of the agents, and the actions since the start of the environments."""
+        return to(self.worker.state, "cpu"), self.worker.history
 
     def news(self) -> str:
-        """None."""
+        """Returns an empty text."""
         return ""
 
     def close(self) -> None:
-        """Ends the environments."""
-        self.stage.worlds.close()
+        """Closes the environments."""
+        self.worker.worlds.close()
 
     def _begin(self, state: Any, history: Tensor, updates: int) -> None:
-        """Environments of this process and of this evaluation, so many updates after they began."""
+        """Creates the environments of this process, and replays the actions of `updates` training steps."""
         fabric, settings = self.session.fabric, self.session.settings
-        began = self.session.place.step - updates
+        began = self.session.progress.step - updates
         worlds = self.session.task.worlds(len(history), seed_of(settings.seed, fabric.global_rank, began))
-        taken, bootstrap = updates * settings.unroll, settings.bootstrap_time_limits
-        self.stage = Stage(worlds, to(state, fabric.device), history, taken, fabric.device, bootstrap)
+        steps, bootstrap = updates * settings.unroll, settings.bootstrap_time_limits
+        self.worker = RolloutWorker(worlds, to(state, fabric.device), history, steps, fabric.device, bootstrap)
 
 
-class Apart:
-    """Processes that act in environments of their own; these are not saved, and begin anew where a run goes on."""
+class ActorProcesses:
+    """Actor processes with their environments, which are not saved: a resumed run starts new episodes."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.returns = session, Returns()
         self.seats = list(range(session.settings.actors))
-        self.seed = (session.settings.seed, session.fabric.global_rank, session.place.step)
-        self.crew: Crew
+        self.seed = (session.settings.seed, session.fabric.global_rank, session.progress.step)
+        self.pool: WorkerPool
 
     @staticmethod
     def blank(session: Session) -> Any:
-        """Nothing."""
+        """Returns an empty tuple."""
         return ()
 
     def renew(self) -> None:
-        """Environments go on."""
+        """Resets the returns. Environments continue."""
         self.returns = Returns()
 
     def carried(self) -> Any:
-        """Nothing."""
+        """Returns an empty tuple."""
         return ()
 
     def news(self) -> str:
-        """Who died."""
-        told, self.crew.news = "\n".join(self.crew.news), []
-        return told
+        """Names of the processes that died."""
+        text, self.pool.news = "\n".join(self.pool.news), []
+        return text
 
     def close(self) -> None:
         """Ends the processes."""
-        self.crew.close()
+        self.pool.close()
 
 
-class Impala(Apart):
+class ImpalaActors(ActorProcesses):
     """Actors that make unrolls all the time, and a learner that takes the oldest of them, `batch_size` an update.
 
     An actor begins its next unroll as soon as the learner has copied the last, with the newest weights at that time.
@@ -145,13 +145,13 @@ class Impala(Apart):
         self.copies = [deepcopy(session.bare).cpu().share_memory() for _ in range(self.COPIES)]
         self.ready: list[list[Tensor]] = []
         rows = rows_of(session) // len(self.seats)
-        self.rooms = [room_for(self.copies[0], session.task, rows, session.settings.unroll) for _ in self.seats]
-        _, self.structure = tree_flatten(self.rooms[0])
-        rooms = [tree_flatten(room)[0] for room in self.rooms]
-        given = (session.task, self.copies, rooms, session.settings, self.seed)
-        self.crew = Crew(len(self.seats), begin_acting, given)
+        self.buffers = [buffer_for(self.copies[0], session.task, rows, session.settings.unroll) for _ in self.seats]
+        _, self.structure = tree_flatten(self.buffers[0])
+        rooms = [tree_flatten(room)[0] for room in self.buffers]
+        arguments = (session.task, self.copies, rooms, session.settings, self.seed)
+        self.pool = WorkerPool(len(self.seats), begin_acting, arguments)
         for seat in self.seats:
-            self.crew.tell(seat, self.newest)
+            self.pool.tell(seat, self.newest)
 
     def learn(self) -> float:
         """Learns from the oldest unrolls."""
@@ -160,25 +160,25 @@ class Impala(Apart):
         while len(self.ready) < number:
             self._take()
         unroll = self._unroll(number)
-        set_learning_rate(self.optimiser, session.settings.learning_rate_at(session.place.step))
+        set_learning_rate(self.optimiser, session.settings.learning_rate_at(session.progress.step))
         loss = update(session.fabric, self.model, self.optimiser, unroll, session.settings)
         self._publish()
         return loss
 
     def _take(self) -> None:
         """Copies the unrolls of the first actor that is ready, one a row, and lets it act again."""
-        seat, counted = self.crew.hear(self.seats)
+        seat, counted = self.pool.hear(self.seats)
         # The others come first next time, so that no actor waits for ever.
         self.seats.remove(seat)
         self.seats.append(seat)
         self.returns.add(*counted)
-        leaves = [leaf.clone() for leaf in tree_flatten(self.rooms[seat])[0]]
+        leaves = [leaf.clone() for leaf in tree_flatten(self.buffers[seat])[0]]
         self.ready += [list(row) for row in zip(*(leaf.split(1) for leaf in leaves), strict=True)]
-        self.crew.tell(seat, self.newest)
+        self.pool.tell(seat, self.newest)
 
     def _publish(self) -> None:
-        """Writes the weights into a copy that no actor was told to read; if there is none, at the next update."""
-        read = {self.newest, *self.crew.told}
+        """Writes the weights into a copy that no actor reads; if there is none, at the next update."""
+        read = {self.newest, *self.pool.messages}
         for free in [copy for copy in range(len(self.copies)) if copy not in read][:1]:
             self.copies[free].load_state_dict(self.session.bare.state_dict())
             self.newest = free
@@ -190,11 +190,11 @@ class Impala(Apart):
         return tree_map_only(Tensor, lambda leaf: leaf.to(self.session.fabric.device), joined)
 
 
-class Hogwild(Apart):
-    """Asynchronous advantage actor-critic: processes act, and change shared weights and moments without a lock.
+class HogwildActors(ActorProcesses):
+    """Asynchronous advantage actor-critic: processes act, and update shared weights and moments without a lock.
 
-    Each copies the weights, acts with the copy for an unroll, and goes down the gradient that it finds with it. An
-    update is that of one process.
+    Each copies the weights, acts with the copy for an unroll, and applies its gradient to the shared weights. One
+    process takes one training step.
 
     Source: Mnih et al. 2016 (A3C), Algorithm S3, with shared moments, Sec. 4; Ba et al. 2016, Sec. 4.4.
     """
@@ -205,26 +205,26 @@ class Hogwild(Apart):
         session.bare.share_memory()
         state, squares = optimiser.optimizer.state, session.settings.squares
         moments = [_shared_moments(state, parameter, squares) for parameter in session.bare.parameters()]
-        self.begun = session.place.step
-        given = (session.task, session.bare, moments, session.settings, self.seed)
-        self.crew = Crew(len(self.seats), begin_learning, given)
+        self.started = session.progress.step
+        arguments = (session.task, session.bare, moments, session.settings, self.seed)
+        self.pool = WorkerPool(len(self.seats), begin_learning, arguments)
         self.busy: list[int] = []
 
     def learn(self) -> float:
-        """Waits for an update; before an evaluation no other is begun."""
-        settings, step = self.session.settings, self.session.place.step
+        """Waits for a training step; none is started before an evaluation."""
+        settings, step = self.session.settings, self.session.progress.step
         last = min((step // settings.evaluate_every + 1) * settings.evaluate_every, settings.steps)
-        for seat in [seat for seat in self.seats if seat not in self.busy][: last - self.begun]:
-            self.crew.tell(seat, self.begun)
+        for seat in [seat for seat in self.seats if seat not in self.busy][: last - self.started]:
+            self.pool.tell(seat, self.started)
             self.busy.append(seat)
-            self.begun += 1
-        seat, (loss, *counted) = self.crew.hear(self.busy)
+            self.started += 1
+        seat, (loss, *counted) = self.pool.hear(self.busy)
         self.busy.remove(seat)
         self.returns.add(*counted)
         return float(loss)
 
 
-WAYS: dict[str, Any] = {"synchronous": Synchronous, "impala": Impala, "hogwild": Hogwild}
+MODES: dict[str, Any] = {"synchronous": Synchronous, "impala": ImpalaActors, "hogwild": HogwildActors}
 
 
 def rows_of(session: Session) -> int:
@@ -233,7 +233,7 @@ def rows_of(session: Session) -> int:
 
 
 def _shared_moments(state: Any, parameter: nn.Parameter, squares: float) -> dict[str, Tensor]:
-    """RMSProp's, from the beginning or where it was."""
+    """Moments of RMSProp in shared memory, initial or current."""
     if not state[parameter]:
         state[parameter] = first_moments(parameter, squares)
     return {name: moment.share_memory_() for name, moment in state[parameter].items()}

@@ -1,4 +1,4 @@
-"""What an actor and a critic learn from an unroll: the loss, and an update."""
+"""The actor-critic loss of an unroll, and a training step on it."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,12 @@ from fastweights.training.rl.vtrace import vtrace
 from fastweights.training.settings.actor_critic import ActorCritic
 
 if TYPE_CHECKING:
-    # It takes seconds to import, and processes that act need none of it.
+    # It takes seconds to import, and actor processes do not need it.
     from lightning_fabric import Fabric
 
 
 def rms_prop(model: nn.Module, settings: ActorCritic) -> torch.optim.Optimizer:
-    """The optimiser of a run."""
+    """Creates the optimiser of a run."""
     optimiser = torch.optim.RMSprop(model.parameters(), settings.learning_rate, settings.alpha, settings.epsilon)
     if settings.squares:
         optimiser.register_step_pre_hook(partial(_begin, settings.squares))
@@ -27,7 +27,7 @@ def rms_prop(model: nn.Module, settings: ActorCritic) -> torch.optim.Optimizer:
 
 
 def first_moments(parameter: Tensor, squares: float) -> dict[str, Tensor]:
-    """RMSProp's, before the first update."""
+    """Initial moments of RMSProp."""
     return {"step": torch.zeros(()), "square_avg": torch.full_like(parameter, squares, requires_grad=False)}
 
 
@@ -41,7 +41,7 @@ def _begin(squares: float, optimiser: torch.optim.Optimizer, *_: Any) -> None:
 def update(
     fabric: "Fabric", model: nn.Module, optimiser: torch.optim.Optimizer, unroll: Unroll, settings: ActorCritic
 ) -> float:
-    """One update on an unroll; returns its loss, a sum over all steps of all environments.
+    """One training step on an unroll; returns its loss, a sum over all steps of all environments.
 
     Raises:
         InputError: The loss is not finite; the message names the module and the time step.
@@ -50,12 +50,12 @@ def update(
     parts = micro_batches(tensors, settings.accumulate)
     size = len(parts[0][0])
 
-    def loss(place: int) -> Tensor:
-        own = unroll_of(parts[place], members(start, slice(place * size, (place + 1) * size)))
-        found = objective(model, own, settings)
-        require_finite_loss(found, model, own)
-        # Processes take the mean of their gradients, which are of sums.
-        return found * fabric.world_size
+    def loss(index: int) -> Tensor:
+        part = unroll_of(parts[index], members(start, slice(index * size, (index + 1) * size)))
+        value = objective(model, part, settings)
+        require_finite_loss(value, model, part)
+        # Processes average their gradients, but the loss is a sum.
+        return value * fabric.world_size
 
     total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], settings.clip)
     return total / fabric.world_size
@@ -66,23 +66,23 @@ def objective(model: nn.Module, unroll: Unroll, settings: ActorCritic) -> Tensor
 
     Source: Espeholt et al. 2018 (IMPALA), Sec. 4.2.
     """
-    parameters, values, _ = model(*unroll.told, unroll.start, settings.truncate)
+    parameters, values, _ = model(*unroll.inputs, unroll.start, settings.truncate)
     actions: Any = model.actions
     policy = actions.distribution(parameters[:, :-1])
     chosen = policy.log_prob(unroll.action[:, 1:])
     discounts = settings.discount * ~unroll.first[:, 1:]
-    behind = chosen - unroll.log_probability
-    learnt = vtrace(behind, discounts, rewards_of(unroll, settings), values[:, :-1], values[:, -1])
-    critic = (learnt.targets - values[:, :-1]).square().sum() / 2
-    gain: Tensor = (learnt.advantages * chosen).sum() + settings.entropy_cost * policy.entropy().sum()
+    log_ratios = chosen - unroll.log_probability
+    returns = vtrace(log_ratios, discounts, rewards_of(unroll, settings), values[:, :-1], values[:, -1])
+    critic = (returns.targets - values[:, :-1]).square().sum() / 2
+    gain: Tensor = (returns.advantages * chosen).sum() + settings.entropy_cost * policy.entropy().sum()
     return settings.value_cost * critic - gain
 
 
 def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
-    """r_t as it is learnt from, scaled and cut; where a time limit ended an episode, r_t + gamma V(o_{t+1}).
+    """Rewards r_t of the loss, scaled and clipped; r_t + gamma V(o_{t+1}) where a time limit ended an episode.
 
     There o_{t+1} is the last observation of the episode, and its value stands for the rewards that would follow.
-    Whatever else came after an end is not counted: gamma_t is 0.
+    Other values after an end are ignored, since gamma_t is 0.
     """
     earned = settings.reward_scale * unroll.reward[:, 1:]
     if settings.clip_reward:
@@ -93,4 +93,4 @@ def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
 def require_finite_loss(loss: Tensor, model: nn.Module, unroll: Unroll) -> None:
     """`InputError` that names the module and the time step, unless a loss is finite."""
     if not bool(loss.isfinite()):
-        refuse("loss", model, unroll.told, unroll.start, "unroll")
+        refuse("loss", model, unroll.inputs, unroll.start, "unroll")

@@ -1,4 +1,4 @@
-"""What processes do that act in environments of their own, and those that learn there as well."""
+"""Work of actor processes, and of actor processes that also learn."""
 
 from copy import deepcopy
 
@@ -10,13 +10,13 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from fastweights.tasks.kinds.environment import Environment
 from fastweights.training.optimiser_step import set_learning_rate
 from fastweights.training.rl.actor_critic_loss import objective, require_finite_loss, rms_prop
-from fastweights.training.rl.rollout_worker import Returns, Stage, Unroll
+from fastweights.training.rl.rollout_worker import Returns, RolloutWorker, Unroll
 from fastweights.training.rl.worker_pool import Work
 from fastweights.training.settings.actor_critic import ActorCritic
 
 
 def seed_of(*numbers: int) -> int:
-    """A seed for every list of numbers."""
+    """Derives a seed from a list of numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
@@ -25,20 +25,20 @@ def begin_acting(
     hired: int,
     task: Environment,
     copies: list[nn.Module],
-    rooms: list[list[Tensor]],
+    buffers: list[list[Tensor]],
     settings: ActorCritic,
     seed: tuple[int, ...],
 ) -> Work:
-    """An actor: what it is told is which copy of the weights is the newest."""
-    own = deepcopy(copies[0])
-    stage = _stage_of(own, task, len(rooms[seat][0]), settings, (*seed, seat, hired))
+    """Returns the work of an actor, whose messages are the index of the newest copy of the weights."""
+    agent = deepcopy(copies[0])
+    worker = _worker_of(agent, task, len(buffers[seat][0]), settings, (*seed, seat, hired))
 
     @torch.no_grad()
     def act(newest: int) -> tuple[float, int]:
-        own.load_state_dict(copies[newest].state_dict())
-        unroll, counted = _act(stage, own, settings)
-        for room, leaf in zip(rooms[seat], tree_flatten(unroll)[0], strict=True):
-            room.copy_(leaf)
+        agent.load_state_dict(copies[newest].state_dict())
+        unroll, counted = _act(worker, agent, settings)
+        for buffer, leaf in zip(buffers[seat], tree_flatten(unroll)[0], strict=True):
+            buffer.copy_(leaf)
         return counted
 
     return act
@@ -53,22 +53,22 @@ def begin_learning(
     settings: ActorCritic,
     seed: tuple[int, ...],
 ) -> Work:
-    """An actor that learns: what it is told is the number of the update."""
-    own, optimiser = deepcopy(model), rms_prop(model, settings)
+    """Returns the work of a learning actor, whose messages are the number of the training step."""
+    agent, optimiser = deepcopy(model), rms_prop(model, settings)
     for parameter, shared in zip(model.parameters(), moments, strict=True):
         optimiser.state[parameter] = shared
-    stage = _stage_of(own, task, settings.batch_size // settings.actors, settings, (*seed, seat, hired))
+    worker = _worker_of(agent, task, settings.batch_size // settings.actors, settings, (*seed, seat, hired))
 
     def learn(step: int) -> tuple[float, float, int]:
-        own.load_state_dict(model.state_dict())
-        unroll, counted = _act(stage, own, settings)
-        own.zero_grad()
-        loss = objective(own, unroll, settings)
-        require_finite_loss(loss, own, unroll)
+        agent.load_state_dict(model.state_dict())
+        unroll, counted = _act(worker, agent, settings)
+        agent.zero_grad()
+        loss = objective(agent, unroll, settings)
+        require_finite_loss(loss, agent, unroll)
         loss.backward()
         if settings.clip:
-            nn.utils.clip_grad_norm_(own.parameters(), settings.clip)
-        for parameter, copy in zip(model.parameters(), own.parameters(), strict=True):
+            nn.utils.clip_grad_norm_(agent.parameters(), settings.clip)
+        for parameter, copy in zip(model.parameters(), agent.parameters(), strict=True):
             parameter.grad = copy.grad
         set_learning_rate(optimiser, settings.learning_rate_at(step))
         optimiser.step()
@@ -77,25 +77,27 @@ def begin_learning(
     return learn
 
 
-def _stage_of(agent: nn.Module, task: Environment, rows: int, settings: ActorCritic, seed: tuple[int, ...]) -> Stage:
-    """Environments of an actor, whose actions need not be taken again."""
+def _worker_of(
+    agent: nn.Module, task: Environment, rows: int, settings: ActorCritic, seed: tuple[int, ...]
+) -> RolloutWorker:
+    """Creates the rollout worker of an actor, whose actions are not replayed."""
     torch.manual_seed(seed_of(*seed))
     worlds, state = task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
     history = task.actions.blank(rows, settings.unroll)
-    return Stage(worlds, state, history, 0, bootstrap=settings.bootstrap_time_limits)
+    return RolloutWorker(worlds, state, history, 0, bootstrap=settings.bootstrap_time_limits)
 
 
-def _act(stage: Stage, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
-    """An unroll, and the returns of the episodes that ended in it: their sum and number."""
-    stage.taken, stage.returns = 0, Returns()
-    unroll = stage.act(agent, settings.unroll)
-    return unroll, (stage.returns.earned, stage.returns.ended)
+def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
+    """Returns an unroll, with the sum and number of the returns of episodes that ended in it."""
+    worker.taken, worker.returns = 0, Returns()
+    unroll = worker.act(agent, settings.unroll)
+    return unroll, (worker.returns.earned, worker.returns.ended)
 
 
-def room_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Unroll:
-    """Shared memory for an unroll."""
-    seen = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.pictures else torch.float32)
-    one = torch.zeros(rows, steps + 1)
+def buffer_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Unroll:
+    """Allocates shared memory for an unroll."""
+    observations = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.pictures else torch.float32)
+    zeros = torch.zeros(rows, steps + 1)
     state, actions = model.initial_state(rows), task.actions.blank(rows, steps + 1)  # type: ignore[operator]
-    room = Unroll(seen, one, actions, one.bool(), one[:, 1:], one[:, 1:], state)
-    return tree_map_only(Tensor, lambda leaf: leaf.detach().clone().share_memory_(), room)
+    buffer = Unroll(observations, zeros, actions, zeros.bool(), zeros[:, 1:], zeros[:, 1:], state)
+    return tree_map_only(Tensor, lambda leaf: leaf.detach().clone().share_memory_(), buffer)

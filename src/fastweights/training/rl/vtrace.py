@@ -1,4 +1,4 @@
-"""V-trace: what states were worth, learnt from actions that an older policy took."""
+"""V-trace: off-policy targets of values and advantages."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from fastweights.core.errors import require
 
 
 class VTrace(NamedTuple):
-    """What a critic and an actor are to learn, `[B, T]`; no gradient flows into them."""
+    """Targets of the critic and advantages of the actor, `[B, T]`, without gradients."""
 
     targets: Tensor
     advantages: Tensor
@@ -32,22 +32,22 @@ def vtrace(
 
     rho_t = min(clip_delta, pi / mu) and c_t = min(clip_trace, pi / mu), for the policy pi that learns and the policy mu
     that acted. The advantage is min(clip_advantage, pi / mu) (r_t + gamma_t v_{t+1} - V_t). With pi = mu, v_t is the
-    return of the T - t steps that are left and what the last state is worth.
+    return of the remaining T - t steps plus the value of the last state.
 
     Source: Espeholt et al. 2018 (IMPALA), Sec. 4.1.
 
     Args:
         log_ratios: log pi(a_t) - log mu(a_t), `[B, T]`.
         discounts: gamma_t, 0 where action t ended an episode, `[B, T]`.
-        rewards: r_t, what action t earned, `[B, T]`.
+        rewards: r_t, the reward of action t, `[B, T]`.
         values: V_t, `[B, T]`.
-        last_value: V_{T+1}, of what follows the last action, `[B]`.
+        last_value: V_{T+1}, the value after the last action, `[B]`.
         clip_delta: Largest rho.
         clip_trace: Largest c.
         clip_advantage: Largest ratio in the advantage.
 
     Raises:
-        InputError: a tensor has another shape than these.
+        InputError: the shape of a tensor differs from these.
     """
     _check(values, {"log_ratios": log_ratios, "discounts": discounts, "rewards": rewards}, last_value)
     ratios = log_ratios.exp()
@@ -62,11 +62,11 @@ def vtrace(
     return VTrace(targets, ratios.clamp(max=clip_advantage) * (rewards + discounts * learnt - values))
 
 
-def _check(values: Tensor, others: dict[str, Tensor], last_value: Tensor) -> None:
+def _check(values: Tensor, tensors: dict[str, Tensor], last_value: Tensor) -> None:
     """Raises `InputError` unless all tensors have the batch, and the steps if any, of `values`."""
     fits = values.ndim == 2 and values.shape[1] >= 1
     require(fits, "values", "[B, T] with T of at least 1", list(values.shape))
-    for name, tensor in others.items():
+    for name, tensor in tensors.items():
         require(tensor.shape == values.shape, name, f"[B, T] = {list(values.shape)} like values", list(tensor.shape))
     fits = last_value.shape == values.shape[:1]
     require(fits, "last_value", f"[B] = {list(values.shape[:1])} like values", list(last_value.shape))

@@ -1,4 +1,4 @@
-"""Processes that each do a piece of work whenever they are told to; one that dies is replaced."""
+"""A pool of worker processes that answer messages. A process that dies is replaced."""
 
 import os
 import signal
@@ -15,29 +15,28 @@ Work = Callable[[Any], Any]
 
 
 class Failed(NamedTuple):
-    """What a process has to say in place of an answer."""
+    """The error of a process, in place of an answer."""
 
     message: str
     input_error: bool
 
 
-class Crew:
-    """Seats with a process each, which answers one message after the other.
+class WorkerPool:
+    """Seats with one process each, which answers one message after the other.
 
-    The processes end with the one that started them, however that ends: they read from pipes whose other ends are
-    closed then.
+    The processes end with their parent, in whatever way it ends, since their pipes are closed then.
 
     Args:
-        number: How many seats.
-        begin: Called as `begin(seat, hired, *arguments)` in the process of a seat, `hired` being how many had the seat
-            before; returns what makes an answer of a message. Both are pickled.
-        arguments: Tensors among them should lie in shared memory.
+        number: Number of seats.
+        begin: Called as `begin(seat, hired, *arguments)` in the process of a seat, where `hired` is the number of its
+            predecessors; returns the function from messages to answers. Both are pickled.
+        arguments: Further arguments of `begin`. Tensors should be in shared memory.
     """
 
     def __init__(self, number: int, begin: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
         self.begin, self.arguments = begin, arguments
         self.hired, self.answers = [-1] * number, [0] * number
-        self.told: list[Any] = [None] * number
+        self.messages: list[Any] = [None] * number
         self.pipes: list[Connection] = [None] * number  # type: ignore[list-item]
         self.processes: list[Any] = [None] * number
         self.news: list[str] = []
@@ -45,19 +44,19 @@ class Crew:
             self._hire(seat)
 
     def tell(self, seat: int, message: Any) -> None:
-        """Gives a seat its next piece of work; not before it has answered the last."""
-        self.told[seat] = message
+        """Sends a message to a seat, which must have answered the last one."""
+        self.messages[seat] = message
         try:
             self.pipes[seat].send(message)
         except OSError:
             self._replace(seat)
 
     def hear(self, seats: list[int]) -> tuple[int, Any]:
-        """The first of these seats that answers, and its answer.
+        """Waits for the first answer of these seats; returns the seat and the answer.
 
         Raises:
-            Died: A process died before it had done anything.
-            InputError: What one raised.
+            Died: A process died before its first answer.
+            InputError: A process raised it.
         """
         while True:
             ready = wait([self.pipes[seat] for seat in seats])
@@ -73,7 +72,7 @@ class Crew:
             return seat, answer
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all processes."""
         for pipe, process in zip(self.pipes, self.processes, strict=True):
             pipe.close()
             process.kill()
@@ -84,23 +83,23 @@ class Crew:
         self.hired[seat] += 1
         self.answers[seat] = 0
         self.pipes[seat], theirs = get_context("spawn").Pipe()
-        given = (theirs, self.begin, seat, self.hired[seat], *self.arguments)
-        process = get_context("spawn").Process(target=_serve, args=given, daemon=True)
+        arguments = (theirs, self.begin, seat, self.hired[seat], *self.arguments)
+        process = get_context("spawn").Process(target=_serve, args=arguments, daemon=True)
         process.start()
-        # Held by nobody else: so its end is heard of.
+        # The parent closes this end, so that the end of the process is detected.
         theirs.close()
         self.processes[seat] = process
 
     def _replace(self, seat: int) -> None:
-        """Somebody else takes a seat, and does what was to be done there."""
+        """Starts a new process for a seat, and sends the pending message again."""
         self.processes[seat].join()
         name, done = f"Actor {seat + 1} died ({_why(self.processes[seat].exitcode)})", self.answers[seat]
         if not done:
             self.close()
-            raise Died(f"{name} before it had done anything, and the run stopped.")
-        self.news.append(f"{name} after {done} unrolls; another one takes its place.")
+            raise Died(f"{name} before its first unroll, and the run stopped.")
+        self.news.append(f"{name} after {done} unrolls and was replaced.")
         self._hire(seat)
-        self.tell(seat, self.told[seat])
+        self.tell(seat, self.messages[seat])
 
 
 def _why(code: int) -> str:
@@ -108,8 +107,8 @@ def _why(code: int) -> str:
 
 
 def _serve(pipe: Connection, begin: Callable[..., Work], seat: int, hired: int, *arguments: Any) -> None:
-    """What a process does."""
-    # Whoever started it hears of requests to stop, and ends it.
+    """The main function of a worker process."""
+    # The parent handles requests to stop, and ends the workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
@@ -118,6 +117,6 @@ def _serve(pipe: Connection, begin: Callable[..., Work], seat: int, hired: int, 
         while True:
             pipe.send(work(pipe.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # Nobody is there any more.
+        os._exit(0)  # the parent has ended
     except Exception as error:
         pipe.send(Failed(" ".join(f"{error}".split()) or type(error).__name__, isinstance(error, InputError)))

@@ -1,2 +1,2 @@
-"""How models are trained: a file for every loop of the same name in `loops`. Imports nothing heavy: flags are made of
-them."""
+"""Settings of training loops, one file for each loop of the same name in `loops`. Command-line flags are derived from
+them, so no import is slow."""

@@ -1,4 +1,4 @@
-"""What the settings of all loops have in common."""
+"""Settings that all loops share."""
 
 import math
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from fastweights.core.arguments import check_fields
 from fastweights.core.errors import require
 
 LARGEST = 2**31 - 1
-"""Of what is counted: it is counted in 64 bits, and multiplied."""
+"""Maximum of counts, whose products must fit into 64 bits."""
 
 LARGEST_SEED = 2**63 - 1
-"""Of what torch takes as a seed."""
+"""Maximum seed of torch."""
 
 
 MOST_DEVICES = 1024
@@ -22,8 +22,8 @@ Precision = Literal["32-true", "bf16-mixed"]
 PRECISIONS = get_args(Precision)
 
 
-class Where(NamedTuple):
-    """Where, on how much hardware and in which precision a model is trained: None for what a recipe says."""
+class Hardware(NamedTuple):
+    """Device, processes, memory options and precision of training; None for the default of a recipe."""
 
     device: str | None = None
     devices: int | None = None
@@ -34,12 +34,12 @@ class Where(NamedTuple):
     precision: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """What is not left to the recipe."""
+        """The settings that are not None."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-ANY_TIME = tuple(name for name in Where._fields if name != "precision")
-"""What makes no other model: a run may go on with another value of it."""
+ANY_TIME = tuple(name for name in Hardware._fields if name != "precision")
+"""Settings that do not change the model, so that a run may be resumed with another value."""
 
 
 BEFORE = {
@@ -47,7 +47,7 @@ BEFORE = {
     **{"bootstrap_time_limits": False, "reward_scale": 1.0, "decay": 0, "state_every": 0, "test_curve": False},
     **{"environments": 0, "test_episodes": 0, "keep": "best"},
 }
-"""Settings that runs may be older than, with the values that these runs were trained with."""
+"""Values of newer settings in runs that were trained before the settings existed."""
 
 
 def require_numbers(settings: Any, names: Iterable[str], least: int, most: int = LARGEST) -> None:
@@ -65,27 +65,27 @@ def require_positive(settings: Any, names: Iterable[str]) -> None:
 
 
 def decayed(rate: float, step: int, steps: int, decay: int) -> float:
-    """A learning rate that is constant and then falls on a line to 0, over the last `decay` of all training steps."""
+    """A learning rate that is constant and falls linearly to 0 over the last `decay` training steps."""
     return rate * min((steps - step) / decay, 1.0) if decay else rate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long to train, how often to look, and where.
+    """Length, evaluation and hardware of training.
 
     Args:
-        steps: Largest number of updates.
-        batch_size: Sequences an update.
-        evaluate_every: Updates between two evaluations on validation data, each with a checkpoint.
-        patience: Evaluations without a better one after which training stops; 0 for never.
+        steps: Maximum number of training steps.
+        batch_size: Number of sequences per training step.
+        evaluate_every: Number of training steps between two evaluations on validation data, each with a checkpoint.
+        patience: Early stopping after this number of evaluations without improvement; 0 for none.
         seed: Seed of the initial weights, of the order of the data and of dropout.
-        device: Where to train: "auto", "cpu", "cuda", "mps".
-        devices: Processes that share every batch, each with a device, or with its part of the cores.
-        accumulate: Parts that every device takes its batch in, one after the other: less memory, the same update.
-        recompute: Whether activations inside blocks are computed again on the way back, in place of being kept.
-        sharded: Whether each of several devices keeps a part of the weights and moments, in place of all of them.
-        compiled: Whether torch.compile makes a program of every block, which takes a minute and can be slower on a CPU.
-        precision: "32-true", or "bf16-mixed" for half precision outside the memories.
+        device: Device of training: "auto", "cpu", "cuda", "mps".
+        devices: Number of processes that share every batch, each with a device, or with its part of the cores.
+        accumulate: Number of gradient accumulation steps per batch, to save memory.
+        recompute: Whether activations of blocks are recomputed in the backward pass (gradient checkpointing).
+        sharded: Whether weights and optimizer state are sharded over devices (FSDP).
+        compiled: Whether blocks are compiled with torch.compile, which takes a minute and can be slower on a CPU.
+        precision: "32-true", or "bf16-mixed" for mixed precision, with memories in float32.
     """
 
     steps: int
@@ -103,7 +103,7 @@ class Training:
 
     @classmethod
     def among(cls, flags: Any) -> Self:
-        """Those of a recipe's flags that are settings of training."""
+        """Selects the settings of training among the flags of a recipe."""
         return cls(**{field.name: getattr(flags, field.name) for field in fields(cls)})
 
     def __post_init__(self) -> None:

@@ -14,12 +14,12 @@ FROM_ZERO = (
 )
 """Settings that may be 0."""
 
-Way = Literal["synchronous", "impala", "hogwild"]
+Mode = Literal["synchronous", "impala", "hogwild"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCritic(Training):
-    """How an agent learns in environments, by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
+    """Settings of an agent, trained by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
 
     Args:
         batch_size: Unrolls an update.
@@ -60,7 +60,7 @@ class ActorCritic(Training):
 
     unroll: int
     environments: int = 0
-    acting: Way = "synchronous"
+    acting: Mode = "synchronous"
     actors: int = 2
     truncate: int = 0
     learning_rate: float
@@ -88,19 +88,19 @@ class ActorCritic(Training):
         require_positive(self, ("learning_rate", "epsilon", "reward_scale"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
-        require_name("acting", self.acting, get_args(Way))
+        require_name("acting", self.acting, get_args(Mode))
         require_numbers(self, ("actors",), 1, MOST_ACTORS)
         self._require_environments()
         if self.acting != "synchronous":
             self._require_shares()
 
     def learning_rate_at(self, step: int) -> float:
-        """A line, to what `anneal` leaves."""
+        """Linear decay by the fraction `anneal`."""
         return self.learning_rate * (1 - self.anneal * step / self.steps)
 
     @property
     def frames(self) -> int:
-        """Steps of environments an update."""
+        """Number of environment steps per training step."""
         return self.batch_size * self.unroll // (self.actors if self.acting == "hogwild" else 1)
 
     @property
@@ -121,6 +121,6 @@ class ActorCritic(Training):
         require(self.rows % shares == 0, name, f"a multiple of {shares}, of all actors", self.rows)
         require(not self.compiled, "compiled", "False for actors in processes", self.compiled)
         if self.acting == "hogwild":
-            alone = (self.devices, self.accumulate, self.precision)
-            wanted = (1, 1, "32-true")
-            require(alone == wanted, "devices, accumulate, precision", f"{wanted} with hogwild", alone)
+            got = (self.devices, self.accumulate, self.precision)
+            single = (1, 1, "32-true")
+            require(got == single, "devices, accumulate, precision", f"{single} with hogwild", got)

@@ -9,19 +9,19 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 @dataclass(frozen=True, kw_only=True)
 class Streamed(Training):
-    """How a model learns to predict a stream, by AdamW with a warm-up and then half a cosine.
+    """Settings of next-token prediction on a stream, by AdamW with a warm-up and a cosine decay.
 
     Args:
-        batch_size: Number of streams that the text is read in, side by side.
-        window: Steps of a window.
-        carry: Whether the state is carried from window to window, though its gradient is not. Else every window begins
-            anew, in the report too, and what a model has read is the window alone.
-        stride: In the report, for models that begin anew: how many steps one window begins behind another. Steps that
-            lie in two windows are scored in the first, so that of most windows the last `stride` steps count.
-        learning_rate: Peak of Adam's learning rate.
-        betas: Adam's.
-        warmup: Updates until the peak; then it falls as a half cosine.
-        floor: Part of the peak that is left at the end.
+        batch_size: Number of parallel streams into which the text is split.
+        window: Number of steps per window.
+        carry: Whether the state is carried from window to window, without its gradient. Otherwise every window starts
+            from the initial state, also in evaluations.
+        stride: Distance of the windows of an evaluation, without a carried state. Steps in two windows are scored in
+            the first, so that in most windows the last `stride` steps count.
+        learning_rate: Peak learning rate of AdamW.
+        betas: Betas of AdamW.
+        warmup: Number of training steps until the peak, which a cosine decay follows.
+        floor: Final learning rate as a fraction of the peak.
         weight_decay: Decoupled weight decay of all matrices.
         clip: Largest norm of the gradient.
         sample: Tokens to generate at the end, if a state is carried.
@@ -55,8 +55,8 @@ class Streamed(Training):
         require_positive(self, ("learning_rate", "clip"))
 
     def learning_rate_at(self, step: int) -> float:
-        """Linear warm-up, then half a cosine down to the floor."""
+        """Linear warm-up, then a cosine decay to the floor."""
         rise = min((step + 1) / self.warmup, 1.0) if self.warmup else 1.0
-        fallen = max(step - self.warmup, 0) / max(self.steps - self.warmup, 1)
+        progress = max(step - self.warmup, 0) / max(self.steps - self.warmup, 1)
         half = (1 - self.floor) / 2
-        return self.learning_rate * rise * (1 - half + half * math.cos(math.pi * fallen))
+        return self.learning_rate * rise * (1 - half + half * math.cos(math.pi * progress))

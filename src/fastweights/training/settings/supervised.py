@@ -8,14 +8,14 @@ from fastweights.training.settings._training import Training, decayed, require_n
 
 @dataclass(frozen=True, kw_only=True)
 class Supervised(Training):
-    """How a model learns a task, by Adam.
+    """Settings of supervised training, by Adam.
 
     Args:
-        learning_rate: Adam's.
-        decay: Updates at the end of `steps` over which the rate falls linearly to 0; 0 for a constant rate.
-        betas: Adam's.
-        epsilon: Adam's.
-        clip: Largest norm of the gradient; 0 for no limit.
+        learning_rate: Learning rate of Adam.
+        decay: Number of last training steps over which the rate falls linearly to 0; 0 for a constant rate.
+        betas: Betas of Adam.
+        epsilon: Epsilon of Adam.
+        clip: Maximum gradient norm; 0 for no limit.
         goal: Validation loss at which training stops; 0 for none.
         test_curve: Whether test data are measured at every evaluation too, for a curve; they choose nothing.
     """
@@ -36,5 +36,5 @@ class Supervised(Training):
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
 
     def learning_rate_at(self, step: int) -> float:
-        """Constant, then a line down to 0."""
+        """Constant, then a linear decay to 0."""
         return decayed(self.learning_rate, step, self.steps, self.decay)

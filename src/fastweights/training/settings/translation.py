@@ -8,17 +8,17 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 @dataclass(frozen=True, kw_only=True)
 class Translation(Training):
-    """How a translator learns, by Adam with a warm-up and then the inverse square root of the number of updates.
+    """Settings of a translator, trained by Adam with a warm-up and an inverse square root decay.
 
     Args:
-        batch_size: Largest number of tokens of an update, padding included, in whichever language has more.
-        learning_rate: Peak of Adam's learning rate, after the warm-up.
-        warmup: Updates until the peak.
-        betas: Adam's.
-        smoothing: Part of the probability that every token shares, where the right one has the rest.
-        clip: Largest norm of the gradient; 0 for no limit.
-        beam: Hypotheses that are kept for the report. While training goes on, the best token is taken at every step.
-        penalty: Power of the length that log-probabilities are divided by.
+        batch_size: Maximum number of tokens per training step, with padding, in the language with more.
+        learning_rate: Peak learning rate of Adam, after the warm-up.
+        warmup: Number of training steps until the peak.
+        betas: Betas of Adam.
+        smoothing: Label smoothing.
+        clip: Maximum gradient norm; 0 for no limit.
+        beam: Number of hypotheses of beam search in the final evaluation. Evaluations during training are greedy.
+        penalty: Length penalty: exponent of the length that divides log-probabilities.
     """
 
     learning_rate: float
@@ -31,7 +31,7 @@ class Translation(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remedy = "Its search reads blocks in parts, which must be there as a whole."
+        remedy = "Beam search calls parts of blocks, which FSDP cannot gather."
         require(not self.sharded, "sharded", "false for translators", "true", remedy)
         require_numbers(self, ("warmup", "beam"), 1)
         require_numbers(self, ("clip", "penalty"), 0)
@@ -40,6 +40,6 @@ class Translation(Training):
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
 
     def learning_rate_at(self, step: int) -> float:
-        """Linear warm-up, then as one over the square root of the number of updates."""
+        """Linear warm-up, then inverse to the square root of the number of training steps."""
         done = (step + 1) / self.warmup
         return self.learning_rate * min(done, done**-0.5)
