@@ -26,7 +26,6 @@ from fastweights.compiler import op
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.targets import target
 from fastweights.compiler.targets.triton import functions, kernel, source
-from fastweights.compiler.targets.triton import target as triton
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, in_role, sample_state
 
