@@ -30,7 +30,7 @@ def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
 
 
 class Swap(TorchFunctionMode):
-    """Replaces floating tensors that are neither arguments nor results by those of `given`, in the order of their use."""
+    """Replaces floating tensors that are neither arguments nor results by those of `given`, in order of use."""
 
     def __init__(self, arguments: Sequence[Tensor], given: Sequence[Tensor]) -> None:
         super().__init__()
@@ -75,6 +75,6 @@ class Swap(TorchFunctionMode):
 
 
 def _is_made(x: Tensor) -> bool:
-    """Whether the op log knows a tensor as a result. Transforms of torch.func are no calls, so the call log does not."""
+    """Whether the op log knows a tensor as a result. The call log sees no transforms of torch.func."""
     has_made = getattr(_get_current_dispatch_mode(), "has_made", None)
     return has_made is not None and has_made(x)
