@@ -178,7 +178,7 @@ def _choose_fastest(call: ScanCall) -> str:
 def _order(call: ScanCall) -> list[str]:
     """The backends in the order in which `auto` tries them: by their costs, which are computed once per plan."""
     if not call.plan.order:
-        call.plan.order.extend(sorted(MODULES, key=lambda name: MODULES[name].cost(call)))
+        call.plan.order[:] = sorted(MODULES, key=lambda name: MODULES[name].cost(call))
     return call.plan.order
 
 
