@@ -22,6 +22,7 @@ from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
 from fastweights.backends.chunkwise import chunks as _chunks
+from fastweights.compiler import op
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.targets import target
 from fastweights.compiler.targets.triton import functions, kernel, source
@@ -53,7 +54,7 @@ def interpret() -> None:
     for name in (*functions.OF_LIBRARY, *functions.OF_LIBRARY_TWO, "nearbyint"):
         setattr(libdevice, name, as_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
     target.TARGETS["cpu"] = "triton"
-    kernel.chunk = lambda size, T: min(T, 2)
+    op.chunk = kernel.chunk = lambda size, T: min(T, 2)
     # What is not written holds NaN.
     torch.use_deterministic_algorithms(True)
     assert torch.empty(9).isnan().all()

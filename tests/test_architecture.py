@@ -242,3 +242,13 @@ def test_no_property_test_has_a_deadline_of_its_own():
     )
     own = [path.name for path, call in calls if {k.arg for k in call.keywords} & {"deadline", "suppress_health_check"}]
     assert not own
+
+
+def test_require_tests_a_condition():
+    """`raise invalid(...)` reports an error that is certain: the reader and mypy see that the function ends there."""
+    assert not [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "require" and isinstance(node.args[0], ast.Constant)
+    ]

@@ -52,23 +52,23 @@ def scan(
     """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
 
     Args:
-        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`: what `Cell.of` takes.
+        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`, as `Cell.of` takes it.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
         state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the initial state.
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
-        reset: bool `[B, T]`: the state goes back to the initial one before step t.
-        lengths: int `[B]`, from 0 to T: how many steps a member has. What follows is padding: its inputs are not
-            looked at, its y is 0, and the last state is that after the member's own last step. On a GPU, where to look
-            at their numbers would be to wait for it, larger ones are taken as T.
+        reset: bool `[B, T]`: the state is set to the initial state before step t.
+        lengths: int `[B]`, from 0 to T: the number of steps of every member. The rest is padding: its inputs are not
+            read, its y is 0, and the last state is the state after the last step of the member. On a GPU, the values
+            are not checked, since that needs a synchronisation; larger values count as T.
         initial: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
-        backend: "auto", or a name from `explain`; a named backend runs or raises.
-        state_out: `cell.State` of contiguous tensors `[B, H, ...]` that the state after the last step is written to,
-            where no gradients are wanted. It may be `state`, which is then updated in place: a step that leaves a large
-            one as it was takes twice as long. It must share no memory with anything else that is given.
+        backend: "auto", or a name from `explain`. A named backend runs or raises.
+        state_out: `cell.State` of contiguous tensors `[B, H, ...]` that the last state is written to, where no
+            gradients are wanted. It may be `state`, which is then updated in place: for one step with a large state,
+            that halves the time. It must share no memory with any other argument.
 
     Returns:
         y `[B, T, H, V]` in the dtype of the inputs, and the state after the last step, in float32 or float64:
-        `state_out`, if that is given.
+        `state_out` if it is given.
 
     Raises:
         InputError: an input does not fit the cell, or the backend cannot run it.
@@ -131,10 +131,10 @@ def explain(
     lengths: Tensor | None = None,
     initial: Any = None,
 ) -> Explanation:
-    """Says which backend `auto` runs for a call of `scan`, and why not the others.
+    """The backend that `auto` runs for a call of `scan`, and the reasons against the others.
 
-    No kernel is built for it. The C++ compiler is tried on a small program, once per compiler: if it fails, or its
-    libraries do not load, `compiled` cannot run unless its kernel is in the cache.
+    The arguments are those of `scan`. No kernel is built. The C++ compiler is tried on a small program, once per
+    compiler: if it fails, or its libraries do not load, `compiled` cannot run unless its kernel is in the cache.
 
     >>> delta = Cell.named("delta")
     >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
@@ -178,7 +178,7 @@ def _choose_fastest(call: ScanCall) -> str:
 def _order(call: ScanCall) -> list[str]:
     """The backends in the order in which `auto` tries them: by their costs, which are computed once per plan."""
     if not call.plan.order:
-        call.plan.order.extend(sorted(MODULES, key=lambda name: MODULES[name].cost(call)))
+        call.plan.order[:] = sorted(MODULES, key=lambda name: MODULES[name].cost(call))
     return call.plan.order
 
 

@@ -1,6 +1,6 @@
 """`torch.ops.fastweights.scan`: the compiled scan of any cell as one operation that PyTorch can trace.
 
-Tensors are passed as the inputs, the state and the params of the cell, one after the other; the cell by its key.
+The arguments are the key of the cell and the fields of `Operands`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,13 +19,13 @@ from fastweights.core.memo import remember
 from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
-GIVEN = "str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor? lengths"
-LIBRARY.define(f"scan({GIVEN}, bool keep) -> Tensor[]")
-LIBRARY.define(f"scan_backward({GIVEN}, Tensor checkpoints, Tensor d_y, Tensor?[] d_last) -> Tensor[]")
+OPERANDS = "str cell, Tensor[] tensors, Tensor[] initial, Tensor? reset, Tensor? lengths"
+LIBRARY.define(f"scan({OPERANDS}, bool keep) -> Tensor[]")
+LIBRARY.define(f"scan_backward({OPERANDS}, Tensor checkpoints, Tensor d_y, Tensor?[] d_last) -> Tensor[]")
 
 
 def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
-    """The sizes of the axes of a cell, read off its tensors."""
+    """The sizes of the axes of a cell, from its tensors."""
     sizes: dict[str, int] = {}
     leading = {"Inputs": 3, "State": 2, "Params": 1}
     slots = [(slot, leading[kind]) for kind in leading if kind in cell.slots for slot in cell.slots[kind].values()]

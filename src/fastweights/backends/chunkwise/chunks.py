@@ -259,13 +259,13 @@ class CheckpointedScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_along: Tensor | None, d_across: Tensor | None, d_S: Tensor) -> tuple[Any, ...]:
         starts, tensors = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
-        moving, wanted = len(ctx.chunked.fills), ctx.needs_input_grad[3:]
+        moving, wanted = len(ctx.scan.fills), ctx.needs_input_grad[3:]
         time, still = tensors[:moving], tensors[moving:]
         # A block has its own part of the tensors over time. The others collect gradients from all blocks.
         empty = [torch.empty_like(x) for x in time] + [torch.zeros_like(x) for x in still]
         gradients = [x if wants else None for x, wants in zip(empty, wanted, strict=True)]
         for block, block_starts in reversed(list(zip(ctx.blocks, starts, strict=True))):
-            part, first = [x[:, block] for x in time], block.start // ctx.chunked.size
+            part, first = [x[:, block] for x in time], block.start // ctx.scan.size
             chunks = slice(first, first + len(block_starts))
             d_reads = Reads(d_along, d_across).map(lambda d, chunks=chunks: _chunked(d[:, chunks]))  # type: ignore[misc]
             d_block, d_S = _block_gradients(ctx.scan, part, still, wanted, block_starts, d_reads, d_S)

@@ -8,26 +8,26 @@ from torch.nn.functional import pad
 
 
 class Decay(ABC):
-    """Products of decays in chunks of C steps, applied to vectors `[..., C, n, K]`."""
+    """The decay in chunks of C steps, applied to vectors `[..., C, n, K]`."""
 
     kept: Tensor | float
-    """What is left of the start of a chunk at its end, `[..., 1, 1]` or `[..., 1, K]`."""
+    """The decay from the start of a chunk to its end, `[..., 1, 1]` or `[..., 1, K]`."""
 
     @abstractmethod
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
-        """x[i] . (what is left of keys[j] after step i, or before it), `[..., C n, C m]`; 0 for later j."""
+        """x[i] . (keys[j], decayed until after step i, or until before it), `[..., C n, C m]`; 0 for later j."""
 
     @abstractmethod
     def spread(self, scores: Tensor, keys: Tensor, after: bool) -> Tensor:
-        """sum_j scores[i, j] (what is left of keys[j] after step i, or before it) over j <= i, `[..., C n, K]`."""
+        """sum_j scores[i, j] (keys[j], decayed until after step i, or until before it) over j <= i, `[..., C n, K]`."""
 
     @abstractmethod
     def since(self, x: Tensor, after: bool) -> Tensor:
-        """x times what is left of the start after its step, or before it."""
+        """x times the decay from the start of the chunk until after its step, or until before it."""
 
     @abstractmethod
     def until(self, keys: Tensor) -> Tensor:
-        """What is left of keys at the end of the chunk."""
+        """The keys, decayed until the end of the chunk."""
 
 
 def decay_of(decay: Tensor | None) -> Decay:
@@ -112,34 +112,34 @@ class ColumnDecay(Decay):
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
         x, keys = x.unsqueeze(-3), keys.unsqueeze(-3)  # blocks of one step
-        found = _products(x, keys)
-        found = found if after else torch.zeros_like(found)
+        scores = _products(x, keys)
+        scores = scores if after else torch.zeros_like(scores)
         for level in self.levels[:-1]:
-            found = self._doubled(found, level, x, keys, after)
+            scores = self._doubled(scores, level, x, keys, after)
             x, keys = (y.unflatten(-4, (-1, 2)).flatten(-4, -3) for y in (x, keys))
-        return found.squeeze(-3)
+        return scores.squeeze(-3)
 
-    def _doubled(self, found: Tensor, level: "Level", x: Tensor, keys: Tensor, after: bool) -> Tensor:
+    def _doubled(self, scores: Tensor, level: "Level", x: Tensor, keys: Tensor, after: bool) -> Tensor:
         """The scores of blocks twice as long."""
         since = level.after if after else level.before
         later = x[..., 1::2, :, :, :] * since[..., 1::2, :, None, :]
         earlier = keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :]
         corner = _products(later, earlier)
-        first, second = found[..., ::2, :, :], found[..., 1::2, :, :]
+        first, second = scores[..., ::2, :, :], scores[..., 1::2, :, :]
         upper = torch.cat([first, first.new_zeros(()).expand_as(first)], dim=-1)
         return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
 
     def spread(self, scores: Tensor, keys: Tensor, after: bool) -> Tensor:
         C = keys.shape[-3]
         own = _diagonal(scores.unflatten(-1, (C, -1)).unflatten(-3, (C, -1))) @ keys
-        found = (own if after else torch.zeros_like(own)).unsqueeze(-3)
+        sums = (own if after else torch.zeros_like(own)).unsqueeze(-3)
         keys = keys.unsqueeze(-3)  # blocks of one step
         for level in self.levels[:-1]:
-            found = self._spread_on(found, level, scores, keys, after)
+            sums = self._spread_on(sums, level, scores, keys, after)
             keys = keys.unflatten(-4, (-1, 2)).flatten(-4, -3)
-        return found.squeeze(-4).flatten(-3, -2)
+        return sums.squeeze(-4).flatten(-3, -2)
 
-    def _spread_on(self, found: Tensor, level: "Level", scores: Tensor, keys: Tensor, after: bool) -> Tensor:
+    def _spread_on(self, sums: Tensor, level: "Level", scores: Tensor, keys: Tensor, after: bool) -> Tensor:
         """The same for blocks twice as long, `[..., blocks, steps, n, K]`: the later half reads the earlier."""
         pairs, steps = keys.shape[-4] // 2, keys.shape[-3]
         since = (level.after if after else level.before)[..., 1::2, :, None, :]
@@ -147,8 +147,8 @@ class ColumnDecay(Decay):
         corner = _diagonal(
             scores.unflatten(-1, (pairs, 2, -1)).unflatten(-4, (pairs, 2, -1)).select(-5, 1).select(-2, 0)
         )
-        seen = (corner @ earlier.flatten(-3, -2)).unflatten(-2, (steps, -1)) * since
-        return torch.cat([found[..., ::2, :, :, :], found[..., 1::2, :, :, :] + seen], dim=-3)
+        read = (corner @ earlier.flatten(-3, -2)).unflatten(-2, (steps, -1)) * since
+        return torch.cat([sums[..., ::2, :, :, :], sums[..., 1::2, :, :, :] + read], dim=-3)
 
     def since(self, x: Tensor, after: bool) -> Tensor:
         whole = self.levels[-1]

@@ -1,4 +1,4 @@
-"""The calls of torch functions that a step makes: what tells in microseconds whether it still is what it was."""
+"""The call log of a step: its calls of torch functions, which show in microseconds whether the step has changed."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from fastweights.cell import Cell
 from fastweights.compiler.specialise.value_numbers import ValueNumbers, content
 
 CAPTURED = "captured"
-"""The name, with a number, of a tensor from elsewhere."""
+"""The name of a captured tensor, followed by a number."""
 
 
 class CallLog(TorchFunctionMode):
-    """What a step calls while this is on, and with what.
+    """Records the torch functions that a step calls, and their arguments.
 
-    `key` is equal only for steps that do the same, if `is_clear`: if nothing came from where calls are not seen. In
-    `captured` are the floating tensors that the step has from elsewhere, in the order in which it uses them; of other
-    such tensors the numbers are part of the key.
+    If `is_clear`, equal keys mean equal steps. A log is not clear if a tensor came from a call that it could not see.
+    `captured` are the floating tensors that the step captures, in the order of their use. The values of other captured
+    tensors are part of the key.
     """
 
     def __init__(self, arguments: Iterable[Tensor]) -> None:
@@ -41,7 +41,7 @@ class CallLog(TorchFunctionMode):
         return result
 
     def meet(self, x: Tensor) -> Hashable:
-        """Notes a tensor that the step has from elsewhere."""
+        """Records a captured tensor."""
         if torch._C._functorch.is_functorch_wrapped_tensor(x) or x.layout != torch.strided:
             return self._unclear()
         if x.is_floating_point():
@@ -52,12 +52,12 @@ class CallLog(TorchFunctionMode):
         return self.names.of[id(x)]
 
     def end(self, result: Any) -> None:
-        """Notes what the step returned."""
+        """Records the result of the step."""
         self.noted.append(self.names.note(result))
 
     @property
     def key(self) -> Hashable:
-        """All notes."""
+        """All records, as a hashable value."""
         return tuple(self.noted)
 
     def _unclear(self, value: Any = None) -> Hashable:

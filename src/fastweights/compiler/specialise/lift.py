@@ -1,4 +1,4 @@
-"""Tensors that a step has from elsewhere become slow weights: then they are read at every call, and learn."""
+"""Lifting: captured tensors of a step become params, so that every call reads them, and they get gradients."""
 
 from collections import namedtuple
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fastweights.signature import Slot
 
 
 def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
-    """The cell with a param more for every tensor that its step captured, in the order in which it uses them."""
+    """The cell with one further param per captured tensor, in the order of their use."""
     own = cell.slots.get("Params", {})
     params = {**own, **{f"captured_{n}": Slot(" ".join(map(str, x.shape)), "weight") for n, x in enumerate(captured)}}
 
@@ -30,7 +30,7 @@ def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
 
 
 class Swap(TorchFunctionMode):
-    """Puts `given` into the place of floating tensors that are neither arguments nor results, as they come up."""
+    """Replaces floating tensors that are neither arguments nor results by those of `given`, in order of use."""
 
     def __init__(self, arguments: Sequence[Tensor], given: Sequence[Tensor]) -> None:
         super().__init__()
@@ -75,6 +75,6 @@ class Swap(TorchFunctionMode):
 
 
 def _is_made(x: Tensor) -> bool:
-    """Whether whoever writes the operations down has seen this one's result: transforms of torch.func are no calls."""
+    """Whether the op log knows a tensor as a result. The call log sees no transforms of torch.func."""
     has_made = getattr(_get_current_dispatch_mode(), "has_made", None)
     return has_made is not None and has_made(x)

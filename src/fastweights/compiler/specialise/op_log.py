@@ -1,8 +1,7 @@
-"""What a step does, written down while it runs once for one head: what its kernel is known by.
+"""The op log of a step: the operations that PyTorch runs while the step is called once for one head.
 
-Whatever Python a step is made of (closures, modules, partials, properties), it comes down to PyTorch's operations on
-its arguments, on numbers, and on tensors that it has from elsewhere. Steps for which these are the same are the same
-step: nothing needs to be known of the Python.
+Closures, modules, partials and properties all come down to PyTorch's operations on the arguments of the step, on
+numbers, and on captured tensors. Steps with equal op logs share a kernel, whatever Python they are made of.
 """
 
 import sys
@@ -29,17 +28,16 @@ FACTS = {
     *("is_sparse", "is_cuda", "is_cpu", "is_meta", "is_quantized", "is_nested", "get_device", "names", "__hash__"),
     *("result_type", "promote_types", "can_cast", "is_tensor", "_set_grad_enabled"),
 }
-"""What a step may ask of a tensor without learning its numbers."""
+"""Properties of a tensor that a step may read, since they do not depend on its values."""
 BRANCH = "torch.where in place of a branch on a value"
 INPUT = "a field of the params"
 SURROGATE = "plain functions, with soft + (hard - soft).detach() where the gradient is to be another's,"
 
 
 class OpLog(NamedTuple):
-    """A step, written down.
+    """The operations of a step as `text`, and the floating tensors that it captures, whose values are not part of it.
 
-    `text` is what it does; `captured` are the floating tensors that it has from elsewhere, whose numbers do not count;
-    `calls` is the key of its calls, None where they do not tell everything.
+    `calls` is the key of the call log; None if the calls do not determine the operations.
     """
 
     text: str
@@ -48,10 +46,10 @@ class OpLog(NamedTuple):
 
 
 def record_ops(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> OpLog:
-    """Runs the step, with different numbers, until it is sure that nothing is missing.
+    """Records the operations of a step, by several runs with different values.
 
     Raises:
-        Unsupported: it does not do the same whenever it is called, or what it does cannot be told.
+        Unsupported: the operations differ from run to run, or cannot be recorded.
     """
     calls, operations = _record(cell, examples(cell, sizes, dtype), sizes)
     _, again = _record(cell, examples(cell, sizes, dtype, value=0.25), sizes)
@@ -67,11 +65,11 @@ def record_ops(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> OpLog:
 
 
 def _record(
-    cell: Cell, records: Sequence[Any], sizes: dict[str, int], given: int = 0
+    cell: Cell, records: Sequence[Any], sizes: dict[str, int], lifted: int = 0
 ) -> tuple["CheckedCallLog", "Operations"]:
-    """The last `given` tensors count as from elsewhere: they stand for what a cell captured before it was lifted."""
+    """One run of the step. The last `lifted` tensors count as captured: a lifted cell takes them as params."""
     tensors = [x for record in records for x in record]
-    calls = CheckedCallLog(tensors[: len(tensors) - given])
+    calls = CheckedCallLog(tensors[: len(tensors) - lifted])
     try:
         with Replaced(PLAIN), calls, calls.operations:
             result = cell.step(*records)
@@ -88,11 +86,11 @@ def _record(
 
 
 def _check_lifted(cell: Cell, sizes: dict[str, int], dtype: torch.dtype, before: "CheckedCallLog") -> None:
-    """That params in the place of captured tensors come wherever those did."""
+    """Raises `Unsupported` unless params in the place of captured tensors lead to the same operations."""
     lifted = lift(cell, before.captured, cell.key)
     records = examples(lifted, sizes, dtype)
     for x, captured in zip(reversed(records[-1]), reversed(before.captured), strict=False):
-        x.requires_grad_(captured.requires_grad)  # without a gradient to come, PyTorch leaves some operations out
+        x.requires_grad_(captured.requires_grad)  # without gradients, PyTorch skips some operations
     _, after = _record(lifted, records, sizes, len(before.captured))
     if after.noted != before.operations.noted:
         what = f"{cell.name} hands a tensor from elsewhere to where it cannot be followed"
@@ -100,7 +98,7 @@ def _check_lifted(cell: Cell, sizes: dict[str, int], dtype: torch.dtype, before:
 
 
 def _has_own_gradient(cell: Cell, records: Sequence[Any], operations: "Operations") -> bool:
-    """Whether a `torch.autograd.Function` says what the gradient is: it is no operation, and runs without gradients."""
+    """Whether a `torch.autograd.Function` defines the gradient. It is no operation, and runs without gradients."""
     if operations.is_silent and not operations.calls.switches:
         return True
     leaves = [type(record)(*(x.requires_grad_() for x in record)) for record in records]
@@ -124,7 +122,7 @@ class CheckedCallLog(CallLog):
         self.operations = Operations(arguments, self)
         self.switches = False
         self.learns = False
-        """Whether a function of PyTorch runs that was called with gradients: it may do parts without."""
+        """Whether a PyTorch function is running that was called with gradients. It may run parts without gradients."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, frame = _name(func), sys._getframe(1)
@@ -142,14 +140,14 @@ class CheckedCallLog(CallLog):
             noted = super().meet(x)
             self.operations.variable.update(map(id, self.captured[-1:]))
             return noted
-        # A result after all, of what is no call: of a transform of torch.func, say.
+        # The tensor is a result of an operation without a call, such as a transform of torch.func.
         self.is_clear = False
         self.names.made(x)
         return None
 
 
 def _name(func: Any) -> str:
-    """What a function is called; a property by its own name."""
+    """The name of a function; for a property, that of the property."""
     name = getattr(func, "__name__", "")
     return getattr(getattr(func, "__self__", None), "__name__", name) if name == "__get__" else name
 
@@ -161,7 +159,7 @@ def _is_of_tensors(result: Any) -> bool:
 
 
 class Operations(TorchDispatchMode):
-    """What reaches the kernels of PyTorch while this is on, gradients that a step itself computes among it."""
+    """Records the operations that reach the kernels of PyTorch, gradients that a step itself computes among them."""
 
     def __init__(self, arguments: Sequence[Tensor], calls: CheckedCallLog) -> None:
         super().__init__()
@@ -176,7 +174,7 @@ class Operations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # To be left alone by torch._dynamo, PyTorch would import it, for a second or more.
+        # If True, PyTorch imports torch._dynamo, which takes a second or more.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -193,11 +191,11 @@ class Operations(TorchDispatchMode):
         return result
 
     def end(self, result: Any) -> None:
-        """Notes what the step returned."""
+        """Records the result of the step."""
         self.noted.append(self.names.note(result))
 
     def is_variable(self, x: Tensor) -> bool:
-        """Whether a tensor depends on the arguments or on what the step captured, as far as one can tell."""
+        """Whether a tensor may depend on the arguments or on captured tensors."""
         return id(x) in self.variable or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
     def has_made(self, x: Tensor) -> bool:
@@ -205,7 +203,7 @@ class Operations(TorchDispatchMode):
         return id(x) in self.names.of and id(x) not in self.constant
 
     def _before(self, func: Any, args: Any, kwargs: Any) -> list[Hashable]:
-        """Notes an operation, unless it is one that no kernel may do."""
+        """Records an operation. Raises `Unsupported` for an operation that no kernel can run."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise Unsupported(f"random numbers by {func}", line_of(sys._getframe(2)), "noise as one of the inputs")
         constant = func is torch.ops.aten.lift_fresh.default
@@ -220,7 +218,7 @@ class Operations(TorchDispatchMode):
         return note
 
     def _check_written(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Before it happens: a module's buffers must not be changed by who only looks."""
+        """Raises `Unsupported` before an operation writes into a tensor of the caller, such as a buffer of a module."""
         written = [
             n for n, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write
         ]
@@ -231,7 +229,7 @@ class Operations(TorchDispatchMode):
                 raise Unsupported(what, line_of(sys._getframe(3)), "a new tensor, kept in the state,")
 
     def _meet(self, x: Tensor) -> Hashable:
-        """A tensor that no operation made: captured, or made of plain values by a call that does without."""
+        """The name of a tensor that is no result of an operation: captured, or made of plain values."""
         name = self.calls.names.of.get(id(x))
         self.constant.add(id(x))
         self.storages.add(x.untyped_storage()._cdata)

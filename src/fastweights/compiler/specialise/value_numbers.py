@@ -1,4 +1,4 @@
-"""ValueNumbers for the tensors that a step meets, and what is noted of everything else that it hands to a function."""
+"""Value numbers: names for the tensors of a step, and records of the other arguments of its calls."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -11,16 +11,16 @@ ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)
 
 
 class ValueNumbers:
-    """Arguments and results by number; `meet` says what is noted of a tensor that is neither, `unknown` of an object
-    that is no plain value.
+    """Numbers the arguments and results of a step.
 
-    Notes are equal only if they mean the same: 1 is not noted as 1.0 or True, nor 0.0 as -0.0.
+    `meet` returns the record of any other tensor, and `unknown` that of an object that is no plain value. Records are
+    equal only if they mean the same: that of 1 differs from those of 1.0 and True, and that of 0.0 from that of -0.0.
     """
 
     def __init__(
         self, arguments: Iterable[Tensor], meet: Callable[[Tensor], Hashable], unknown: Callable[[Any], Hashable]
     ) -> None:
-        # All are kept, so that no address is used twice.
+        # Keeps all tensors alive, so that no id is used twice.
         self.kept: list[Tensor] = []
         self.of: dict[int, Hashable] = {}
         self.count = 0
@@ -28,7 +28,7 @@ class ValueNumbers:
         self.made(list(arguments))
 
     def made(self, result: Any) -> None:
-        """Numbers what a function returned, but for what it was given."""
+        """Numbers the result of a function, except for tensors that already have a name."""
         if isinstance(result, Tensor):
             self.add(result, self.count)
             self.count += 1
@@ -43,7 +43,7 @@ class ValueNumbers:
             self.kept.append(x)
 
     def note(self, value: Any) -> Hashable:
-        """What is noted of an argument of a function."""
+        """The record of an argument of a function."""
         if isinstance(value, Tensor):
             name = self.of.get(id(value))
             return self.meet(value) if name is None else (Tensor, name)
@@ -68,6 +68,6 @@ class ValueNumbers:
 
 
 def content(x: Tensor) -> Hashable:
-    """Kind and numbers of a tensor."""
+    """The dtype, shape and values of a tensor."""
     numbers = (x.float() if x.dtype == torch.bfloat16 else x).numpy(force=True)
     return (x.dtype, tuple(x.shape), numbers.tobytes())
