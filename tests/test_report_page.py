@@ -303,7 +303,6 @@ def test_a_detail_is_that_of_the_column_where_it_was_measured():
     assert {name: summary.mean for (_, name), summary in details.items()} == dict(numbers.values())
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS.names() if EXPERIMENTS.load(name).improvement])
 def test_improvements_are_relative_to_the_size_of_the_other_score(name, monkeypatch):
     """Bars from the worst to the best game: 100 (a - b) / |b|, also for negative scores."""
@@ -338,7 +337,8 @@ def test_curves_on_test_data_are_drawn_where_they_were_measured(monkeypatch):
     assert {tuple(line.points) for line in charts[0].lines} == {((1, 10.0), (2, 20.0))}
     without = [{name: value for name, value in line.items() if not name.startswith("test")} for line in lines]
     assert curves_on_test_data(found._replace(records=[run._replace(metrics=without) for run in measured])) == []
-=======
+
+
 def test_returns_of_games_are_no_percentages_and_training_levels_are_told():
     """The score of several games is told in per cent, and the return of each of them as it is."""
     found = group("irie2022/table-6")
@@ -350,7 +350,6 @@ def test_returns_of_games_are_no_percentages_and_training_levels_are_told():
     told = {name: summary.mean for (_, name), summary in found.details.items()}
     assert told == {"validation_score": 35.0, "validation_bigfish": 20.0, "bigfish": 9.0}
     assert found.weights == "the last weights"
->>>>>>> rl
 
 
 def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):
