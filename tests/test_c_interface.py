@@ -4,6 +4,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+from functools import cache
 
 import pytest
 import torch
@@ -34,12 +35,17 @@ def write_sample(cell, dtype, folder):
 
 
 @pytest.fixture(scope="module")
-def library(request, tmp_path_factory):
-    """One program with several cells, in float32."""
-    folder = tmp_path_factory.mktemp("cells")
-    code = [write_sample(Cell.named(name), torch.float32, folder / name)[0] for name in request.param]
-    subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", *code, "-o", folder / "cells.so"], check=True)
-    return ctypes.CDLL(str(folder / "cells.so"))
+def library_of(tmp_path_factory):
+    """Builds one program with several cells, in float32, once."""
+
+    @cache
+    def build(names):
+        folder = tmp_path_factory.mktemp("cells")
+        code = [write_sample(Cell.named(name), torch.float32, folder / name)[0] for name in names]
+        subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", *code, "-o", folder / "cells.so"], check=True)
+        return ctypes.CDLL(str(folder / "cells.so"))
+
+    return build
 
 
 def structure(record):
@@ -47,18 +53,20 @@ def structure(record):
 
 
 @pytest.mark.parametrize(
-    ("library", "name"),
+    ("names", "name"),
     [
         *(pytest.param(CORE, name, id=f"{name} of few") for name in CORE),
-        *(pytest.param(Cell.names(), name, id=f"{name} of all", marks=pytest.mark.slow) for name in Cell.names()),
+        *(
+            pytest.param(tuple(Cell.names()), name, id=f"{name} of all", marks=pytest.mark.slow)
+            for name in Cell.names()
+        ),
     ],
-    indirect=["library"],
 )
-def test_a_step_and_a_sequence_are_those_of_the_reference(library, name):
+def test_a_step_and_a_sequence_are_those_of_the_reference(library_of, names, name):
     """One after the other: the second goes on with the state that the first has left."""
     cell = Cell.named(name)
     state, inputs, *params = samples(cell, torch.float32)
-    run = getattr(library, f"{name.replace('-', '_')}_run")
+    run = getattr(library_of(names), f"{name.replace('-', '_')}_run")
     want_params = cell.Params(*(x.double() for x in params[0])) if params else None
     want = cell.State(*(x.double() for x in state))
     for T in (1, SHAPE.T):

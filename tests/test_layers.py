@@ -157,7 +157,7 @@ def test_heads_must_divide(layer):
 TRACED = [name for name in layer_names() if name not in ("lstm", "irnn")]  # torch refuses its own RNNs
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in TRACED}))
 def test_layer_compiles_into_one_graph(name):
     layer = make_layer(name, D, heads=2)
     x = torch.randn(2, 9, D)

@@ -46,8 +46,8 @@ def test_kernels_of_every_cell_equal_the_reference(part):
     [
         ("equals_the_reference_everywhere", "delta"),
         ("equals_the_reference_cut", "linear-attention"),
-        ("chunks_equal_the_reference_everywhere", "gated-delta"),
-        ("chunks_equal_the_reference_everywhere", "gated-slot-attention"),
+        pytest.param("chunks_equal_the_reference_everywhere", "gated-delta", marks=pytest.mark.slow),
+        pytest.param("chunks_equal_the_reference_everywhere", "gated-slot-attention", marks=pytest.mark.slow),
         ("gradients_pass_two_layers", "delta-rnn"),
         ("check_compiles", "delta"),
         ("is_an_operation", "delta-rnn"),

@@ -11,7 +11,7 @@ from fastweights.layers import make_layer
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 
-CORE = (*("delta", "gated-delta", "mlstm", "srwm", "delta-rnn", "neurons-and-synapses", "ttt-mlp", "delta-product"),)
+CORE = ("delta", "gated-delta", "mlstm", "srwm", "delta-rnn", "neurons-and-synapses", "ttt-mlp", "delta-product")
 """Cells that `make test` runs at every shape in every dtype."""
 OF_SHAPES = {
     "float64_equals_reference": torch.float64,
