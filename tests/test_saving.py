@@ -21,7 +21,7 @@ from fastweights import Cell, FastWeight, FastWeightProgrammer, InputError, Lang
 from fastweights.layers import layer_names
 from fastweights.models.stack import make_stack
 from fastweights.signature import Key, Matrix, Value
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 D, T, LONG = 8, 6, 150
 OWN = [my_memories.fading, my_memories.leaky, my_memories.member, my_memories.bounded, my_memories.cell]
@@ -183,7 +183,7 @@ def test_one_member_is_a_batch_of_one(which):
 
 
 def test_methods_of_states_take_no_names_away():
-    state = with_methods(Greedy)(torch.ones(2), torch.zeros(2))
+    state = register_state(Greedy)(torch.ones(2), torch.zeros(2))
     assert torch.equal(state.save, torch.ones(2))
     assert torch.equal(state.to, torch.zeros(2))
     assert state.detach() == "mine"

@@ -18,7 +18,7 @@ from fastweights.core.import_path import address_of, find, find_imported, is_add
 from fastweights.inner.step import MemoryParts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
 from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
 class Inside(NamedTuple):
@@ -235,7 +235,7 @@ def _cell(
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
     inside = getattr(function, "inside", None)
     cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key)
-    with_methods(cell.State)
+    register_state(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":
             _pickle_by_cell(cell, kind)

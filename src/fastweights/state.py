@@ -28,7 +28,7 @@ ANY_MEMBERS = Requirement(
 )
 
 
-def with_methods(state: State) -> State:
+def register_state(state: State) -> State:
     """Adds the methods of a state to a NamedTuple of tensors, which may be nested.
 
     Cells call this for the states in their annotations; the state of a layer is decorated. A NamedTuple cannot have a

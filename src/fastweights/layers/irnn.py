@@ -12,10 +12,10 @@ from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
 from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
 from fastweights.signature import Output, Slot, Value
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class IRNNState(NamedTuple):
     """Hidden state `[B, D]`, at least in float32."""
 

@@ -18,10 +18,10 @@ from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import Stack
 from fastweights.registry import NORMS
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class TranslatorState(NamedTuple):
     """State of the decoder: the positions, one layer state per block, and the encoded source for each block."""
 
