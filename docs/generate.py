@@ -22,7 +22,7 @@ from fastweights.compiler import lowered
 from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
-from fastweights.signature import Slot, size
+from fastweights.signature import TensorSpec, size
 from fastweights.testing import backends_of
 from fastweights.testing.samples import OWN
 
@@ -71,7 +71,7 @@ def abilities(docstring: str) -> str:
     return "\n".join(lines)
 
 
-def table(slots: dict[str, Slot]) -> str:
+def table(slots: dict[str, TensorSpec]) -> str:
     """Names, axes and roles."""
     rows = [f"| `{name}` | `[{slot.axes}]` | {slot.role} |" for name, slot in slots.items()]
     return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])

@@ -38,7 +38,7 @@ HEAD = """from typing import Annotated, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from fastweights.signature import Slot, Value
+from fastweights.signature import TensorSpec, Value
 """
 INPUTS = {
     **dict.fromkeys(("q", "k", "r"), ("K", "key")),
@@ -202,13 +202,14 @@ class Code:
     def text(self) -> str:
         """Python of the cell."""
         slots = [
-            f'    {name}: Annotated[Tensor, Slot("{" ".join(axes)}", "memory")]' for name, axes in self.states.items()
+            f'    {name}: Annotated[Tensor, TensorSpec("{" ".join(axes)}", "memory")]'
+            for name, axes in self.states.items()
         ]
         body = [f"    {line}" for line in self.lines]
         # The first of every letter tells its size, also where a call has no state.
         used = {*re.findall(r"\bx\.(\w+)", "\n".join(body)), "q", "v", "m"}
         given = [
-            f'    {name}: Annotated[Tensor, Slot("{axes}", "{role}")]'
+            f'    {name}: Annotated[Tensor, TensorSpec("{axes}", "{role}")]'
             for name, (axes, role) in INPUTS.items()
             if name in used
         ]

@@ -18,7 +18,7 @@ from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.frontend.lower import lower_forward
 from fastweights.compiler.frontend.trace import trace_forward
 from fastweights.compiler.op import sizes_of
-from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
+from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
 from fastweights.testing.tolerance import error, tolerance
@@ -106,7 +106,7 @@ class One(NamedTuple):
 
 
 class Turned(NamedTuple):
-    S: Annotated[Tensor, Slot("K V", "memory")]
+    S: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
 class QKV(NamedTuple):
@@ -124,7 +124,7 @@ class Rated(NamedTuple):
 
 
 class Head(NamedTuple):
-    gamma: Annotated[Tensor, Slot("", "constant")]
+    gamma: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def retention(state: Turned, x: QKV, params: Head) -> tuple[Turned, Value]:
@@ -165,7 +165,7 @@ def cascade(state: Two, x: Rated) -> tuple[Two, Value]:
 class Counted(NamedTuple):
     W: Matrix
     z: Accumulator
-    n: Annotated[Tensor, Slot("", "memory")]
+    n: Annotated[Tensor, TensorSpec("", "memory")]
 
 
 def counted(state: Counted, x: QKV) -> tuple[Counted, Value]:
@@ -209,19 +209,19 @@ def seen_whole(state: Normalised, x: Rated) -> tuple[Normalised, Value]:
 
 
 class Cube(NamedTuple):
-    S: Annotated[Tensor, Slot("V K K", "memory")]
+    S: Annotated[Tensor, TensorSpec("V K K", "memory")]
 
 
 class Memories(NamedTuple):
-    S: Annotated[Tensor, Slot("M V K", "memory")]
+    S: Annotated[Tensor, TensorSpec("M V K", "memory")]
 
 
 class Routed(NamedTuple):
     q: Key
-    k: Annotated[Tensor, Slot("M K", "key")]
-    v: Annotated[Tensor, Slot("M V", "value")]
-    route: Annotated[Tensor, Slot("M", "rate")]
-    decay: Annotated[Tensor, Slot("M", "decay")]
+    k: Annotated[Tensor, TensorSpec("M K", "key")]
+    v: Annotated[Tensor, TensorSpec("M V", "value")]
+    route: Annotated[Tensor, TensorSpec("M", "rate")]
+    decay: Annotated[Tensor, TensorSpec("M", "decay")]
 
 
 def second_order(state: Cube, x: Rated) -> tuple[Cube, Value]:
@@ -440,7 +440,7 @@ class Divided(NamedTuple):
     q: Key
     k: Key
     v: Value
-    by: Annotated[Tensor, Slot("", "value")]
+    by: Annotated[Tensor, TensorSpec("", "value")]
 
 
 def divided(state: One, x: Divided) -> tuple[One, Value]:

@@ -10,7 +10,7 @@ from fastweights.backends.chunkwise import chunks as _chunks
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.registry import BACKENDS, RULES, describe
-from fastweights.signature import Key, Matrix, Output, Slot, Value
+from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 from fastweights.testing.samples import OWN
 
@@ -91,7 +91,7 @@ def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
 
 
 class Params(NamedTuple):
-    R: Annotated[torch.Tensor, Slot("K V", "weight")]
+    R: Annotated[torch.Tensor, TensorSpec("K V", "weight")]
 
 
 def my_recurrent_cell(state: RecurrentState, x: Inputs, params: Params) -> tuple[RecurrentState, Value]:

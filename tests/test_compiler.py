@@ -20,7 +20,7 @@ from fastweights.compiler import op
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.guard import Watch
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
-from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
+from fastweights.signature import Key, Matrix, Output, Rate, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 
@@ -29,7 +29,7 @@ SHAPES = [Shape(2, 7, 2, 3, 5), Shape(1, 5, 1, 20, 20), Shape(2, 6, 1, 8, 4)]
 
 class Two(NamedTuple):
     A: Matrix
-    B: Annotated[Tensor, Slot("K V", "memory")]
+    B: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
 class Memory(NamedTuple):
@@ -41,12 +41,12 @@ class Vector(NamedTuple):
 
 
 class Three(NamedTuple):
-    W: Annotated[Tensor, Slot("3 V K", "memory")]
+    W: Annotated[Tensor, TensorSpec("3 V K", "memory")]
     c: Output
 
 
 class Square(NamedTuple):
-    W: Annotated[Tensor, Slot("K K", "memory")]
+    W: Annotated[Tensor, TensorSpec("K K", "memory")]
 
 
 class Inputs(NamedTuple):
@@ -58,14 +58,14 @@ class Inputs(NamedTuple):
 
 class ThreeInputs(NamedTuple):
     q: Key
-    k: Annotated[Tensor, Slot("3 K", "key")]
-    v: Annotated[Tensor, Slot("3 V", "value")]
-    beta: Annotated[Tensor, Slot("3", "rate")]
+    k: Annotated[Tensor, TensorSpec("3 K", "key")]
+    v: Annotated[Tensor, TensorSpec("3 V", "value")]
+    beta: Annotated[Tensor, TensorSpec("3", "rate")]
 
 
 class Params(NamedTuple):
-    R: Annotated[Tensor, Slot("V V", "weight")]
-    b: Annotated[Tensor, Slot("V", "bias")]
+    R: Annotated[Tensor, TensorSpec("V V", "weight")]
+    b: Annotated[Tensor, TensorSpec("V", "bias")]
 
 
 def two_matrices(state: Two, x: Inputs) -> tuple[Two, Value]:
@@ -148,7 +148,7 @@ class One(NamedTuple):
     v: Value
 
 
-def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, Slot("5 V", "value")]]:
+def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, TensorSpec("5 V", "value")]]:
     """Every function that the kernels compute by a series of their own."""
     parts = [x.v.exp(), x.v.tanh(), x.v.sigmoid(), x.v.relu(), x.v.clamp(-1, 1)]
     return Vector(state.h), torch.stack(parts)

@@ -14,7 +14,7 @@ from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import Table, behind
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.specialise.op_log import write_down
-from fastweights.signature import Key, Matrix, Output, Slot, Value
+from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
@@ -116,7 +116,7 @@ def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (x, y)[: FUNCTIONS[name].arity]
 
 
-def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, Slot(f"{len(FUNCTIONS)} V", "value")]]:
+def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, TensorSpec(f"{len(FUNCTIONS)} V", "value")]]:
     """The whole vocabulary."""
     results = [f.meaning(*arguments_of(name, x.x, x.y)) for name, f in FUNCTIONS.items()]
     return Kept(state.h), torch.stack([r.to(x.x.dtype) for r in results])
@@ -158,7 +158,7 @@ def test_what_is_equal_does_not_deviate(number):
 class Recalled(NamedTuple):
     k: Key
     v: Value
-    M: Annotated[Tensor, Slot("V K", "value")]
+    M: Annotated[Tensor, TensorSpec("V K", "value")]
 
 
 def recalled(function: Callable[[Tensor, Tensor], Any]) -> Cell:

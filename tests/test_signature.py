@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastweights import Cell, InputError, scan
 from fastweights.layers import FastWeight
-from fastweights.signature import Key, Matrix, Output, Slot, Value
+from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import run_checks
 from fastweights.testing.samples import Shape, sample_inputs
 
@@ -139,7 +139,7 @@ def half(W: Matrix, k, v: Value):
     return W
 
 
-def of_a_vector(z: Annotated[Tensor, Slot("K", "memory")], k: Key) -> Any:
+def of_a_vector(z: Annotated[Tensor, TensorSpec("K", "memory")], k: Key) -> Any:
     return z + k
 
 
@@ -167,7 +167,7 @@ class Frozen:
         return self.by * W
 
 
-def misspelt(W: Matrix, k: Key, beta: Annotated[Tensor, Slot("", "rat")]) -> Matrix:
+def misspelt(W: Matrix, k: Key, beta: Annotated[Tensor, TensorSpec("", "rat")]) -> Matrix:
     return W
 
 
@@ -203,7 +203,7 @@ def test_what_is_no_cell_is_told(function, words):
 
 
 class Named(NamedTuple):
-    heads: Annotated[Tensor, Slot("", "constant")]
+    heads: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def taken(state: State, x: Inputs, params: Named) -> tuple[State, Value]:
@@ -211,7 +211,7 @@ def taken(state: State, x: Inputs, params: Named) -> tuple[State, Value]:
 
 
 class Halving(NamedTuple):
-    eta: Annotated[Tensor, Slot("", "constant")]
+    eta: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def halving(state: State, x: Inputs, params: Halving) -> tuple[State, Value]:
@@ -243,7 +243,7 @@ def test_what_a_layer_cannot_take_is_told(step, options, words):
 
 
 class Slots(NamedTuple):
-    S: Annotated[Tensor, Slot("N K", "memory")]
+    S: Annotated[Tensor, TensorSpec("N K", "memory")]
 
 
 class Keyed(NamedTuple):

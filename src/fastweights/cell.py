@@ -17,7 +17,7 @@ from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
 from fastweights.inner.step import MemoryParts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
-from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
+from fastweights.signature import Key, KeyMaps, Matrix, TensorSpec, Value, is_slot, slot_of, slots_of
 from fastweights.state import register_state
 
 
@@ -49,8 +49,8 @@ class Cell:
     State: type
     Inputs: type
     Params: type | None
-    slots: dict[str, dict[str, Slot]]
-    output: Slot
+    slots: dict[str, dict[str, TensorSpec]]
+    output: TensorSpec
     key_maps: KeyMaps
     """Feature map and normaliser of its keys by default."""
     summary: str
@@ -227,7 +227,7 @@ def _cell(
     function: Callable[..., Any],
     step: Callable[..., Any],
     records: tuple[type, type, type | None],
-    output: Slot,
+    output: TensorSpec,
 ) -> Cell:
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}

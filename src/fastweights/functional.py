@@ -27,7 +27,7 @@ from fastweights.core.packing import SequenceGroup, alike, check_packed, in_orde
 from fastweights.core.padding import remedy_for
 from fastweights.dispatch import scan
 from fastweights.normalisers.l2 import l2
-from fastweights.signature import KeyDecay, RawKey, Slot, Value
+from fastweights.signature import KeyDecay, RawKey, TensorSpec, Value
 
 Result = tuple[Tensor, Tensor | None]
 
@@ -174,7 +174,7 @@ def _removing(state: MemoryState, x: _Removal) -> tuple[MemoryState, Value]:
 
 
 class _State(NamedTuple):
-    S: Annotated[Tensor, Slot("K V", "memory")]
+    S: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
 def _run(
@@ -332,7 +332,7 @@ def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.
     run, Instructions = inside.step, inside.Inputs
     fields = [(NAMES.get(field, field), Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]
-    factor = [("scale", Annotated[Tensor, Slot("", "value")])] if scaled else []
+    factor = [("scale", Annotated[Tensor, TensorSpec("", "value")])] if scaled else []
     Inputs = NamedTuple("Inputs", [*fields, *factor])  # type: ignore[misc]
 
     def prepare(x: Any) -> Any:

@@ -15,7 +15,7 @@ from fastweights.core.errors import require
 from fastweights.core.grad_mode import unsaved
 from fastweights.core.memo import remember
 from fastweights.core.padding import check_ends, check_lengths, only, within
-from fastweights.signature import Slot, learn_sizes
+from fastweights.signature import TensorSpec, learn_sizes
 
 FILL = 0.5
 """Stands in the place of padding. Not 0: a cell may divide by the length of a key, and 0.5 suits every role."""
@@ -242,7 +242,7 @@ def _leading(inputs: Any) -> tuple[int, ...]:
     return tuple(first.shape[:3])
 
 
-def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], sizes: dict[str, int]) -> None:
+def _check_fields(record: Any, slots: dict[str, TensorSpec], leading: dict[str, int], sizes: dict[str, int]) -> None:
     device = record[0].device if record and isinstance(record[0], Tensor) else None
     for (name, slot), value in zip(slots.items(), record, strict=True):
         # Checked before messages are made that nobody reads: a scan of one step takes microseconds.
@@ -254,13 +254,13 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
             _refuse_shape(name, slot, value, leading, sizes)
 
 
-def _is_number(value: Tensor, slot: Slot) -> bool:
+def _is_number(value: Tensor, slot: TensorSpec) -> bool:
     """Whether a scan can compute with it; marks may be true or false, or counted."""
     mark = slot.kind == "control" and not (value.is_complex() or value.is_floating_point())
     return value.layout == torch.strided and (mark or value.dtype in PRECISIONS)
 
 
-def _refuse_kind(name: str, slot: Slot, value: Any, device: torch.device | None, first: str) -> None:
+def _refuse_kind(name: str, slot: TensorSpec, value: Any, device: torch.device | None, first: str) -> None:
     require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
     require(value.layout == torch.strided, name, "dense", value.layout, f"Use {name}.to_dense().")
     remedy = f"Try torch.view_as_real({name})." if value.is_complex() else f"Try {name}.float()."
@@ -268,14 +268,14 @@ def _refuse_kind(name: str, slot: Slot, value: Any, device: torch.device | None,
     require(False, name, f"on {device} like {first}", value.device)
 
 
-def _expected(slot: Slot, leading: dict[str, int], sizes: dict[str, int]) -> list[int] | None:
+def _expected(slot: TensorSpec, leading: dict[str, int], sizes: dict[str, int]) -> list[int] | None:
     """The shape that a tensor must have; None while a letter of it is not known."""
     if any(letter.isalpha() and letter not in sizes for letter in slot.axes):
         return None
     return [*leading.values(), *slot.shape(sizes)]
 
 
-def _refuse_shape(name: str, slot: Slot, value: Tensor, leading: dict[str, int], sizes: dict[str, int]) -> None:
+def _refuse_shape(name: str, slot: TensorSpec, value: Tensor, leading: dict[str, int], sizes: dict[str, int]) -> None:
     axes = [*leading, *slot.axes.split()]
     letters = {letter for axis in axes for letter in axis if letter.isalpha()}
     text = ", ".join(f"{axis}={found}" for axis, found in {**sizes, **leading}.items() if axis in letters)

@@ -15,7 +15,7 @@ from torch import Tensor
 from fastweights.cell import Cell, examples
 from fastweights.core.errors import InputError, require
 from fastweights.core.source_location import FAULTS, is_fault, line_of_error, reason_of
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 Sizes = Mapping[str, int]
 
@@ -61,11 +61,11 @@ def check_result(cell: Cell, result: Any, sizes: Sizes, dtype: torch.dtype, reme
             _refuse(f"{name} of {cell.name}", slot, value, sizes, dtype, remedy)
 
 
-def _keeps(slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype) -> bool:
+def _keeps(slot: TensorSpec, value: Any, sizes: Sizes, dtype: torch.dtype) -> bool:
     return isinstance(value, Tensor) and value.dtype == dtype and tuple(value.shape) == slot.shape(sizes)
 
 
-def _refuse(name: str, slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype, remedy: str) -> None:
+def _refuse(name: str, slot: TensorSpec, value: Any, sizes: Sizes, dtype: torch.dtype, remedy: str) -> None:
     require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
     require(value.dtype == dtype, name, f"{_short(dtype)} like the state", _short(value.dtype), "Cast it in the step.")
     axes = ", ".join(slot.axes.split())

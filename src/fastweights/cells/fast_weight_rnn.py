@@ -7,17 +7,17 @@ from torch import Tensor
 
 from fastweights.cells._layer_norm import standardise
 from fastweights.rules.hebbian import hebbian
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
-Units = Annotated[Tensor, Slot("R", "value")]
+Units = Annotated[Tensor, TensorSpec("R", "value")]
 """One number per unit. R is at least 3, since LayerNorm of 2 numbers leaves only their signs."""
 
 
 class FastWeightRNNState(NamedTuple):
     """Fast weights, and the state of R units."""
 
-    A: Annotated[Tensor, Slot("R R", "memory")]
-    h: Annotated[Tensor, Slot("R", "memory")]
+    A: Annotated[Tensor, TensorSpec("R R", "memory")]
+    h: Annotated[Tensor, TensorSpec("R", "memory")]
 
 
 class FastWeightRNNInputs(NamedTuple):
@@ -27,11 +27,11 @@ class FastWeightRNNInputs(NamedTuple):
 class FastWeightRNNParams(NamedTuple):
     """Recurrent weights, gain and bias of each of the S inner steps, decay lambda and rate eta of the fast weights."""
 
-    W: Annotated[Tensor, Slot("R R", "weight")]
-    gain: Annotated[Tensor, Slot("S R", "gain")]
-    bias: Annotated[Tensor, Slot("S R", "bias")]
-    decay: Annotated[Tensor, Slot("", "constant")]
-    eta: Annotated[Tensor, Slot("", "constant")]
+    W: Annotated[Tensor, TensorSpec("R R", "weight")]
+    gain: Annotated[Tensor, TensorSpec("S R", "gain")]
+    bias: Annotated[Tensor, TensorSpec("S R", "bias")]
+    decay: Annotated[Tensor, TensorSpec("", "constant")]
+    eta: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def settle(apply_A: Callable[[Tensor], Tensor], boundary: Tensor, gains: Tensor, biases: Tensor) -> Tensor:

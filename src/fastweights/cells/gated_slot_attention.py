@@ -5,19 +5,19 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import RawKey, Slot, Value
+from fastweights.signature import RawKey, TensorSpec, Value
 
 
 class GatedSlotAttentionState(NamedTuple):
-    keys: Annotated[Tensor, Slot("8 K", "memory")]
-    values: Annotated[Tensor, Slot("8 V", "memory")]
+    keys: Annotated[Tensor, TensorSpec("8 K", "memory")]
+    values: Annotated[Tensor, TensorSpec("8 V", "memory")]
 
 
 class GatedSlotAttentionInputs(NamedTuple):
     q: RawKey
     k: RawKey
     v: Value
-    decay: Annotated[Tensor, Slot("8", "decay")]
+    decay: Annotated[Tensor, TensorSpec("8", "decay")]
 
 
 def gated_slot_attention(

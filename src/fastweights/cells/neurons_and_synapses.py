@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.core.family import family
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")
 """The operators that can update a body or a synapse."""
@@ -25,7 +25,7 @@ synapse is never reset, so that cells of several hundred would saturate every ne
 class NeuronsAndSynapsesInputs(NamedTuple):
     """Observations of the I neurons of the input layer."""
 
-    x: Annotated[Tensor, Slot("I", "value")]
+    x: Annotated[Tensor, TensorSpec("I", "value")]
 
 
 Update = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -92,7 +92,8 @@ def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
     else:
         shapes = {f"{part}_hidden": f"P 2*Z+{inputs}", part: f"{outputs} P"}
     fields = [
-        [(name, Slot(axes, "weight")), (f"{name}_bias", Slot(axes.split()[0], "bias"))] for name, axes in shapes.items()
+        [(name, TensorSpec(axes, "weight")), (f"{name}_bias", TensorSpec(axes.split()[0], "bias"))]
+        for name, axes in shapes.items()
     ]
     return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
 
@@ -106,10 +107,10 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, passed: str) -> t
     """
     N, L = "+".join(["I", *map(str, hidden)]), 1 + len(hidden)
     shapes = {"h": f"2*Z {N}", "w": f"2*Z {N} {N}", "p": "I"}
-    state = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in shapes.items()]
+    state = [(name, Annotated[Tensor, TensorSpec(axes, "memory")]) for name, axes in shapes.items()]
     fields = [
-        ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
-        ("start", Annotated[Tensor, Slot(f"2*Z {N} {N}", "fixed weight")]),
+        ("embedding", Annotated[Tensor, TensorSpec(f"{L} E", "weight")]),
+        ("start", Annotated[Tensor, TensorSpec(f"2*Z {N} {N}", "fixed weight")]),
         *(_fields("body", body, f"{passed}+E") if hidden else []),
         *_fields("synapse", synapse, f"6*Z+{passed}+2*E"),
         # Without the last bias, since a softmax across neurons ignores a constant that all of them receive.
@@ -199,7 +200,7 @@ def make_neurons_and_synapses(
                 h[0] = _network(params, "input", [h[0], *inputs]).softmax(-1)
         return state_type(torch.cat(h, -1), torch.cat(w, 1) - params.start, h[0][0]), h[0][0]
 
-    prediction = Annotated[Tensor, Slot("I", "value")]
+    prediction = Annotated[Tensor, TensorSpec("I", "value")]
     result: Any = tuple.__class_getitem__((state_type, prediction))
     records = {"state": state_type, "x": NeuronsAndSynapsesInputs, "params": params_type, "return": result}
     # Set here rather than written above: type checkers cannot follow types that are created at run time.

@@ -11,10 +11,10 @@ from fastweights.layers.base.initial_state import Start
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
 from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
-from fastweights.signature import Output, Slot, Value
+from fastweights.signature import Output, TensorSpec, Value
 from fastweights.state import register_state
 
-Recurrent = Annotated[Tensor, Slot("V V", "weight")]
+Recurrent = Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
 @register_state
