@@ -38,9 +38,9 @@ def _page(pictures: Path) -> Iterator[str]:
         "with each step."
     )
     for name in Cell.names():
-        found = contents(Cell.named(name))
+        found = contents(Cell.from_name(name))
         pictures.joinpath(f"cell-{name}.png").write_bytes(png(picture(found).numpy()))
-        formula = Cell.named(name).summary.strip().partition("\n")[0]
+        formula = Cell.from_name(name).summary.strip().partition("\n")[0]
         yield f"## [{name}](cells/{name}.md)"
         yield f"    {formula}"
         yield f"![What reads of {name} stem from](pictures/cell-{name}.png)"

@@ -32,7 +32,7 @@ D_MODEL, HEADS = 128, 8
 
 def page(name: str) -> str:
     """The page of a cell."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     formula, *text = inspect.cleandoc(cell.summary).split("\n\n")
     paragraphs = [p for p in text if not p.startswith(("Source:", "Can:"))]
     source, can = describe(cell.summary).source, abilities(cell.summary)

@@ -244,7 +244,7 @@ def make(seed: int, stream: int, number: int, backend: str) -> Made:
     known: dict[str, Any] = {"__name__": "fuzzed"}
     exec(compile(text, file, "exec"), known)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    cell = Cell.of(known["step"])
+    cell = Cell.from_function(known["step"])
     sizes, times = (SMALL_SIZES, SMALL_TIMES) if backend == "triton" else (SIZES, TIMES)
     shape = Shape(*(random.choice(x) for x in ((1, 2, 3), times, (1, 2, 3), sizes, sizes)))
     dtype = random.choice([torch.float64, torch.float64, torch.float64, torch.float32])

@@ -41,7 +41,7 @@ def bounded(state: BoundedState, x: BoundedInputs) -> tuple[BoundedState, Value]
     return BoundedState(W), W @ x.k
 
 
-cell = Cell.of(bounded)
+cell = Cell.from_function(bounded)
 
 
 class SharingInputs(NamedTuple):

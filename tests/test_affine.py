@@ -61,13 +61,13 @@ FORMS = {
 
 @pytest.mark.parametrize(("name", "told"), FORMS.items(), ids=FORMS)
 def test_form_is_found_or_what_stands_in_the_way(name, told):
-    assert told in found(Cell.named(name))
+    assert told in found(Cell.from_name(name))
 
 
 @pytest.mark.parametrize("name", Cell.names())
 def test_values_are_computed_for_all_steps_at_once(name):
     """Whatever a lowered step says, of all members, steps and heads."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, Shape(2, 3, 2, 5, 4))
     sizes = sizes_of(cell, [*a.inputs, *a.state, *(a.params or ())])
     step = lower_forward(trace_forward(cell, sizes, torch.float64))
@@ -86,7 +86,7 @@ def test_values_are_computed_for_all_steps_at_once(name):
 )
 def test_decays_may_be_anything_down_to_nothing(name, monkeypatch):
     """From 1 to e^-20 a step, and 0: nothing is divided by them, and no product of them overflows."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, Shape(1, 70, 2, 16, 8))
     decay = torch.exp(-20 * torch.rand_like(a.inputs.decay) ** 3)
     decay[:, 40:45] = decay[:, 40:45].round()
@@ -278,7 +278,7 @@ STRANGERS = {
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(("step", "told"), STRANGERS.items(), ids=lambda x: getattr(x, "__name__", ""))
 def test_a_strangers_cell_runs_in_chunks(step, told, dtype):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     assert found(cell) == told
     for shape in (Shape(2, 37, 3, 5, 4), Shape(1, 20, 2, 1, 1), Shape(1, 20, 1, 1, 3), Shape(2, 9, 1, 3, 1)):
         start = sample_state(cell, shape, seed=5)
@@ -412,7 +412,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("step", "told"), REFUSED.items(), ids=lambda x: getattr(x, "__name__", ""))
 def test_what_stands_in_the_way_is_said_with_its_line(step, told):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     assert told in found(cell)
     lines, first = inspect.getsourcelines(step)
     file, number, code = LINE.search(found(cell)).groups()
@@ -428,7 +428,7 @@ LINE = re.compile(r"in (\w+\.py):(\d+): ([^;]*)")
 @pytest.mark.parametrize("name", Cell.names())
 def test_every_refusal_names_a_line(name):
     """Of the cell, or of a rule that it calls."""
-    told = found(Cell.named(name))
+    told = found(Cell.from_name(name))
     if "is not affine" in told:
         file, number, code = LINE.search(told).groups()
         folder = Path(fastweights.__file__).parent
@@ -460,7 +460,7 @@ def divided_by_row(state: One, x: QKV) -> tuple[One, Value]:
 
 @pytest.mark.parametrize("step", [divided, divided_by_row], ids=lambda f: f.__name__)
 def test_what_is_not_chosen_may_be_infinite(step):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     a = scan_checks.arguments(cell, SHAPE)
     zeros = torch.arange(SHAPE.T)[:, None] % 3 == 1
     inputs = a.inputs._replace(
@@ -479,7 +479,7 @@ def fading_alone(W: Matrix) -> Matrix:
 
 
 def test_a_memory_to_which_nothing_is_written_runs_elsewhere():
-    cell = Cell.of(fading_alone)
+    cell = Cell.from_function(fading_alone)
     a = scan_checks.arguments(cell, SHAPE)
     with pytest.raises(InputError, match="'chunkwise': nothing is written to W"):
         scan_checks.run(cell, "chunkwise", a)

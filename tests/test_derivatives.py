@@ -16,7 +16,7 @@ from fastweights.testing.tolerance import error, tolerance
 # What forward mode imports in PyTorch itself.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 
-DELTA = Cell.named("delta")
+DELTA = Cell.from_name("delta")
 SHAPE = Shape(1, 3, 1, 3, 2)
 POINT = tuple(sample_inputs(DELTA, SHAPE))
 DIRECTION = tuple(torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(5)) for x in POINT)

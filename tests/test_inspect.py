@@ -39,7 +39,7 @@ def contents(cell, given, member=0):
 
 
 def test_a_sum_attends_as_linear_attention_does():
-    cell = Cell.named("sum")
+    cell = Cell.from_name("sum")
     for shape in (Shape(2, 7, 2, 5, 3), Shape(1, 1, 1, 2, 4)):
         given = scan_checks.arguments(cell, shape)._replace(reset=None)
         found, _, _ = contents(cell, given)
@@ -49,7 +49,7 @@ def test_a_sum_attends_as_linear_attention_does():
 
 
 def test_delta_attends_through_what_was_erased_since():
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     given = scan_checks.arguments(cell, Shape(1, 6, 2, 5, 3))._replace(reset=None)
     found, _, _ = contents(cell, given)
     q, k, _, beta = (x[0] for x in given.inputs)
@@ -64,7 +64,7 @@ def test_delta_attends_through_what_was_erased_since():
 @pytest.mark.parametrize("name", Cell.names())
 def test_every_cell_can_be_looked_into(name):
     """Reads stem from the past, after the last reset only; the state is held as long as the scan says."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     given = scan_checks.arguments(cell, Shape(2, 5, 2, 5, 4))
     given = given._replace(reset=torch.tensor([[False] * 5, [False, False, False, True, False]]))
     found, y, state = contents(cell, given, member=1)
@@ -87,7 +87,7 @@ def fading(W: Matrix, k: Key, v: Value, rate: Rate) -> Matrix:
 
 
 def test_what_changes_is_written_and_what_goes_is_forgotten():
-    cell = Cell.of(fading)
+    cell = Cell.from_function(fading)
     k, v = torch.eye(3, dtype=torch.float64)[None, :, None], torch.ones(1, 3, 1, 2, dtype=torch.float64)
     rate = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)[None, :, None]
     found, _, _ = contents(cell, (cell.Inputs(k, k, v, rate),))
@@ -108,7 +108,7 @@ def test_watching_changes_nothing_and_ends():
     want, _ = model(tokens)
     with watch(model) as scans:
         got, _ = model(tokens)
-        scan("sum", Cell.named("sum").Inputs(*torch.randn(3, 1, 2, 1, 4).unbind()))
+        scan("sum", Cell.from_name("sum").Inputs(*torch.randn(3, 1, 2, 1, 4).unbind()))
     assert torch.equal(got, want)
     assert [watched.name for watched in scans] == ["blocks.0.layer", "blocks.2.layer"]
     model(tokens)

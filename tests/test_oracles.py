@@ -19,7 +19,7 @@ def heads_first(x):
 
 
 def test_sum_is_masked_attention_without_softmax():
-    cell = Cell.named("sum")
+    cell = Cell.from_name("sum")
     x = sample_inputs(cell, SHAPE)
     q, k, v = heads_first(x)
     want = (q @ k.mT).tril() @ v
@@ -27,7 +27,7 @@ def test_sum_is_masked_attention_without_softmax():
 
 
 def test_linear_attention_is_causal_kernel_attention():
-    cell = Cell.named("linear-attention")
+    cell = Cell.from_name("linear-attention")
     x = sample_inputs(cell, SHAPE)
     q, k, v = heads_first(x)
     scores = (q @ k.mT).tril()
@@ -37,7 +37,7 @@ def test_linear_attention_is_causal_kernel_attention():
 
 def test_delta_is_a_dense_linear_solve():
     """u = beta (v - W k) over all time at once: (I + diag(beta) strictly_lower(K K^T)) U = diag(beta) V."""
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     x = sample_inputs(cell, SHAPE)
     q, k, v, beta = heads_first(x)
     system = torch.eye(SHAPE.T, dtype=torch.float64) + beta[..., None] * (k @ k.mT).tril(-1)
@@ -48,7 +48,7 @@ def test_delta_is_a_dense_linear_solve():
 
 
 def test_decayed_hebbian_is_attention_weighted_by_age():
-    cell = Cell.named("hebbian")
+    cell = Cell.from_name("hebbian")
     x = sample_inputs(cell, SHAPE)
     q, k, v, decay, eta = heads_first(x)
     age = torch.stack([products_after(decay, j) for j in range(SHAPE.T)], dim=-1)
@@ -64,7 +64,7 @@ def products_after(decay, j):
 
 def orthonormal_writes(rule):
     """W of v1 at k1 and v2 at k2, after v3 was written to k2 at rate 1/2."""
-    cell = Cell.named(rule)
+    cell = Cell.from_name(rule)
     k1, k2 = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q[:2]
     v = torch.randn(3, 5, dtype=torch.float64)
     beta = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64)
@@ -93,7 +93,7 @@ def test_gated_fades_the_others():
 @pytest.mark.parametrize("synapse", OPERATORS)
 def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron(body, synapse, cells):
     """Every pair of operators, in loops over pairs of neurons (Gregor 2020, Eqs. 5-18)."""
-    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells))
+    cell = Cell.from_function(make_neurons_and_synapses((2,), body, synapse, cells))
     x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
     y, state = scan(cell, x, params=params, backend="reference")
     observed = x.x[0, :, 0].numpy()

@@ -156,7 +156,7 @@ def test_what_no_process_can_find_is_copied_but_not_pickled(function):
 
 
 def test_inputs_of_a_rule_are_pickled_and_copied():
-    inputs = Cell.of(my_memories.leaky).Inputs(*torch.randn(3, 1, 2, 1, 4).unbind())
+    inputs = Cell.from_function(my_memories.leaky).Inputs(*torch.randn(3, 1, 2, 1, 4).unbind())
     for again in (pickle.loads(pickle.dumps(inputs)), copy.deepcopy(inputs)):
         assert type(again) is type(inputs)
         assert all(map(torch.equal, again, inputs))

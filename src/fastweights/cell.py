@@ -38,7 +38,7 @@ class Cell:
     `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes. `slots` holds these axes by record
     and field, and `output` those of y.
 
-    Create one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`. Pickling stores the
+    Create one with `Cell.from_name("delta")` or, from your own function, with `Cell.from_function(function)`. Pickling stores the
     import path of its function, and copying returns the cell itself.
     """
 
@@ -75,7 +75,7 @@ class Cell:
         require(
             _can_be_pickled(self.function), "cell", "of a function that another process can import", self.key, remedy
         )
-        return Cell.of, (self.function,)
+        return Cell.from_function, (self.function,)
 
     @property
     def example_sizes(self) -> dict[str, int]:
@@ -91,11 +91,11 @@ class Cell:
 
     @staticmethod
     @checked
-    def named(name: str) -> "Cell":
+    def from_name(name: str) -> "Cell":
         """Returns a cell of the library: `cells/NAME.py`, or the memory with the rule `rules/NAME.py`."""
         require_name("cell", hyphens(name), Cell.names())
         folder = CELLS if hyphens(name) in CELLS.names() else RULES
-        return Cell.of(folder.load(name))
+        return Cell.from_function(folder.load(name))
 
     @staticmethod
     def of_key(key: str) -> "Cell":
@@ -104,19 +104,19 @@ class Cell:
         Raises:
             InputError: the function is in a module that this process has not imported, or is not there.
         """
-        return _CELLS[key] if key in _CELLS else Cell.of(find_imported(key))
+        return _CELLS[key] if key in _CELLS else Cell.from_function(find_imported(key))
 
     @staticmethod
-    def of(source: "str | Callable[..., Any] | Cell") -> "Cell":
+    def from_function(source: "str | Callable[..., Any] | Cell") -> "Cell":
         """Returns the cell of a name, of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
 
         A name is that of a cell of the library, or an import path: `MODULE:NAME` or `PATH.py:NAME`.
 
-        >>> Cell.of("delta").Inputs._fields
+        >>> Cell.from_function("delta").Inputs._fields
         ('q', 'k', 'v', 'beta')
         """
         if isinstance(source, str):
-            source = find(source) if is_address(source) else Cell.named(source)
+            source = find(source) if is_address(source) else Cell.from_name(source)
         if isinstance(source, Cell):
             return source
         requirement = "a function, a Cell or a name"
@@ -161,7 +161,7 @@ class Cell:
         ('q', 'k', 'v', 'decay', 'beta')
         """
         parts = MemoryParts(loss, memory, retention, optimiser, link)
-        return Cell.of(step_of(parts, fades_first, steps, learned_start))
+        return Cell.from_function(step_of(parts, fades_first, steps, learned_start))
 
 
 _CELLS: dict[str, Cell] = {}
@@ -178,7 +178,7 @@ def _can_be_pickled(function: Callable[..., Any]) -> bool:
 
 def _cell_at(address: str, inside: Cell | None = None) -> Cell:
     """Loads a pickled cell. `inside` only makes pickle load the inner cell, and so its module, first."""
-    return Cell.of(find(address))
+    return Cell.from_function(find(address))
 
 
 @cache

@@ -310,7 +310,7 @@ _name_of_cell._dynamo_marked_constant = True  # type: ignore[attr-defined]
 @cache
 def _named(name: str, unit: bool, scaled: bool) -> str:
     under = f"{name}, {unit}, {scaled}".replace(".", "/")
-    setattr(CELLS, under, Cell.of(_laid_out(name, unit, scaled)))
+    setattr(CELLS, under, Cell.from_function(_laid_out(name, unit, scaled)))
     return under
 
 
@@ -326,7 +326,7 @@ def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     would take longer than the step. Keys and queries get length 1 if `unit`; decays are logarithms. The factor on the
     queries is an input if `scaled`, else K^-0.5.
     """
-    inside = Cell.of(name)
+    inside = Cell.from_function(name)
     makes: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _as_it_is, "decay": torch.exp}
     made = tuple(makes.get(slot.kind, _as_it_is) for slot in inside.slots["Inputs"].values())
     # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.

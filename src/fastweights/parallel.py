@@ -50,7 +50,7 @@ def scan_over_ranks(
     Raises:
         InputError: an input does not fit the cell.
     """
-    cell = Cell.of(cell)
+    cell = Cell.from_function(cell)
     problem = pose(cell, inputs, state, params, reset, None, None)
     with full_precision(problem.inputs[0].device):
         segment = stretch(problem)

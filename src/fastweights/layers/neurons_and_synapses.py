@@ -50,5 +50,5 @@ class NeuronsAndSynapses(FastWeight):
         initial: Any = "zero",
     ) -> None:
         step, sizes = make_network(inputs, neurons, depth, components, embedding, width, body, synapse, cells)
-        cell = Cell.of(step)
+        cell = Cell.from_function(step)
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)

@@ -52,7 +52,7 @@ class NeuronNetwork(nn.Module):
     ) -> None:
         super().__init__()
         step, sizes = make_network(vocabulary, neurons, depth, components, embedding, width, body, synapse, cells)
-        self.cell = Cell.of(step)
+        self.cell = Cell.from_function(step)
         self.backend = backend
         self.rules = SlowWeights(self.cell, 1, sizes)
         self.start = Start.of_heads(self.cell, 1, sizes, "zero")

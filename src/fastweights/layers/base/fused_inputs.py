@@ -26,13 +26,13 @@ def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
     needs_preparation = "rate" in roles or ("key" in roles and (keys.features, keys.normalised) != ("identity", "none"))
     if not (needs_preparation and address and keys.function):
         return cell
-    return Cell.of(prepared(address, keys.features, keys.input_size, keys.normalised, squashing))
+    return Cell.from_function(prepared(address, keys.features, keys.input_size, keys.normalised, squashing))
 
 
 @family
 def prepared(address: str, features: str, size: int, normalised: str, squashing: str) -> Callable[..., Any]:
     """The step of the cell at an import path, whose keys have `size` numbers before the feature map."""
-    cell, keys = Cell.of(find_imported(address)), Keys(size, features, normalised)
+    cell, keys = Cell.from_function(find_imported(address)), Keys(size, features, normalised)
     by_kind = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(squashing)}
     functions = tuple(by_kind.get(slot.kind, _identity) for slot in cell.slots["Inputs"].values())
     run, Inputs = cell.step, cell.Inputs

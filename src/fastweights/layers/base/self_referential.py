@@ -23,5 +23,5 @@ class SelfReferential(Programmed):
 
     def __init__(self, d_model: Size, heads: Size, cell: str, feature_map: str, backend: str, initial: Any) -> None:
         require_heads(d_model, heads)
-        named = Cell.named(cell)
+        named = Cell.from_name(cell)
         super().__init__(d_model, Split(d_model, heads, named, feature_map), named, backend=backend, initial=initial)
