@@ -131,9 +131,9 @@ class Cell:
     def from_loss(
         loss: Callable[..., Tensor],
         memory: Callable[..., Tensor] = inner.linear,
-        retention: Callable[..., Tensor] = inner.as_it_is,
-        optimiser: Callable[..., Tensor] = inner.descent,
-        link: Callable[[Tensor], Tensor] = inner.as_it_is,
+        retention: Callable[..., Tensor] = inner.identity,
+        optimiser: Callable[..., Tensor] = inner.sgd,
+        link: Callable[[Tensor], Tensor] = inner.identity,
         *,
         fades_first: bool = True,
         steps: Size = 1,

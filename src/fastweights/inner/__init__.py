@@ -92,7 +92,7 @@ def fade_features(W: Matrix, decay: KeyDecay) -> Tensor:
     return W * decay
 
 
-def descent(gradient: Tensor, beta: Rate) -> Tensor:
+def sgd(gradient: Tensor, beta: Rate) -> Tensor:
     """Gradient descent: the change is -beta gradient."""
     return -beta * gradient
 
@@ -120,6 +120,6 @@ def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
     return scaled
 
 
-def as_it_is(W: Tensor) -> Tensor:
+def identity(W: Tensor) -> Tensor:
     """Identity: W unchanged."""
     return W

@@ -13,7 +13,7 @@ from torch.func import grad
 from fastweights.core.errors import require
 from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
-from fastweights.inner import as_it_is
+from fastweights.inner import identity
 from fastweights.signature import Key, TensorSpec, is_slot, keyed_by, slot_of
 
 Hints = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _step(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool
         """The state holds shifts from the start. Without a decay they are never computed as small differences."""
         shifts, last = state[:count], state[count:]
         fast = list(map(_at, start, shifts))
-        if retention is not as_it_is:
+        if retention is not identity:
             shifts = [_off(A, retention(A0, **_pick(x, retention_inputs))) for A, A0 in zip(start, fast, strict=True)]
         for n in range(steps):
             last = changes(fast if n == 0 and not fades_first else list(map(_at, start, shifts)), last, x)
@@ -114,7 +114,7 @@ def _record(name: str, fields: Hints) -> Any:
 def _annotate(step: Any, parts: MemoryParts, records: dict[str, Any]) -> Callable[..., Any]:
     """Sets the annotations, the name and the docstring of a step."""
     names = [_name(part) for part in parts]
-    words = [names[part] for part in (2, 3, 0, 1) if parts[part] is not as_it_is]
+    words = [names[part] for part in (2, 3, 0, 1) if parts[part] is not identity]
     step.__annotations__ = records
     step.__name__ = "_".join(words)
     step.__doc__ = f"W <- {names[2]}(W) + {names[3]}(gradient of {names[0]}), y = {names[1]}(q)."
