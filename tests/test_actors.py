@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.core.errors import Died
+from fastweights.core.errors import ProcessDied
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.run_trial import carry_out
 from fastweights.training.rl import actor as acting
@@ -72,7 +72,7 @@ def test_a_process_that_dies_is_named_and_its_work_is_done_by_another(crew_of):
 def test_a_process_that_dies_before_it_has_done_anything_ends_it_all(crew_of):
     crew = crew_of("stillborn")
     crew.processes[0].join()
-    with pytest.raises(Died, match=r"Actor 1 died \(exit status 3\) before it had done anything"):
+    with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before it had done anything"):
         crew.tell(0, 1)
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch
     """As where the environment takes a process down: nobody is hired again and again."""
     begun = acting.begin_acting
     monkeypatch.setattr(acting, "begin_acting", gone)
-    with pytest.raises(Died, match="before it had done anything, and the run stopped"):
+    with pytest.raises(ProcessDied, match="before it had done anything, and the run stopped"):
         carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
     monkeypatch.setattr(acting, "begin_acting", begun)
     carry_out(Run(tmp_path), trial(), "test", {}, resume=True)
