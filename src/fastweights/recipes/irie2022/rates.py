@@ -12,7 +12,7 @@ COLUMN, HIGHEST = "omniglot-1", "0.01"
 EXPERIMENT = rate_search(
     "Learning rates for few-shot learning of characters",
     "irie2022/table-1",
-    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, COLUMN, preset),
     rates=("0.0003", "0.001", "0.003", HIGHEST),
