@@ -221,7 +221,7 @@ def test_delta_product_without_a_step_is_refused():
         make_delta_product(0)
 
 
-def sgd(x, link, slope):
+def descent(x, link, slope):
     """Descent on W = link(A) by the slope of a loss at the error."""
     A, want = np.zeros((SHAPE.V, SHAPE.K)), []
     for t in range(SHAPE.T):

@@ -38,8 +38,8 @@ class Cell:
     `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes. `slots` holds these axes by record
     and field, and `output` those of y.
 
-    Create one with `Cell.from_name("delta")` or, from your own function, with `Cell.from_function(function)`. Pickling stores the
-    import path of its function, and copying returns the cell itself.
+    Create one with `Cell.from_name("delta")` or, from your own function, with `Cell.from_function(function)`. Pickling
+    stores the import path of its function, and copying returns the cell itself.
     """
 
     name: str

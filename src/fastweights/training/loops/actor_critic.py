@@ -28,7 +28,7 @@ def train(session: Session) -> None:
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
     Of an unroll only the initial state is stored. Checkpoints contain no environments. The run folder then has
     `last.safetensors` to resume from, `best.safetensors` with the best weights on validation data, and `metrics.jsonl`.
-    Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` if an actor died and cannot be replaced.
+    Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` if an actor cannot be replaced.
     """
     settings = session.settings
     mode = MODES[settings.acting]
