@@ -203,7 +203,7 @@ def one_update(fabric, path):
     whole = stage(model, 4).act(model, T)
     rows = slice(fabric.global_rank, None, fabric.world_size)
     *tensors, start = whole
-    part = type(whole)(*(tensor[rows] for tensor in tensors), start.members(rows))
+    part = type(whole)(*(tensor[rows] for tensor in tensors), start.select(rows))
     model, optimiser = fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3))
     update(fabric, model, optimiser, part, replace(SETTINGS, clip=0.0))
     if fabric.is_global_zero:

@@ -213,7 +213,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "LanguageModel.load": (LM.load, {}),
     "load": (fastweights.load, {"run": "."}),
     "family": (fastweights.family, {"make": inner.power}),
-    "members": (STATE.members, {"which": 0}),
+    "select": (STATE.select, {"which": 0}),
     "to": (STATE.to, {"target": "cpu"}),
     "save": (STATE.save, {}),
     "state.load": (STATE.load, {}),

@@ -176,10 +176,10 @@ class Greedy(NamedTuple):
 @pytest.mark.parametrize("which", [1, -2, np.int64(1), torch.tensor(1)], ids=repr)
 def test_one_member_is_a_batch_of_one(which):
     state = make_layer("delta-net", 16, 4).initial_state(3)._replace(W=torch.arange(3.0).view(3, 1))
-    assert torch.equal(state.members(which).W, torch.tensor([[1.0]]))
+    assert torch.equal(state.select(which).W, torch.tensor([[1.0]]))
     for beyond in (3, -4):
         with pytest.raises(InputError, match="which must be from -3 to 2, for a batch of 3, got"):
-            state.members(beyond)
+            state.select(beyond)
 
 
 def test_methods_of_states_take_no_names_away():
@@ -187,7 +187,7 @@ def test_methods_of_states_take_no_names_away():
     assert torch.equal(state.save, torch.ones(2))
     assert torch.equal(state.to, torch.zeros(2))
     assert state.detach() == "mine"
-    assert len(state.members(0).save) == 1
+    assert len(state.select(0).save) == 1
     assert state.index(state.save) == tuple.index(state, state.save) == 0
 
 

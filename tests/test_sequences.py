@@ -131,8 +131,8 @@ def test_bidirectional_tells_where_both_directions_ended():
     ahead, back = (double(make_layer("lstm", D, heads=1)) for _ in range(2))
     x = numbers(2, 6, D)
     _, state = Bidirectional(ahead, back)(x, lengths=torch.tensor([6, 2]))
-    assert error(state.members(1).forward.c, ahead(x[1:, :2])[1].c) < EXACT
-    assert error(state.members(1).backward.c, back(x[1:, :2].flip(1))[1].c) < EXACT
+    assert error(state.select(1).forward.c, ahead(x[1:, :2])[1].c) < EXACT
+    assert error(state.select(1).backward.c, back(x[1:, :2].flip(1))[1].c) < EXACT
 
 
 def test_bidirectional_padding_has_no_gradient_even_if_it_is_nan():
