@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, scan
-from fastweights.inspect import Contents, look_into, watch
+from fastweights.inspect import MemoryTrace, analyze, record_scans
 from fastweights.report.palette import LIGHT, rgb
 from fastweights.report.png import png
 from fastweights.testing import scan_checks
@@ -51,13 +51,13 @@ class _Scan(torch.nn.Module):
         return scan(cell, *given, backend="reference")
 
 
-def contents(cell: Cell) -> Contents:
+def contents(cell: Cell) -> MemoryTrace:
     """What a cell does with the stream, in one head."""
     torch.manual_seed(0)
     model = _Scan()
-    with watch(model) as scans, torch.no_grad():
+    with record_scans(model) as scans, torch.no_grad():
         model(cell, _given(cell))
-    return look_into(scans[0])
+    return analyze(scans[0])
 
 
 def _given(cell: Cell) -> Any:
@@ -77,7 +77,7 @@ def _given(cell: Cell) -> Any:
     return sample._replace(inputs=inputs, state=None, reset=None)
 
 
-def picture(found: Contents) -> Tensor:
+def picture(found: MemoryTrace) -> Tensor:
     """The attention map of the first head in the page's colours, bytes `[3, height, width]`."""
     share = found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30)
     paper, plus, minus = (torch.tensor(rgb(colour)) for colour in (LIGHT.paper, *LIGHT.series[:2]))

@@ -22,7 +22,7 @@ from fastweights.commands._streams import printable_streams
 from fastweights.core.printable import printable
 from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.adaptation import Adaptation, Seen
-from fastweights.inspect.contents import Contents
+from fastweights.inspect.contents import MemoryTrace
 from fastweights.inspect.page import page
 from fastweights.registry import COMMANDS
 from fastweights.report.adaptation_page import adaptation_page
@@ -262,7 +262,7 @@ def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
         return adaptation_page(found, name, name)
 
     def inspected(name):
-        contents = Contents(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
+        contents = MemoryTrace(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
         return page([contents], [name], name)
 
     for made in (adapted, inspected):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastweights import Cell, InputError, cli, scan
-from fastweights.inspect import look_into, page, watch, watch_text
+from fastweights.inspect import analyze, page, record_scans, watch_text
 from fastweights.inspect.contents import effective_rank
 from fastweights.layers import make_layer
 from fastweights.models import LanguageModel
@@ -32,10 +32,10 @@ class Scanning(torch.nn.Module):
 
 def contents(cell, given, member=0):
     model = Scanning(cell)
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         y, state = model(given)
     (watched,) = scans
-    return look_into(watched, member), y[member], state
+    return analyze(watched, member), y[member], state
 
 
 def test_a_sum_attends_as_linear_attention_does():
@@ -106,7 +106,7 @@ def test_watching_changes_nothing_and_ends():
     model = LanguageModel(5, ["delta-net", "lstm", "srwm"], 8, depth=3, heads=2).eval()
     tokens = torch.randint(5, (2, 6))
     want, _ = model(tokens)
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         got, _ = model(tokens)
         scan("sum", Cell.from_name("sum").Inputs(*torch.randn(3, 1, 2, 1, 4).unbind()))
     assert torch.equal(got, want)
@@ -117,7 +117,7 @@ def test_watching_changes_nothing_and_ends():
 
 def test_an_error_ends_it_too():
     layer = make_layer("delta-net", 8, heads=2)
-    with pytest.raises(InputError), watch(layer):
+    with pytest.raises(InputError), record_scans(layer):
         layer(torch.randn(1, 2, 7))
     assert not any(module._forward_pre_hooks for module in layer.modules())
 
@@ -144,9 +144,9 @@ def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
 
 def test_texts_do_not_end_the_script_they_stand_in():
     model = LanguageModel(3, "delta-net", 8, depth=1, heads=2).eval()
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         model(torch.tensor([[0, 1]]))
-    text = page([look_into(scans[0])], ["</script>", "<!--"], "a <b>")
+    text = page([analyze(scans[0])], ["</script>", "<!--"], "a <b>")
     assert text.count("</script>") == 2
     assert "a &lt;b&gt;" in text
 

@@ -1,20 +1,20 @@
 """Inspection of memories: writes, decay and reads at every step.
 
 >>> import torch
->>> from fastweights.inspect import look_into, watch
+>>> from fastweights.inspect import analyze, record_scans
 >>> from fastweights.layers import make_layer
 >>> model = torch.nn.Sequential(make_layer("delta-net", 8, heads=2))
->>> with watch(model) as scans:
+>>> with record_scans(model) as scans:
 ...     y, state = model(torch.randn(1, 5, 8))
->>> contents = look_into(scans[0])
+>>> contents = analyze(scans[0])
 >>> contents.name, contents.attention.shape
 ('0', torch.Size([2, 5, 5]))
 """
 
-from fastweights.inspect.contents import Contents, look_into
+from fastweights.inspect.contents import MemoryTrace, analyze
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.page import page
+from fastweights.inspect.recorded_scan import RecordedScan, record_scans
 from fastweights.inspect.text import watch_text
-from fastweights.inspect.watch import RecordedScan, watch
 
-__all__ = ["Contents", "Episode", "RecordedScan", "look_into", "page", "watch", "watch_episode", "watch_text"]
+__all__ = ["MemoryTrace", "Episode", "RecordedScan", "analyze", "page", "record_scans", "watch_episode", "watch_text"]

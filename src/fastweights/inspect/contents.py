@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.call.call import Problem
 from fastweights.core.errors import require
 from fastweights.dispatch import run_problem
-from fastweights.inspect.watch import RecordedScan
+from fastweights.inspect.recorded_scan import RecordedScan
 
 PROBES = 2
 """Number of random directions for the gradients of a read; one is exact where a value is only scaled."""
@@ -17,7 +17,7 @@ COPIES = 64
 """Number of reads whose gradients are computed together."""
 
 
-class Contents(NamedTuple):
+class MemoryTrace(NamedTuple):
     """A memory over T steps, each of its H heads.
 
     `courses` are time series `[T, H]` by name, with upper `limits` of some. They are the norm of the change of the
@@ -37,7 +37,7 @@ class Contents(NamedTuple):
     signed: bool
 
 
-def look_into(watched: RecordedScan, member: int = 0) -> Contents:
+def analyze(watched: RecordedScan, member: int = 0) -> MemoryTrace:
     """Analyses the memory of one member of the batch.
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
@@ -55,7 +55,7 @@ def look_into(watched: RecordedScan, member: int = 0) -> Contents:
     ranks, limits = _ranks(problem, [state for _, state, _ in steps])
     series = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **_rates(problem)}
     attention, signed = _attention(problem)
-    return Contents(watched.name, problem.cell.name, series, limits, attention, signed)
+    return MemoryTrace(watched.name, problem.cell.name, series, limits, attention, signed)
 
 
 def _alone(problem: Problem, member: int) -> Problem:

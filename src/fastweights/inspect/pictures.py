@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from fastweights.core.printable import printable
-from fastweights.inspect.contents import Contents
+from fastweights.inspect.contents import MemoryTrace
 from fastweights.inspect.episode import Episode
 from fastweights.report.chart import PARAMETERS
 from fastweights.report.palette import LIGHT
@@ -111,7 +111,7 @@ def _draw_values(axes: Any, episode: Episode) -> None:
     _label(axes, "the agent")
 
 
-def _draw_courses(axes: Any, contents: Contents) -> None:
+def _draw_courses(axes: Any, contents: MemoryTrace) -> None:
     """Draws one line per head."""
     for name, colour in COURSES.items():
         course = contents.courses[name].numpy()
@@ -128,7 +128,7 @@ def _label(axes: Any, title: str) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
-def _draw_attention(axes: Any, contents: Contents) -> None:
+def _draw_attention(axes: Any, contents: MemoryTrace) -> None:
     """Draws the influence of every step on every read, averaged over heads."""
     T = contents.attention.shape[1]
     share = contents.attention.abs().mean(0).numpy()

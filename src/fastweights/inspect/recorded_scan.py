@@ -21,28 +21,28 @@ class RecordedScan(NamedTuple):
 
 
 @contextmanager
-def watch(model: nn.Module) -> Iterator[list[RecordedScan]]:
-    """Records every scan that the model runs in this thread, in order, for `look_into`.
+def record_scans(model: nn.Module) -> Iterator[list[RecordedScan]]:
+    """Records every scan that the model runs in this thread, in order, for `analyze`.
 
-        with watch(model) as scans:
+        with record_scans(model) as scans:
             model(tokens)
 
     Memories that other kernels run, such as `torch.nn.LSTM`'s, are no scans. A model under `torch.compile` is watched
     as `model._orig_mod`.
     """
-    found: list[RecordedScan] = []
+    recorded: list[RecordedScan] = []
     inside: list[str] = []
     thread = threading.get_ident()
 
     def note(problem: Problem) -> None:
         if inside and threading.get_ident() == thread:
             keep = Tensor.detach if problem.out is None else torch.clone  # before it is written over
-            found.append(RecordedScan(inside[-1], tree_map_only(Tensor, keep, problem)))
+            recorded.append(RecordedScan(inside[-1], tree_map_only(Tensor, keep, problem)))
 
     handles = [hook for name, module in model.named_modules() for hook in _hooks(module, name, inside)]
     WATCHERS.append(note)
     try:
-        yield found
+        yield recorded
     finally:
         WATCHERS.remove(note)
         for handle in handles:
