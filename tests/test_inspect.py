@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fastweights import Cell, InputError, cli, scan
-from fastweights.inspect import analyze, page, record_scans, watch_text
-from fastweights.inspect.contents import effective_rank
+from fastweights.inspect import analyze, record_scans, render_html, watch_text
+from fastweights.inspect.memory_trace import effective_rank
 from fastweights.layers import make_layer
 from fastweights.models import LanguageModel
 from fastweights.signature import Key, Matrix, Rate, Value
@@ -71,14 +71,14 @@ def test_every_cell_can_be_looked_into(name):
     assert not found.attention.triu(1).any()
     assert not found.attention[:, 3:, :3].any()
     assert found.attention.isfinite().all()
-    for course in found.courses.values():
+    for course in found.series.values():
         assert course.shape == (5, 2)
         assert course.isfinite().all()
     held = sum(leaf[1].reshape(2, -1).square().sum(1) for leaf in state).sqrt()
-    assert error(found.courses["held"][-1], held) < EXACT
-    assert error(found.courses["read"], y.flatten(2).norm(dim=2)) < EXACT
+    assert error(found.series["held"][-1], held) < EXACT
+    assert error(found.series["read"], y.flatten(2).norm(dim=2)) < EXACT
     for course, most in found.limits.items():
-        assert (found.courses[course] <= most + 1e-9).all()
+        assert (found.series[course] <= most + 1e-9).all()
 
 
 def fading(W: Matrix, k: Key, v: Value, rate: Rate) -> Matrix:
@@ -91,9 +91,9 @@ def test_what_changes_is_written_and_what_goes_is_forgotten():
     k, v = torch.eye(3, dtype=torch.float64)[None, :, None], torch.ones(1, 3, 1, 2, dtype=torch.float64)
     rate = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)[None, :, None]
     found, _, _ = contents(cell, (cell.Inputs(k, k, v, rate),))
-    assert found.courses["forgotten"][:, 0].tolist() == [0.0, 0.5, 1.0]
-    assert error(found.courses["written"][:, 0].square(), torch.tensor([2.0, 2.5, 4.5])) < EXACT
-    assert found.courses["rate"][:, 0].tolist() == [1.0, 0.5, 0.0]
+    assert found.series["forgotten"][:, 0].tolist() == [0.0, 0.5, 1.0]
+    assert error(found.series["written"][:, 0].square(), torch.tensor([2.0, 2.5, 4.5])) < EXACT
+    assert found.series["rate"][:, 0].tolist() == [1.0, 0.5, 0.0]
 
 
 def test_rank_counts_what_is_kept_apart():
@@ -139,14 +139,14 @@ def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
     assert not re.search(r"(src|href)=", text)
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     assert "".join(data["tokens"]) == words
-    assert {len(head) for memory in data["memories"] for head in memory["courses"]["read"]} == {len(words)}
+    assert {len(head) for memory in data["memories"] for head in memory["series"]["read"]} == {len(words)}
 
 
 def test_texts_do_not_end_the_script_they_stand_in():
     model = LanguageModel(3, "delta-net", 8, depth=1, heads=2).eval()
     with record_scans(model) as scans:
         model(torch.tensor([[0, 1]]))
-    text = page([analyze(scans[0])], ["</script>", "<!--"], "a <b>")
+    text = render_html([analyze(scans[0])], ["</script>", "<!--"], "a <b>")
     assert text.count("</script>") == 2
     assert "a &lt;b&gt;" in text
 
@@ -158,5 +158,5 @@ def test_what_holds_no_memory_is_told(run):
     with pytest.raises(InputError, match="model must be one with a memory that is a cell"):
         watch_text(model, load(run).task, "a")
     with pytest.raises(InputError, match="tokens must be as many"):
-        page(watch_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
+        render_html(watch_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
     assert cli.main(["inspect", str(run), "--text", ""]) == 2

@@ -11,10 +11,19 @@
 ('0', torch.Size([2, 5, 5]))
 """
 
-from fastweights.inspect.contents import MemoryTrace, analyze
 from fastweights.inspect.episode import Episode, watch_episode
-from fastweights.inspect.page import page
+from fastweights.inspect.memory_trace import MemoryTrace, analyze
+from fastweights.inspect.page import render_html
 from fastweights.inspect.recorded_scan import RecordedScan, record_scans
 from fastweights.inspect.text import watch_text
 
-__all__ = ["MemoryTrace", "Episode", "RecordedScan", "analyze", "page", "record_scans", "watch_episode", "watch_text"]
+__all__ = [
+    "Episode",
+    "MemoryTrace",
+    "RecordedScan",
+    "analyze",
+    "record_scans",
+    "render_html",
+    "watch_episode",
+    "watch_text",
+]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.inspect.contents import MemoryTrace, analyze
+from fastweights.inspect.memory_trace import MemoryTrace, analyze
 from fastweights.inspect.recorded_scan import record_scans
 from fastweights.tasks.kinds._random import TEST
 from fastweights.tasks.kinds.environment import Environment, require_finite

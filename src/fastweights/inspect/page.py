@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastweights.core.errors import require
 from fastweights.core.printable import printable
-from fastweights.inspect.contents import MemoryTrace
+from fastweights.inspect.memory_trace import MemoryTrace
 from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT, rgb
 
@@ -19,7 +19,7 @@ FULL = 127
 """Integer that encodes the largest number of an attention map."""
 
 
-def page(memories: Sequence[MemoryTrace], tokens: Sequence[str], title: str) -> str:
+def render_html(memories: Sequence[MemoryTrace], tokens: Sequence[str], title: str) -> str:
     """Renders the page: time series over the tokens, and the origins of each read, for every memory and head.
 
     Args:
@@ -50,7 +50,7 @@ def _memory(contents: MemoryTrace) -> dict[str, Any]:
         "name": printable(contents.name),
         "cell": printable(contents.cell),
         "signed": contents.signed,
-        "courses": {printable(name): _rounded(course.T) for name, course in contents.courses.items()},
+        "series": {printable(name): _rounded(course.T) for name, course in contents.series.items()},
         "limits": {printable(name): limit for name, limit in contents.limits.items()},
         "scale": _rounded(scale),
         "attention": [_encode(a, s) for a, s in zip(contents.attention, scale, strict=True)],

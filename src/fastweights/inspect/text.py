@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from fastweights.core.errors import require
-from fastweights.inspect.contents import MemoryTrace, analyze
+from fastweights.inspect.memory_trace import MemoryTrace, analyze
 from fastweights.inspect.recorded_scan import record_scans
 
 

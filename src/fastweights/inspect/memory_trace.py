@@ -20,7 +20,7 @@ COPIES = 64
 class MemoryTrace(NamedTuple):
     """A memory over T steps, each of its H heads.
 
-    `courses` are time series `[T, H]` by name, with upper `limits` of some. They are the norm of the change of the
+    `series` are time series `[T, H]` by name, with upper `limits` of some. They are the norm of the change of the
     state ("written"), the share of the previous state that is removed ("forgotten": below 0 if it grows, above 1 if its
     sign changes), the norms of the state ("held") and of the output ("read"), the effective rank of every matrix in the
     state, and the rates of the cell.
@@ -31,7 +31,7 @@ class MemoryTrace(NamedTuple):
 
     name: str
     cell: str
-    courses: dict[str, Tensor]
+    series: dict[str, Tensor]
     limits: dict[str, float]
     attention: Tensor
     signed: bool
@@ -44,16 +44,16 @@ def analyze(watched: RecordedScan, member: int = 0) -> MemoryTrace:
     """
     problem = _alone(watched.problem, member)
     steps = [(before, state, y) for before, state, y in _steps(problem)]
-    courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
+    rows_of: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
         overlap, length = _dot(state, before), _dot(before, before)
-        courses["written"].append(_dot(change, change).sqrt())
-        courses["forgotten"].append(torch.where(length > 0, 1 - overlap / length, 0))
-        courses["held"].append(_dot(state, state).sqrt())
-        courses["read"].append(y.flatten(1).norm(dim=1))
+        rows_of["written"].append(_dot(change, change).sqrt())
+        rows_of["forgotten"].append(torch.where(length > 0, 1 - overlap / length, 0))
+        rows_of["held"].append(_dot(state, state).sqrt())
+        rows_of["read"].append(y.flatten(1).norm(dim=1))
     ranks, limits = _ranks(problem, [state for _, state, _ in steps])
-    series = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **_rates(problem)}
+    series = {**{name: torch.stack(rows) for name, rows in rows_of.items()}, **ranks, **_rates(problem)}
     attention, signed = _attention(problem)
     return MemoryTrace(watched.name, problem.cell.name, series, limits, attention, signed)
 
