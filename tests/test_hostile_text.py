@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fastweights.inspect.contents import MemoryTrace
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
@@ -22,7 +23,6 @@ from fastweights.commands._streams import printable_streams
 from fastweights.core.printable import printable
 from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.adaptation import Adaptation, Seen
-from fastweights.inspect.contents import MemoryTrace
 from fastweights.inspect.page import page
 from fastweights.registry import COMMANDS
 from fastweights.report.adaptation_page import adaptation_page

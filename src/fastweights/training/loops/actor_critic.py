@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastweights.core.action_spaces import Actions
 from fastweights.tasks.kinds._random import TEST, VALIDATION
-from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
+from fastweights.tasks.kinds.environment import Environment, VectorEnv, require_finite
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 from fastweights.training.rl.actor import MODES, Acting
@@ -82,7 +82,7 @@ def measure(model: nn.Module | None, task: Environment, settings: ActorCritic, s
     return {"return": mean, "loss": -mean, "interval": interval, **task.summary(returns)}
 
 
-def play(model: nn.Module | None, actions: Actions, worlds: Worlds, number: int, settings: ActorCritic) -> Tensor:
+def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: int, settings: ActorCritic) -> Tensor:
     """Returns of the first episodes of every environment, `[episodes, number]`.
 
     Raises:

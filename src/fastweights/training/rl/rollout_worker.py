@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.state import select
-from fastweights.tasks.kinds.environment import Worlds, require_finite
+from fastweights.tasks.kinds.environment import VectorEnv, require_finite
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 
@@ -68,7 +68,7 @@ class RolloutWorker:
 
     def __init__(
         self,
-        worlds: Worlds,
+        worlds: VectorEnv,
         state: Any,
         history: Tensor,
         taken: int,
