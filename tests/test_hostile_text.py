@@ -23,7 +23,7 @@ from fastweights.commands._streams import printable_streams
 from fastweights.core.printable import printable
 from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.adaptation import Adaptation, Seen
-from fastweights.inspect.page import page
+from fastweights.inspect.page import render_html
 from fastweights.registry import COMMANDS
 from fastweights.report.adaptation_page import adaptation_page
 from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
@@ -263,7 +263,7 @@ def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
 
     def inspected(name):
         contents = MemoryTrace(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
-        return page([contents], [name], name)
+        return render_html([contents], [name], name)
 
     for made in (adapted, inspected):
         whole = made(text)

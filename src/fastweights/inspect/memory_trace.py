@@ -37,12 +37,12 @@ class MemoryTrace(NamedTuple):
     signed: bool
 
 
-def analyze(watched: RecordedScan, member: int = 0) -> MemoryTrace:
+def analyze(scan: RecordedScan, member: int = 0) -> MemoryTrace:
     """Analyses the memory of one member of the batch.
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
-    problem = _alone(watched.problem, member)
+    problem = _alone(scan.problem, member)
     steps = [(before, state, y) for before, state, y in _steps(problem)]
     rows_of: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
@@ -55,7 +55,7 @@ def analyze(watched: RecordedScan, member: int = 0) -> MemoryTrace:
     ranks, limits = _ranks(problem, [state for _, state, _ in steps])
     series = {**{name: torch.stack(rows) for name, rows in rows_of.items()}, **ranks, **_rates(problem)}
     attention, signed = _attention(problem)
-    return MemoryTrace(watched.name, problem.cell.name, series, limits, attention, signed)
+    return MemoryTrace(scan.name, problem.cell.name, series, limits, attention, signed)
 
 
 def _alone(problem: Problem, member: int) -> Problem:
