@@ -31,7 +31,7 @@ from fastweights.experiments.job import Job
 from fastweights.experiments.plan import make_plan
 from fastweights.experiments.status import status, table_of
 from fastweights.experiments.trial import loop_of, make_task
-from fastweights.experiments.workers import Task
+from fastweights.experiments.workers import SlurmJob
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown

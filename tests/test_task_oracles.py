@@ -117,7 +117,7 @@ def test_all_sequences_are_different_even_where_there_are_few():
 
 
 def test_more_sequences_than_there_are_is_refused():
-    with pytest.raises(InputError, match=r"sizes must be at most 65000 together, got 130000\. Take more pairs"):
+    with pytest.raises(InputError, match=r"sizes must be at most 65000 together, got 130000\. Use more pairs"):
         AssociativeRetrieval(pairs=2)
 
 
