@@ -352,7 +352,7 @@ def test_several_jobs_share_the_runs(tmp_path):
 def test_a_process_whose_time_is_up_is_started_again(tmp_path):
     """Else submitit raises in the middle of a step, and the run would count as failed."""
     pytest.importorskip("submitit")
-    worker = Task(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"]))
+    worker = SlurmJob(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"]))
     again = pickle.loads(pickle.dumps(worker)).checkpoint()
     again.result()
     assert run_of(tmp_path).result() is not None
