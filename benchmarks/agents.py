@@ -18,7 +18,7 @@ from fastweights.models import Agent
 from fastweights.registry import TASKS
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.rl.actor_critic_loss import rms_prop, update
-from fastweights.training.rl.rollout_worker import Stage
+from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.settings.actor_critic import ActorCritic
 
 MEMORIES = ("lstm", "delta-net", "recurrent-delta-net", "srwm")
@@ -34,7 +34,7 @@ def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
     history = task.actions.blank(ENVIRONMENTS, UNROLL)
-    stage = Stage(task.worlds(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
+    stage = RolloutWorker(task.worlds(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
 
     def learn() -> None:
         stage.taken = 0

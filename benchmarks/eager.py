@@ -149,7 +149,7 @@ def with_compiled_step(cell: Cell, inputs: Any, params: Any) -> Tensor:
 def check() -> None:
     """Every loop equals the library, in float64."""
     for name in STEPS:
-        cell, shape = Cell.named(name), Shape(2, 5, 3, 4, 4)
+        cell, shape = Cell.from_name(name), Shape(2, 5, 3, 4, 4)
         inputs, params = sample_inputs(cell, shape), sample_params(cell, shape)
         want, _ = scan(cell, inputs, params=params, backend="reference")
         for run in LOOPS.values():

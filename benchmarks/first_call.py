@@ -63,7 +63,7 @@ def by_torch(cell: Cell, inputs: Any, params: Any) -> Tensor:
 
 def first_call(run: Run, name: str, size: int, trains: bool, steps: int = 2) -> Cost:
     """What a cell costs whose kernel is not there, by default in two steps: one alone would build a smaller one."""
-    cell, shape = Cell.named(name), Shape(1, steps, 1, size, size)
+    cell, shape = Cell.from_name(name), Shape(1, steps, 1, size, size)
     inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
     inputs = type(inputs)(*(x.requires_grad_(trains) for x in inputs))
     with tempfile.TemporaryDirectory() as cache:

@@ -142,7 +142,7 @@ def check_alone(name: str) -> dict[str, Any]:
 
 def checked(name: str) -> dict[str, Any]:
     """All that is checked of a cell, and what is wrong."""
-    cell, wrong, number = Cell.named(name), dict[str, str](), 0
+    cell, wrong, number = Cell.from_name(name), dict[str, str](), 0
     every = {"equals_reference": equals_reference, "cuts_lengths": cuts_lengths, **checks_in(scan_checks)}
     with torch.device("cuda"):
         backends = [backend for backend in backends_of(cell) if backend != "reference"]
@@ -192,7 +192,7 @@ def runs(name: str, where: str) -> dict[str, Callable[[], Callable[[], Any]]]:
     shape = SHAPES[where]
     found: dict[str, Callable[[], Callable[[], Any]]] = {"compiled": lambda: scanned(name, shape, "compiled")}
     with torch.device("cuda"):
-        has_chunks = "chunkwise" in backends_of(Cell.named(name))
+        has_chunks = "chunkwise" in backends_of(Cell.from_name(name))
     if has_chunks:
         found["chunkwise"] = lambda: scanned(name, shape, "chunkwise")
     if where in LOOPED:
@@ -206,7 +206,7 @@ def runs(name: str, where: str) -> dict[str, Callable[[], Callable[[], Any]]]:
 
 def scanned(name: str, shape: Shape, backend: str) -> Callable[[], Any]:
     """`scan` with a state and resets."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     with torch.device("cuda"):
         inputs = leaves(sample_inputs(cell, shape, torch.bfloat16))
         params, state = sample_params(cell, shape, torch.float32), sample_state(cell, shape, torch.float32)
@@ -233,7 +233,7 @@ def of_fla(name: str, shape: Shape) -> Callable[[], Any]:
     from fla.ops.linear_attn import chunk_linear_attn
 
     with torch.device("cuda"):
-        x = sample_inputs(Cell.named(name), shape, torch.bfloat16)
+        x = sample_inputs(Cell.from_name(name), shape, torch.bfloat16)
     named = dict(zip(x._fields, leaves(x), strict=True))
     given = [named[n] for n in ("q", "k", "v")]
     calls = {

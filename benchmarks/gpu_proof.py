@@ -58,7 +58,7 @@ CHUNKS = "chunks"
 def interpreted(name: str) -> dict[str, str]:
     """What every check says of a cell; of the walk from chunk to chunk, what one says of every cell that has it."""
     if name == CHUNKS:
-        affine = [cell for cell in Cell.names() if "chunkwise" in backends_of(Cell.named(cell))]
+        affine = [cell for cell in Cell.names() if "chunkwise" in backends_of(Cell.from_name(cell))]
         return {cell: _checked("chunks_equal_the_reference_everywhere", cell) for cell in affine}
     return {check: _checked(check, name) for check in CHECKS}
 
@@ -90,7 +90,7 @@ def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
         from fastweights.backends.chunkwise.triton import state_passing
 
         return {way: vars(state_passing.assembled(way, size, torch.float32, chip))}
-    cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)
+    cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)
     title = CellSpec(cell, sizes, torch.float32).title

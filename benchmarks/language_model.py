@@ -24,7 +24,7 @@ from torch import nn
 from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.irie2021 import table_1
 from fastweights.recipes.oz import Oz
-from fastweights.training.malloc import keep_freed_memory
+from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.run import environment
 from page import put
 
@@ -93,7 +93,7 @@ def zipf(vocabulary: int, shape: tuple[int, ...]) -> torch.Tensor:
 def serve(pipe: Any, candidate: Candidate, threads: int) -> None:
     """In a process of its own: an update whenever one is asked for, and then how large the process became."""
     torch.set_num_threads(threads)
-    keep_freed_memory()  # as `fastweights train` does: what the system takes for new pages differs by the process
+    use_arena_allocator()  # as `fastweights train` does: what the system takes for new pages differs by the process
     update = make_update(candidate)
     while pipe.recv():
         start = time.perf_counter()

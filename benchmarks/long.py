@@ -40,7 +40,7 @@ def _seconds(call: Any) -> float:
 
 def row(name: str) -> str:
     """One memory."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     runs: list[Run] = [cell_run(cell, sample_params(cell, LONG, torch.float32), way) for way in WAYS]
     long, short = ([x.requires_grad_() for x in sample_inputs(cell, s, torch.float32)] for s in (LONG, SHORT))
     ahead = seconds([partial(forward, run, long) for run in runs])

@@ -51,7 +51,7 @@ RULES = ["sum", "delta", "gated-delta"]
 STEPS = {"delta": Shape(1, 1, 8, 16, 16), "gated-delta": Shape(1, 1, 32, 128, 128)}
 SHORT = 0.05
 """Seconds below which a call is short."""
-DELTA = Cell.named("delta")
+DELTA = Cell.from_name("delta")
 Run = Callable[..., Tensor]
 
 
@@ -235,7 +235,7 @@ def cells() -> list[dict[str, Any]]:
     say("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
     say("|---|---|---|---:|---:|---:|---|")
     for shape, name in [*product(CELL_SHAPES, Cell.names()), *product(RULE_SHAPES, RULES)]:
-        cell = Cell.named(name)
+        cell = Cell.from_name(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
         x = [leaf.requires_grad_() for leaf in inputs]
         chosen = explain(cell, cell.Inputs(*x), params=params).chosen
@@ -260,7 +260,7 @@ def cell_run(cell: Cell, params: Any, way: str) -> Run:
 
 def one_step() -> dict[str, dict[str, float]]:
     """Microseconds of a call of one step without gradients, as in streaming and acting."""
-    return {name: step_of(Cell.named(name), shape) for name, shape in STEPS.items()}
+    return {name: step_of(Cell.from_name(name), shape) for name, shape in STEPS.items()}
 
 
 def step_of(cell: Cell, shape: Shape) -> dict[str, float]:

@@ -33,7 +33,7 @@ def compiler_page() -> str:
 
 def forms() -> dict[str, str]:
     """What stands in the place of every word in capitals."""
-    traced = trace(Cell.of(small_cell.small), SIZES, torch.float32)
+    traced = trace(Cell.from_function(small_cell.small), SIZES, torch.float32)
     step = lower(traced)
     passes = split(step)
     programs = plan(passes, LANES)
@@ -50,7 +50,7 @@ def forms() -> dict[str, str]:
 
 
 def _affine() -> str:
-    return str(affine_form(lower_forward(trace_forward(Cell.of(small_cell.small), SIZES, torch.float32))))
+    return str(affine_form(lower_forward(trace_forward(Cell.from_function(small_cell.small), SIZES, torch.float32))))
 
 
 def _graph(traced: Trace) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, scan
-from fastweights.inspect import Contents, look_into, watch
+from fastweights.inspect import MemoryTrace, analyze, record_scans
 from fastweights.layers.base.slow_net import feature_map
 from fastweights.registry import FEATURE_MAPS
 from fastweights.report.palette import LIGHT, rgb
@@ -40,9 +40,9 @@ def _page(pictures: Path) -> Iterator[str]:
         "with each step."
     )
     for name in Cell.names():
-        found = contents(Cell.named(name))
+        found = contents(Cell.from_name(name))
         pictures.joinpath(f"cell-{name}.png").write_bytes(png(picture(found).numpy()))
-        formula = Cell.named(name).summary.strip().partition("\n")[0]
+        formula = Cell.from_name(name).summary.strip().partition("\n")[0]
         yield f"## [{name}](cells/{name}.md)"
         yield f"    {formula}"
         yield f"![What reads of {name} stem from](pictures/cell-{name}.png)"
@@ -84,13 +84,13 @@ class _Scan(torch.nn.Module):
         return scan(cell, *given, backend="reference")
 
 
-def contents(cell: Cell) -> Contents:
+def contents(cell: Cell) -> MemoryTrace:
     """What a cell does with the stream, in one head."""
     torch.manual_seed(0)
     model = _Scan()
-    with watch(model) as scans, torch.no_grad():
+    with record_scans(model) as scans, torch.no_grad():
         model(cell, _given(cell))
-    return look_into(scans[0])
+    return analyze(scans[0])
 
 
 def _given(cell: Cell) -> Any:
@@ -110,7 +110,7 @@ def _given(cell: Cell) -> Any:
     return sample._replace(inputs=inputs, state=None, reset=None)
 
 
-def picture(found: Contents) -> Tensor:
+def picture(found: MemoryTrace) -> Tensor:
     """The attention map of the first head in the page's colours, bytes `[3, height, width]`."""
     return _coloured(found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30), PIXELS)
 

@@ -22,7 +22,7 @@ from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
-from fastweights.signature import Slot, size
+from fastweights.signature import TensorSpec, size
 from fastweights.testing import backends_of
 from fastweights.testing.samples import OWN
 
@@ -32,7 +32,7 @@ D_MODEL, HEADS = 128, 8
 
 def page(name: str) -> str:
     """The page of a cell."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     formula, *text = inspect.cleandoc(cell.summary).split("\n\n")
     paragraphs = [p for p in text if not p.startswith(("Source:", "Can:"))]
     source, can = describe(cell.summary).source, abilities(cell.summary)
@@ -71,7 +71,7 @@ def abilities(docstring: str) -> str:
     return "\n".join(lines)
 
 
-def table(slots: dict[str, Slot]) -> str:
+def table(slots: dict[str, TensorSpec]) -> str:
     """Names, axes and roles."""
     rows = [f"| `{name}` | `[{slot.axes}]` | {slot.role} |" for name, slot in slots.items()]
     return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])

@@ -151,7 +151,7 @@ def act(agent: Agent, world: World, settings: Settings) -> Rollout:
         rewards.append(world.step(action[:, 0]))
         if len(world.cut):
             # The task could go on: the value of the last observation stands for the rewards that would follow.
-            starts, state = torch.zeros(len(world.cut), 1, dtype=torch.bool), world.state.members(world.cut)
+            starts, state = torch.zeros(len(world.cut), 1, dtype=torch.bool), world.state.select(world.cut)
             rewards[-1][world.cut] += settings.discount * agent(world.last[:, None], starts, state)[1][:, 0]
         ends.append(world.first)
         steps.append((seen, first, action[:, 0], policy.log_prob(action)[:, 0], value[:, 0]))
@@ -178,7 +178,7 @@ def minibatches(rollout: Rollout, number: int) -> Iterator[Rollout]:
     """The environments in random groups, each with all its steps and the states that these began with."""
     *tensors, start = rollout
     for some in torch.randperm(len(rollout.seen)).chunk(number):
-        yield Rollout(*(tensor[some] for tensor in tensors), start.members(some))
+        yield Rollout(*(tensor[some] for tensor in tensors), start.select(some))
 
 
 def loss(agent: Agent, part: Rollout, settings: Settings) -> Tensor:

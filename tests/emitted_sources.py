@@ -40,7 +40,9 @@ OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 def cells() -> dict[str, Cell]:
     """All cells by name, and user-defined ones that read and write in unusual ways."""
     functions = [*test_compiler.CELLS, *(getattr(my_memories, name) for name in OUT_OF_ORDER), make_mesa(12)]
-    return {name: Cell.named(name) for name in Cell.names()} | {f"user {f.__name__}": Cell.of(f) for f in functions}
+    return {name: Cell.from_name(name) for name in Cell.names()} | {
+        f"user {f.__name__}": Cell.from_function(f) for f in functions
+    }
 
 
 def texts(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Iterator[tuple[str, str]]:

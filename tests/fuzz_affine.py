@@ -39,7 +39,7 @@ HEAD = """from typing import Annotated, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from fastweights.signature import Slot, Value
+from fastweights.signature import TensorSpec, Value
 """
 INPUTS = {
     **dict.fromkeys(("q", "k", "r"), ("K", "key")),
@@ -203,13 +203,14 @@ class Code:
     def text(self) -> str:
         """Python of the cell."""
         slots = [
-            f'    {name}: Annotated[Tensor, Slot("{" ".join(axes)}", "memory")]' for name, axes in self.states.items()
+            f'    {name}: Annotated[Tensor, TensorSpec("{" ".join(axes)}", "memory")]'
+            for name, axes in self.states.items()
         ]
         body = [f"    {line}" for line in self.lines]
         # The first of every letter tells its size, also where a call has no state.
         used = {*re.findall(r"\bx\.(\w+)", "\n".join(body)), "q", "v", "m"}
         given = [
-            f'    {name}: Annotated[Tensor, Slot("{axes}", "{role}")]'
+            f'    {name}: Annotated[Tensor, TensorSpec("{axes}", "{role}")]'
             for name, (axes, role) in INPUTS.items()
             if name in used
         ]
@@ -244,7 +245,7 @@ def make(seed: int, stream: int, number: int, backend: str) -> Made:
     known: dict[str, Any] = {"__name__": "fuzzed"}
     exec(compile(text, file, "exec"), known)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    cell = Cell.of(known["step"])
+    cell = Cell.from_function(known["step"])
     sizes, times = (SMALL_SIZES, SMALL_TIMES) if backend == "triton" else (SIZES, TIMES)
     shape = Shape(*(random.choice(x) for x in ((1, 2, 3), times, (1, 2, 3), sizes, sizes)))
     dtype = random.choice([torch.float64, torch.float64, torch.float64, torch.float32])

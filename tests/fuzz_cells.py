@@ -245,7 +245,7 @@ def make(seed: int, stream: int, number: int) -> Made:
     text = source(code, [h.use for h in held])
     known = {"torch": torch, "F": F, "State": State, "Inputs": Inputs, "Value": Value, "written": written}
     exec(compile(text, "<a user's cell>", "exec"), known)
-    cell = Cell.of(known["make"](*(h.value for h in held)))
+    cell = Cell.from_function(known["make"](*(h.value for h in held)))
     changes = [h.change for h in held if h.change]
     leaves = [x for h in held for x in h.leaves]
     return Made(cell, scan_checks.arguments(cell, shape, dtype), leaves, changes, dtype, f"# {shape}, {dtype}\n{text}")

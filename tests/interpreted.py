@@ -205,7 +205,7 @@ def main(check: str, names: list[str]) -> None:
             if check == function_equals_torch.__name__:
                 function_equals_torch(name)
             else:
-                run(Cell.of(name)) if check in CHECKS else run(Cell.of(name), "compiled")
+                run(Cell.from_function(name)) if check in CHECKS else run(Cell.from_function(name), "compiled")
             print(name, "ok", flush=True)
         except Exception as error:
             print(name, " ".join(f"{type(error).__name__}: {error}".split()), flush=True)

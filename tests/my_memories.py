@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights import Cell, family, make_layer
-from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value
 
 
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
@@ -46,15 +46,15 @@ def bounded(state: BoundedState, x: BoundedInputs) -> tuple[BoundedState, Value]
     return BoundedState(W), W @ x.k
 
 
-cell = Cell.of(bounded)
+cell = Cell.from_function(bounded)
 
 
 class SharingInputs(NamedTuple):
     """One key for all heads, as one group of Mamba-2 has it."""
 
-    k: Annotated[Tensor, Slot("K", "shared key")]
+    k: Annotated[Tensor, TensorSpec("K", "shared key")]
     v: Value
-    beta: Annotated[Tensor, Slot("", "shared rate")]
+    beta: Annotated[Tensor, TensorSpec("", "shared rate")]
     q: Key
 
 

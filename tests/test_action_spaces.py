@@ -134,7 +134,7 @@ def test_environments_take_what_agents_do():
     """Of every space of Gymnasium, whatever its shape, its start and its type."""
     spaces = pytest.importorskip("gymnasium", reason="needs the extra rl").spaces
     numpy = pytest.importorskip("numpy")
-    from fastweights.tasks.sources.spaces import given
+    from fastweights.tasks.sources.spaces import convert_space
 
     for space in (
         spaces.Discrete(3, start=-1),
@@ -147,7 +147,7 @@ def test_environments_take_what_agents_do():
         spaces.Box(-numpy.inf, numpy.inf, (2, 3)),
         spaces.Box(0, 255, (2, 2), numpy.uint8),
     ):
-        converted = given(space)
+        converted = convert_space(space)
         actions = converted.actions
         wide = 3 * torch.randn(50, actions.outputs + actions.learned, generator=torch.Generator().manual_seed(0))
         for action in converted.convert(actions.distribution(wide).sample()):

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.core.errors import Died
+from fastweights.core.errors import ProcessDied
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.run_trial import carry_out
 from fastweights.training.rl import actor as acting
-from fastweights.training.rl.worker_pool import Crew
+from fastweights.training.rl.worker_pool import WorkerPool
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -52,7 +52,7 @@ def crew_of():
     made = []
 
     def make(kind, number=1):
-        made.append(Crew(number, begin, (kind,)))
+        made.append(WorkerPool(number, begin, (kind,)))
         return made[-1]
 
     yield make
@@ -67,13 +67,13 @@ def test_a_process_that_dies_is_named_and_its_work_is_done_by_another(crew_of):
     assert {crew.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
     crew.tell(1, 7)
     assert crew.hear([1]) == (1, (14, 1))
-    assert crew.news == ["Actor 2 died (SIGKILL) after 1 unrolls; another one takes its place."]
+    assert crew.news == ["Actor 2 died (SIGKILL) after 1 unrolls; and was replaced."]
 
 
 def test_a_process_that_dies_before_it_has_done_anything_ends_it_all(crew_of):
     crew = crew_of("stillborn")
     crew.processes[0].join()
-    with pytest.raises(Died, match=r"Actor 1 died \(exit status 3\) before it had done anything"):
+    with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first unroll"):
         crew.tell(0, 1)
 
 
@@ -98,22 +98,22 @@ def test_agents_learn_what_they_did_apart(way, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", APART)
 def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
-    learn, calls = acting.WAYS[way].learn, []
+    learn, calls = acting.MODES[way].learn, []
 
     def kill(self):
-        calls.append(self.crew)
+        calls.append(self.pool)
         if len(calls) == 3:
             # It has done something by then, and has more to do.
-            seat = max(range(2), key=lambda n: self.crew.answers[n])
-            os.kill(self.crew.processes[seat].pid, signal.SIGKILL)
+            seat = max(range(2), key=lambda n: self.pool.answers[n])
+            os.kill(self.pool.processes[seat].pid, signal.SIGKILL)
         return learn(self)
 
-    monkeypatch.setattr(acting.WAYS[way], "learn", kill)
+    monkeypatch.setattr(acting.MODES[way], "learn", kill)
     carry_out(Run(tmp_path), trial(acting=way), "test", {}, resume=False, shown=True)
     assert Run(tmp_path).result().steps == 8
     told = capsys.readouterr().out
     assert "died (SIGKILL) after" in told
-    assert "another one takes its place" in told
+    assert "and was replaced" in told
     assert not any(process.is_alive() for process in calls[0].processes)
 
 
@@ -122,7 +122,7 @@ def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch
     """As where the environment takes a process down: nobody is hired again and again."""
     begun = acting.begin_acting
     monkeypatch.setattr(acting, "begin_acting", gone)
-    with pytest.raises(Died, match="before it had done anything, and the run stopped"):
+    with pytest.raises(ProcessDied, match="before its first unroll, and the run stopped"):
         carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
     monkeypatch.setattr(acting, "begin_acting", begun)
     carry_out(Run(tmp_path), trial(), "test", {}, resume=True)
@@ -148,7 +148,7 @@ def die(self):
     return learn(self)
 
 if __name__ == "__main__":
-    way, calls = acting.WAYS[{way!r}], []
+    way, calls = acting.MODES[{way!r}], []
     learn, way.learn = way.learn, die
     carry_out(Run(Path({folder!r})), trial(acting={way!r}), "test", {{}}, resume=False)
 """

@@ -141,7 +141,7 @@ def spoilt(folder, fault):
     if fault == "nothing to name":
         for name in ("x.png", "y.jpg"):
             (folder / name).unlink()
-        return "folder must be with pictures to name, got none"
+        return "folder must be with images to classify, got none"
     keep = ("a <b>",) if fault == "one class" else ()
     for home in [home for home in folder.iterdir() if home.is_dir() and home.name not in keep]:
         for picture in home.iterdir():

@@ -19,7 +19,7 @@ from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.frontend.lower import lower_forward
 from fastweights.compiler.frontend.trace import trace_forward
 from fastweights.compiler.op import sizes_of
-from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, Slot, Value
+from fastweights.signature import Accumulator, Key, KeyDecay, Matrix, Rate, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
 from fastweights.testing.tolerance import error, tolerance
@@ -62,13 +62,13 @@ FORMS = {
 
 @pytest.mark.parametrize(("name", "told"), FORMS.items(), ids=FORMS)
 def test_form_is_found_or_what_stands_in_the_way(name, told):
-    assert told in found(Cell.named(name))
+    assert told in found(Cell.from_name(name))
 
 
 @pytest.mark.parametrize("name", Cell.names())
 def test_values_are_computed_for_all_steps_at_once(name):
     """Whatever a lowered step says, of all members, steps and heads."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, Shape(2, 3, 2, 5, 4))
     sizes = sizes_of(cell, [*a.inputs, *a.state, *(a.params or ())])
     step = lower_forward(trace_forward(cell, sizes, torch.float64))
@@ -87,7 +87,7 @@ def test_values_are_computed_for_all_steps_at_once(name):
 )
 def test_decays_may_be_anything_down_to_nothing(name, monkeypatch):
     """From 1 to e^-20 a step, and 0: nothing is divided by them, and no product of them overflows."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, Shape(1, 70, 2, 16, 8))
     decay = torch.exp(-20 * torch.rand_like(a.inputs.decay) ** 3)
     decay[:, 40:45] = decay[:, 40:45].round()
@@ -107,7 +107,7 @@ class One(NamedTuple):
 
 
 class Turned(NamedTuple):
-    S: Annotated[Tensor, Slot("K V", "memory")]
+    S: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
 class QKV(NamedTuple):
@@ -125,7 +125,7 @@ class Rated(NamedTuple):
 
 
 class Head(NamedTuple):
-    gamma: Annotated[Tensor, Slot("", "constant")]
+    gamma: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def retention(state: Turned, x: QKV, params: Head) -> tuple[Turned, Value]:
@@ -166,7 +166,7 @@ def cascade(state: Two, x: Rated) -> tuple[Two, Value]:
 class Counted(NamedTuple):
     W: Matrix
     z: Accumulator
-    n: Annotated[Tensor, Slot("", "memory")]
+    n: Annotated[Tensor, TensorSpec("", "memory")]
 
 
 def counted(state: Counted, x: QKV) -> tuple[Counted, Value]:
@@ -210,19 +210,19 @@ def seen_whole(state: Normalised, x: Rated) -> tuple[Normalised, Value]:
 
 
 class Cube(NamedTuple):
-    S: Annotated[Tensor, Slot("V K K", "memory")]
+    S: Annotated[Tensor, TensorSpec("V K K", "memory")]
 
 
 class Memories(NamedTuple):
-    S: Annotated[Tensor, Slot("M V K", "memory")]
+    S: Annotated[Tensor, TensorSpec("M V K", "memory")]
 
 
 class Routed(NamedTuple):
     q: Key
-    k: Annotated[Tensor, Slot("M K", "key")]
-    v: Annotated[Tensor, Slot("M V", "value")]
-    route: Annotated[Tensor, Slot("M", "rate")]
-    decay: Annotated[Tensor, Slot("M", "decay")]
+    k: Annotated[Tensor, TensorSpec("M K", "key")]
+    v: Annotated[Tensor, TensorSpec("M V", "value")]
+    route: Annotated[Tensor, TensorSpec("M", "rate")]
+    decay: Annotated[Tensor, TensorSpec("M", "decay")]
 
 
 def second_order(state: Cube, x: Rated) -> tuple[Cube, Value]:
@@ -279,7 +279,7 @@ STRANGERS = {
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(("step", "told"), STRANGERS.items(), ids=lambda x: getattr(x, "__name__", ""))
 def test_a_strangers_cell_runs_in_chunks(step, told, dtype):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     assert found(cell) == told
     for shape in (Shape(2, 37, 3, 5, 4), Shape(1, 20, 2, 1, 1), Shape(1, 20, 1, 1, 3), Shape(2, 9, 1, 3, 1)):
         start = sample_state(cell, shape, seed=5)
@@ -413,7 +413,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("step", "told"), REFUSED.items(), ids=lambda x: getattr(x, "__name__", ""))
 def test_what_stands_in_the_way_is_said_with_its_line(step, told):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     assert told in found(cell)
     lines, first = inspect.getsourcelines(step)
     file, number, code = LINE.search(found(cell)).groups()
@@ -429,7 +429,7 @@ LINE = re.compile(r"in (\w+\.py):(\d+): ([^;]*)")
 @pytest.mark.parametrize("name", Cell.names())
 def test_every_refusal_names_a_line(name):
     """Of the cell, or of a rule that it calls."""
-    told = found(Cell.named(name))
+    told = found(Cell.from_name(name))
     if "is not affine" in told:
         file, number, code = LINE.search(told).groups()
         folder = Path(fastweights.__file__).parent
@@ -441,7 +441,7 @@ class Divided(NamedTuple):
     q: Key
     k: Key
     v: Value
-    by: Annotated[Tensor, Slot("", "value")]
+    by: Annotated[Tensor, TensorSpec("", "value")]
 
 
 def divided(state: One, x: Divided) -> tuple[One, Value]:
@@ -461,7 +461,7 @@ def divided_by_row(state: One, x: QKV) -> tuple[One, Value]:
 
 @pytest.mark.parametrize("step", [divided, divided_by_row], ids=lambda f: f.__name__)
 def test_what_is_not_chosen_may_be_infinite(step):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     a = scan_checks.arguments(cell, SHAPE)
     zeros = torch.arange(SHAPE.T)[:, None] % 3 == 1
     inputs = a.inputs._replace(
@@ -480,7 +480,7 @@ def fading_alone(W: Matrix) -> Matrix:
 
 
 def test_a_memory_to_which_nothing_is_written_runs_elsewhere():
-    cell = Cell.of(fading_alone)
+    cell = Cell.from_function(fading_alone)
     a = scan_checks.arguments(cell, SHAPE)
     with pytest.raises(InputError, match="'chunkwise': nothing is written to W"):
         scan_checks.run(cell, "chunkwise", a)

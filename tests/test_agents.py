@@ -30,7 +30,7 @@ from fastweights.training.loops import actor_critic
 from fastweights.training.loops.actor_critic import VALIDATED, measure
 from fastweights.training.progress import Interrupted
 from fastweights.training.rl.actor_critic_loss import objective, rms_prop, update
-from fastweights.training.rl.rollout_worker import Stage
+from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -48,7 +48,7 @@ def agent(layer="recurrent-delta-net", **changes):
 def stage(model, number=B, steps=3 * T, seed=0):
     task = Catch(size=6, seen=2)
     history = task.actions.blank(number, steps)
-    return Stage(task.worlds(number, seed), model.initial_state(number), history, 0)
+    return RolloutWorker(task.worlds(number, seed), model.initial_state(number), history, 0)
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
@@ -98,7 +98,7 @@ def test_acting_and_measuring_change_no_agent():
             return worlds
 
     task = InPictures(size=6, seen=2)
-    Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
+    RolloutWorker(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
     found = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
     assert found[0] == found[1]
     assert model.training
@@ -126,7 +126,7 @@ def learnt(task, model, settings, updates):
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
     history = task.actions.blank(number, updates * settings.unroll)
-    found = Stage(task.worlds(number, 0), bare.initial_state(number), history, 0)
+    found = RolloutWorker(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
         update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
     return measure(bare, task, settings, VALIDATED)["return"]
@@ -150,7 +150,7 @@ def run_of(path):
 def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, stopped_at):
     """In the middle between two evaluations: environments are where they were, though no checkpoint holds them."""
     carry_out(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
-    act, calls = Stage.act, []
+    act, calls = RolloutWorker.act, []
 
     def stop(self, *arguments):
         calls.append(0)
@@ -158,7 +158,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, sto
             os.kill(os.getpid(), signal.SIGTERM)
         return act(self, *arguments)
 
-    monkeypatch.setattr(Stage, "act", stop)
+    monkeypatch.setattr(RolloutWorker, "act", stop)
     with pytest.raises(Interrupted):
         carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
     monkeypatch.undo()
@@ -229,13 +229,15 @@ def test_a_number_that_is_none_is_told_by_part_and_step():
     model = agent("delta-net")
     unroll = stage(model).act(model, T)
     unroll.seen[1, 3, 0, 0] = float("nan")
-    assert first_fault(model, unroll.told, unroll.start) == "the output of module eye.0 is not finite from time step 4"
+    assert (
+        first_fault(model, unroll.inputs, unroll.start) == "the output of module eye.0 is not finite from time step 4"
+    )
     unroll = stage(model).act(model, T)
     fabric = make_fabric(SETTINGS)
     shared, optimiser = fabric.setup(model, rms_prop(model, SETTINGS))
     model.memory[0].layer.output.register_forward_pre_hook(lambda module, given: (given[0] / 0,))
     with pytest.raises(
-        InputError, match=r"module memory.0.layer.output is not finite from time step 1 .* Take a smaller"
+        InputError, match=r"module memory.0.layer.output is not finite from time step 1 .* Use a smaller"
     ):
         update(fabric, shared, optimiser, unroll, SETTINGS)
     assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
@@ -245,7 +247,7 @@ def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measur
     model = agent("delta-net")
     torch.nn.init.constant_(model.memory[0].layer.output.weight, float("inf"))
     said = "policy must be finite, got NaN or infinity: the output of module memory.0.layer.output is not finite"
-    with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Take a smaller"):
+    with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Use a smaller"):
         stage(model).act(model, T)
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Take a smaller"):
         measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
@@ -259,7 +261,7 @@ def one_update(fabric, path):
     whole = stage(model, 4).act(model, T)
     rows = slice(fabric.global_rank, None, fabric.world_size)
     *tensors, start = whole
-    part = type(whole)(*(tensor[rows] for tensor in tensors), start.members(rows))
+    part = type(whole)(*(tensor[rows] for tensor in tensors), start.select(rows))
     model, optimiser = fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3))
     update(fabric, model, optimiser, part, replace(SETTINGS, clip=0.0))
     if fabric.is_global_zero:

@@ -76,5 +76,5 @@ def test_without_several_seeds_or_a_span_there_are_none(results, baselines):
 
 
 def test_choices_of_a_search_are_not_added_up():
-    searched = RETURN.told("plain", "validation return", "validation")
+    searched = RETURN.reported("plain", "validation return", "validation")
     assert not list(aggregates(group(RESULTS, CHANCE, searched)))

@@ -185,7 +185,7 @@ def test_arguments_of_vtrace():
     )
 
 
-delta = Cell.named("delta")
+delta = Cell.from_name("delta")
 LM = LanguageModel(7, d_model=D, depth=1, heads=HEADS)
 TOKENS = torch.randint(0, 7, (2, 3))
 STATE = make_layer("delta-net", D, HEADS).initial_state(2)
@@ -193,8 +193,8 @@ INPUTS = delta.Inputs(*(tensors()[name] for name in ("q", "k", "v", "beta")))
 CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "scan": (scan, {"cell": delta, "inputs": INPUTS}),
     "explain": (fastweights.explain, {"cell": delta, "inputs": INPUTS}),
-    "Cell.of": (Cell.of, {"source": "delta"}),
-    "Cell.named": (Cell.named, {"name": "delta"}),
+    "Cell.from_function": (Cell.from_function, {"source": "delta"}),
+    "Cell.from_name": (Cell.from_name, {"name": "delta"}),
     "Cell.from_loss": (Cell.from_loss, {"loss": inner.l2}),
     "make_layer": (
         lambda layer, d_model, heads: make_layer(layer, d_model, heads),
@@ -213,7 +213,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "LanguageModel.load": (LM.load, {}),
     "load": (fastweights.load, {"run": "."}),
     "family": (fastweights.family, {"make": inner.power}),
-    "members": (STATE.members, {"which": 0}),
+    "select": (STATE.select, {"which": 0}),
     "to": (STATE.to, {"target": "cpu"}),
     "save": (STATE.save, {}),
     "state.load": (STATE.load, {}),

@@ -16,7 +16,7 @@ BOUND = tolerance(torch.float64).gradient
 
 def autograd(name, shape=SHAPE):
     """A sample, its outputs and what autograd makes of random incoming gradients."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     x, state, params = (draw(cell, shape) for draw in (sample_inputs, sample_state, sample_params))
     leaves = [leaf.requires_grad_() for record in (x, state, params) if record is not None for leaf in record]
     y, last = scan(cell, x, state, params, backend="reference")

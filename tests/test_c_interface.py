@@ -41,7 +41,7 @@ def library_of(tmp_path_factory):
     @cache
     def build(names):
         folder = tmp_path_factory.mktemp("cells")
-        code = [write_sample(Cell.named(name), torch.float32, folder / name)[0] for name in names]
+        code = [write_sample(Cell.from_name(name), torch.float32, folder / name)[0] for name in names]
         subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", *code, "-o", folder / "cells.so"], check=True)
         return ctypes.CDLL(str(folder / "cells.so"))
 
@@ -64,7 +64,7 @@ def structure(record):
 )
 def test_a_step_and_a_sequence_are_those_of_the_reference(library_of, names, name):
     """One after the other: the second goes on with the state that the first has left."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     state, inputs, *params = samples(cell, torch.float32)
     run = getattr(library_of(names), f"{name.replace('-', '_')}_run")
     want_params = cell.Params(*(x.double() for x in params[0])) if params else None
@@ -90,7 +90,7 @@ def test_the_example_runs_without_python(name, dtype, tmp_path):
 
 def check_example(name, dtype, folder, compiler, runner):
     """The example of a cell, built by a compiler and run by a command in front of it, equals the reference."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     sizes = [f"{axis}={size}" for axis, size in cell.example_sizes.items()]
     assert cli.main(["compile", name, "--size", *sizes, "--into", str(folder), "--dtype", dtype]) == 0
     text = (folder / "example.c").read_text()
@@ -116,7 +116,7 @@ def filled(shape):
 
 
 def test_the_example_is_short(tmp_path):
-    *_, example = write_sample(Cell.named("delta"), torch.float32, tmp_path)
+    *_, example = write_sample(Cell.from_name("delta"), torch.float32, tmp_path)
     assert len(example.read_text().splitlines()) <= 30
 
 

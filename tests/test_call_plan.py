@@ -30,7 +30,7 @@ def tensors(cell: Cell, shape: Shape = SHAPE, seed: int = 0) -> Tensors:
 
 @pytest.mark.parametrize("name", Cell.names())
 def test_calls_of_one_signature_share_a_plan(name):
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     first, second = (plan_of(cell, tensors(cell, seed=seed), None) for seed in (0, 1))
     assert first is second
 
@@ -59,7 +59,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["delta", "delta-rnn", "mlstm"])
 def test_another_signature_has_another_plan(name, change):
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     given = tensors(cell)
     plan, other = plan_of(cell, given, None), plan_of(cell, CHANGES[change](cell, given), None)
     assert plan is not other
@@ -67,7 +67,7 @@ def test_another_signature_has_another_plan(name, change):
 
 
 def test_a_plan_depends_on_the_gradient_mode_and_on_where_the_state_goes():
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     given = tensors(cell).map(lambda x: x.requires_grad_())
     plan = plan_of(cell, given, None)
     with torch.no_grad():
@@ -78,7 +78,7 @@ def test_a_plan_depends_on_the_gradient_mode_and_on_where_the_state_goes():
 
 
 def test_a_call_that_pytorch_observes_shares_no_plan():
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     given = tensors(cell)
     with torch.autograd.forward_ad.dual_level():
         assert plan_of(cell, given, None) is not plan_of(cell, given, None)
@@ -87,7 +87,7 @@ def test_a_call_that_pytorch_observes_shares_no_plan():
 @pytest.mark.parametrize("backend", ["auto", *dispatch.MODULES])
 @pytest.mark.parametrize("wants_gradients", [False, True])
 def test_costs_and_fast_paths_are_asked_for_once_per_signature(monkeypatch, backend, wants_gradients):
-    cell = Cell.of(fresh())
+    cell = Cell.from_function(fresh())
     given = tensors(cell).map(lambda x: x.requires_grad_(wants_gradients))
     asked = []
     for name, module in dispatch.MODULES.items():
@@ -134,7 +134,7 @@ def faded(state: Memory, x: Inputs) -> tuple[Memory, Value]:
 
 
 def test_a_step_that_changes_between_training_steps_is_followed(monkeypatch):
-    cell = Cell.of(faded)
+    cell = Cell.from_function(faded)
     given = tensors(cell).map(lambda x: x.requires_grad_())
     for factor in (1.0, 0.5, 1.0):
         monkeypatch.setitem(globals(), "FACTOR", factor)
@@ -151,7 +151,7 @@ def test_a_captured_parameter_has_a_gradient(T):
         W = state.W + torch.outer(x.v, weight * x.k)
         return Memory(W), W @ x.q
 
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     given = tensors(cell, Shape(1, T, 1, 4, 5))
     gradients = [
         torch.autograd.grad(scan(cell, *given, backend=backend)[0].sum(), weight) for backend in ("auto", "reference")

@@ -44,7 +44,7 @@ def writing(f: Callable[[Tensor], Tensor]) -> Cell:
         W = 0.9 * state.W + torch.outer(f(x.v), x.k)
         return State(W), W @ x.k
 
-    return Cell.of(step)
+    return Cell.from_function(step)
 
 
 def outcome(cell: Cell, backend: str, leaves: list[Tensor]) -> dict[str, Tensor]:
@@ -338,7 +338,7 @@ def test_a_build_that_failed_is_tried_again(tmp_path, monkeypatch):
 
 def test_threads_that_trace_at_once():
     """PyTorch traces one function at a time: nothing that passes is taken for what a cell is."""
-    cells = [Cell.named(name) for name in ("delta-rnn", "srwm", "recurrent-delta-net", "linear-attention")] * 2
+    cells = [Cell.from_name(name) for name in ("delta-rnn", "srwm", "recurrent-delta-net", "linear-attention")] * 2
     reasons: list[str] = []
     begin = threading.Barrier(len(cells))
 

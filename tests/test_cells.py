@@ -11,12 +11,12 @@ from fastweights.backends.chunkwise import chunks as _chunks
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.registry import BACKENDS, RULES, describe
-from fastweights.signature import Key, Matrix, Output, Slot, Value
+from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 from fastweights.testing.samples import OWN
 from tiers import OF_SHAPES, OF_TRACERS, QUICK, kinds, one_per_kind, shapes_by_tier, slow_unless
 
-CELLS = {name: Cell.named(name) for name in Cell.names()}
+CELLS = {name: Cell.from_name(name) for name in Cell.names()}
 
 
 def could_run(cell):
@@ -76,7 +76,7 @@ def test_docstring_opens_with_formula_and_names_its_source_and_abilities(cell):
 @pytest.mark.parametrize("name", RULES.names())
 def test_rule_is_differentiable_twice(name):
     """The reference is plain PyTorch: any order of differentiation."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, scan_checks.Shape(1, 3, 1, 2, 3))._replace(reset=None)
     inputs = [x.detach().requires_grad_() for x in a.inputs]
     assert torch.autograd.gradgradcheck(
@@ -86,7 +86,7 @@ def test_rule_is_differentiable_twice(name):
 
 def test_function_without_annotations_is_refused():
     with pytest.raises(InputError, match="annotated with axes and roles"):
-        Cell.of(lambda state, x: (state, x))
+        Cell.from_function(lambda state, x: (state, x))
 
 
 class State(NamedTuple):
@@ -110,7 +110,7 @@ def my_cell(state: State, x: Inputs) -> tuple[State, Value]:
 
 
 def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
-    cell = Cell.of(my_cell)
+    cell = Cell.from_function(my_cell)
     assert backends_of(cell) == ["compiled", "reference"]
     scan_checks.check_whole_equals_split(cell, "reference")
     with pytest.raises(InputError, match="is not affine in its state: W is put through tanh, in test_cells"):
@@ -118,7 +118,7 @@ def test_users_cell_keeps_the_guarantees_on_the_backends_that_can_run_it():
 
 
 class Params(NamedTuple):
-    R: Annotated[torch.Tensor, Slot("K V", "weight")]
+    R: Annotated[torch.Tensor, TensorSpec("K V", "weight")]
 
 
 def my_recurrent_cell(state: RecurrentState, x: Inputs, params: Params) -> tuple[RecurrentState, Value]:
@@ -131,14 +131,14 @@ def my_recurrent_cell(state: RecurrentState, x: Inputs, params: Params) -> tuple
 @pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
 @pytest.mark.parametrize("backend", ["compiled", "reference"])
 def test_users_cell_with_slow_weights_keeps_every_guarantee(check, backend):
-    check(Cell.of(my_recurrent_cell), backend)
+    check(Cell.from_function(my_recurrent_cell), backend)
 
 
 @pytest.mark.parametrize("name", ["delta", "gated-delta", "sum", "linear-attention", "gated-oja"])
 def test_chunkwise_in_blocks_equals_the_reference(name, monkeypatch):
     """A long sequence is computed block by block, and again on the way back."""
     monkeypatch.setattr(_chunks, "BLOCK", 200)
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, scan_checks.Shape(2, 75, 2, 5, 4))
     got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("chunkwise", "reference"))
     scan_checks.assert_close(got, want, torch.float64)
@@ -147,7 +147,7 @@ def test_chunkwise_in_blocks_equals_the_reference(name, monkeypatch):
 def test_chunkwise_keeps_a_state_a_chunk(monkeypatch):
     """Twice the time keeps twice the states of a chunk of 32 steps, and nothing else but the inputs."""
     monkeypatch.setattr(_chunks, "BLOCK", 1000)
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     for T in (256, 512):
         shape = scan_checks.Shape(1, T, 2, 64, 64)
         inputs = [x.float().requires_grad_() for x in scan_checks.sample_inputs(cell, shape)]

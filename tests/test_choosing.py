@@ -23,7 +23,7 @@ def numbers(*shape):
 
 def after(rule, keys, values, W=None):
     """The weights after values `[T, V]` were written to keys `[T, K]` with rate 1 and decay 1/2."""
-    cell = Cell.named(rule)
+    cell = Cell.from_name(rule)
     sizes = {"K": keys.shape[-1], "V": values.shape[-1]}
 
     def part(slot):
@@ -75,7 +75,7 @@ def test_outputs_of_the_sum_rule_grow_and_those_of_linear_attention_do_not():
 @pytest.mark.parametrize("backend", ["reference", "chunkwise", "compiled"])
 def test_rates_up_to_2_count_parity_in_parallel(backend):
     """W <- W - beta W k k^T with k = 1: beta = 2 flips the sign, and no rate up to 1 can."""
-    cell, bits = Cell.named("delta"), torch.randint(2, (3, 50, 1)).double()
+    cell, bits = Cell.from_name("delta"), torch.randint(2, (3, 50, 1)).double()
     one = torch.ones(3, 50, 1, 1, dtype=torch.float64)
     start = cell.State(one[:, :1])
     y, _ = scan(cell, cell.Inputs(one, one, 0 * one, 2 * bits), start, backend=backend)
@@ -87,8 +87,8 @@ def test_rates_up_to_2_count_parity_in_parallel(backend):
 def test_what_recurs_or_modifies_itself_is_walked_step_by_step():
     cells = [name for name, told in descriptions("cells").items() if {"recur", "modify itself"} & set(told.abilities)]
     assert len(cells) > 8
-    assert not any("chunkwise" in backends_of(Cell.named(name)) for name in cells)
-    delta, x = Cell.named("delta"), numbers(1, 5, 1, 4)
+    assert not any("chunkwise" in backends_of(Cell.from_name(name)) for name in cells)
+    delta, x = Cell.from_name("delta"), numbers(1, 5, 1, 4)
     reasons = explain(delta, delta.Inputs(x, x, x, x[..., 0])).reasons
     assert reasons["chunkwise"] == "could run: W <- W - W e f^T + v k^T"
 

@@ -22,7 +22,7 @@ from fastweights.compiler import op
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.guard import Guard
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
-from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
+from fastweights.signature import Key, Matrix, Output, Rate, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 
@@ -31,7 +31,7 @@ SHAPES = [Shape(2, 7, 2, 3, 5), Shape(1, 5, 1, 20, 20), Shape(2, 6, 1, 8, 4)]
 
 class Two(NamedTuple):
     A: Matrix
-    B: Annotated[Tensor, Slot("K V", "memory")]
+    B: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
 class Memory(NamedTuple):
@@ -43,12 +43,12 @@ class Vector(NamedTuple):
 
 
 class Three(NamedTuple):
-    W: Annotated[Tensor, Slot("3 V K", "memory")]
+    W: Annotated[Tensor, TensorSpec("3 V K", "memory")]
     c: Output
 
 
 class Square(NamedTuple):
-    W: Annotated[Tensor, Slot("K K", "memory")]
+    W: Annotated[Tensor, TensorSpec("K K", "memory")]
 
 
 class Inputs(NamedTuple):
@@ -60,14 +60,14 @@ class Inputs(NamedTuple):
 
 class ThreeInputs(NamedTuple):
     q: Key
-    k: Annotated[Tensor, Slot("3 K", "key")]
-    v: Annotated[Tensor, Slot("3 V", "value")]
-    beta: Annotated[Tensor, Slot("3", "rate")]
+    k: Annotated[Tensor, TensorSpec("3 K", "key")]
+    v: Annotated[Tensor, TensorSpec("3 V", "value")]
+    beta: Annotated[Tensor, TensorSpec("3", "rate")]
 
 
 class Params(NamedTuple):
-    R: Annotated[Tensor, Slot("V V", "weight")]
-    b: Annotated[Tensor, Slot("V", "bias")]
+    R: Annotated[Tensor, TensorSpec("V V", "weight")]
+    b: Annotated[Tensor, TensorSpec("V", "bias")]
 
 
 def two_matrices(state: Two, x: Inputs) -> tuple[Two, Value]:
@@ -134,7 +134,7 @@ CELLS = [two_matrices, normed, gates, inner_loop, with_params, pieces, bounded]
 @pytest.mark.parametrize("function", CELLS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 def test_users_cell_compiles_without_registration(function, dtype):
-    cell = Cell.of(function)
+    cell = Cell.from_function(function)
     for shape in SHAPES:
         given = scan_checks.arguments(cell, shape, dtype)
         want = scan_checks.results_and_gradients(cell, "reference", given.to(torch.float64))
@@ -143,14 +143,14 @@ def test_users_cell_compiles_without_registration(function, dtype):
 
 @pytest.mark.parametrize("function", [normed, two_matrices, with_params], ids=lambda f: f.__name__)
 def test_nan_is_not_hidden(function):
-    scan_checks.check_nan_propagates(Cell.of(function), "compiled")
+    scan_checks.check_nan_propagates(Cell.from_function(function), "compiled")
 
 
 class One(NamedTuple):
     v: Value
 
 
-def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, Slot("5 V", "value")]]:
+def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, TensorSpec("5 V", "value")]]:
     """Every function that the kernels compute by a series of their own."""
     parts = [x.v.exp(), x.v.tanh(), x.v.sigmoid(), x.v.relu(), x.v.clamp(-1, 1)]
     return Vector(state.h), torch.stack(parts)
@@ -160,7 +160,7 @@ def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, Slot(
 def test_functions_at_the_edges(dtype):
     edges = [0.0, -0.0, 1e-30, -1e-4, 0.62, -0.63, 1.0, -20.0, 88.0, 89.5, -87.5, -103.0, 709.0, -745.0, 1e10, -1e10]
     numbers = torch.tensor([*edges, float("inf"), float("-inf"), float("nan")], dtype=dtype)
-    cell = Cell.of(at_the_edges)
+    cell = Cell.from_function(at_the_edges)
     got, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="compiled")
     want, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="reference")
     torch.testing.assert_close(
@@ -175,7 +175,7 @@ def fresh(scale: float) -> Cell:
         W = state.W + scale * torch.outer(x.v, x.k)
         return Memory(W), W @ x.q
 
-    return Cell.of(step)
+    return Cell.from_function(step)
 
 
 def compare(cell: Cell) -> None:
@@ -216,7 +216,7 @@ def branches(state: Memory, x: Inputs) -> tuple[Memory, Value]:
     ],
 )
 def test_what_does_not_compile_is_named_with_its_line_and_a_remedy(function, words):
-    cell = Cell.of(function)
+    cell = Cell.from_function(function)
     given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
     with pytest.raises(InputError) as error:
         scan(cell, given, backend="compiled")
@@ -225,7 +225,7 @@ def test_what_does_not_compile_is_named_with_its_line_and_a_remedy(function, wor
 
 
 def test_auto_falls_back_and_says_so_once(caplog):
-    cell = Cell.of(sorts)
+    cell = Cell.from_function(sorts)
     given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
     dispatch._log_once.cache_clear()
     for _ in range(2):
@@ -249,13 +249,13 @@ def test_auto_falls_back_and_says_so_once(caplog):
     ],
 )
 def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     inputs = [x.requires_grad_(trains) for x in sample_inputs(cell, Shape(1, T, 1, size, size), torch.float32)]
     assert explain(cell, cell.Inputs(*inputs)).chosen == chosen
 
 
 def test_large_matrices_are_trained_chunkwise_on_cpus_only():
-    cell = Cell.named("sum")
+    cell = Cell.from_name("sum")
     inputs = [x.requires_grad_() for x in sample_inputs(cell, Shape(1, 64, 1, 100, 100), torch.float32)]
     here, elsewhere = (scan_call(cell, Tensors(cell.Inputs(*(x.to(d) for x in inputs)))) for d in ("cpu", "meta"))
     assert dispatch._order(here)[0] == "chunkwise"
@@ -417,7 +417,7 @@ PROGRAM = """
 import torch
 from fastweights import Cell, scan
 from fastweights.testing.samples import Shape, sample_inputs
-delta = Cell.named("delta")
+delta = Cell.from_name("delta")
 y, _ = scan(delta, sample_inputs(delta, Shape(1, 3, 1, 3, 2)), backend="compiled")
 print(y.sum().item())
 """
@@ -458,7 +458,7 @@ def tensors_of(shape: Shape, cell: Cell) -> list[Tensor]:
 @pytest.mark.parametrize("lengths", [None, torch.tensor([3, 0])], ids=["whole", "padded"])
 @pytest.mark.parametrize("reset", [False, True])
 def test_opcheck(reset, lengths):
-    cell = Cell.of(with_params)
+    cell = Cell.from_function(with_params)
     shape = Shape(2, 5, 2, 4, 3)
     given = scan_checks.arguments(cell, shape)
     start = [torch.zeros_like(x, requires_grad=True) for x in given.state]
@@ -468,7 +468,7 @@ def test_opcheck(reset, lengths):
 
 
 def test_second_derivatives_are_refused():
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     x = [leaf.requires_grad_() for leaf in sample_inputs(cell, Shape(1, 3, 1, 2, 2))]
     y, _ = scan(cell, cell.Inputs(*x), backend="compiled")
     (first,) = torch.autograd.grad(y.sum(), x[0], create_graph=True)
@@ -477,7 +477,7 @@ def test_second_derivatives_are_refused():
 
 
 def test_a_state_a_chunk_is_kept():
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     shape = Shape(1, 1024, 2, 64, 64)
     x = [leaf.float().requires_grad_() for leaf in sample_inputs(cell, shape)]
     given, kept = {leaf.untyped_storage().data_ptr() for leaf in x}, {}
@@ -495,13 +495,13 @@ def test_a_state_a_chunk_is_kept():
 
 
 def test_threads_change_nothing():
-    given = scan_checks.arguments(Cell.of(with_params), Shape(3, 5, 2, 4, 3), torch.float32)
+    given = scan_checks.arguments(Cell.from_function(with_params), Shape(3, 5, 2, 4, 3), torch.float32)
     threads = torch.get_num_threads()
     results = []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(scan_checks.results_and_gradients(Cell.of(with_params), "compiled", given))
+            results.append(scan_checks.results_and_gradients(Cell.from_function(with_params), "compiled", given))
     finally:
         torch.set_num_threads(threads)
     for name, tensor in results[0].items():
@@ -518,7 +518,7 @@ def test_source_names_the_lines_of_the_cell(capsys):
 @pytest.mark.parametrize("name", Cell.names())
 def test_a_step_of_the_library_is_not_looked_at_again(name):
     """Nothing that it reaches may change unseen: a call costs no second look, and a program that is exported holds."""
-    assert Guard(Cell.named(name)).holds()
+    assert Guard(Cell.from_name(name)).holds()
 
 
 def test_a_step_is_looked_at_whenever_garbage_is_collected():
@@ -532,7 +532,7 @@ def test_a_step_is_looked_at_whenever_garbage_is_collected():
     before = sys.gettrace()
     sys.settrace(collect)
     try:
-        assert Guard(Cell.named("delta-lstm")).holds()
+        assert Guard(Cell.from_name("delta-lstm")).holds()
     finally:
         sys.settrace(before)
         gc.unfreeze()
@@ -542,7 +542,7 @@ def test_a_step_is_looked_at_whenever_garbage_is_collected():
 @pytest.mark.parametrize("T", [1, 5])
 def test_numbers_that_are_negated_when_they_are_read(backend, T):
     """As what torch.fft gives may be; every call is followed by one of the same strides."""
-    cell, shape = Cell.named("delta"), Shape(2, T, 4, 3, 3)
+    cell, shape = Cell.from_name("delta"), Shape(2, T, 4, 3, 3)
     given = sample_inputs(cell, shape, torch.float32)
     halves = type(given)(*(torch.complex(x, -x).conj().imag for x in given))
     plain = type(given)(*(torch.view_as_real(torch.complex(x, x))[..., 1] for x in given))

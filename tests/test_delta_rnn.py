@@ -6,7 +6,7 @@ from fastweights import Cell, scan
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 
-CELL, DELTA = Cell.named("delta-rnn"), Cell.named("delta")
+CELL, DELTA = Cell.from_name("delta-rnn"), Cell.from_name("delta")
 SHAPE = Shape(2, 17, 3, 6, 5)
 EXACT = tolerance(torch.float64).forward
 

@@ -18,7 +18,7 @@ from fastweights.testing.tolerance import error, tolerance
 # What forward mode imports in PyTorch itself.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 
-DELTA = Cell.named("delta")
+DELTA = Cell.from_name("delta")
 SHAPE = Shape(1, 3, 1, 3, 2)
 POINT = tuple(sample_inputs(DELTA, SHAPE))
 DIRECTION = tuple(torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(5)) for x in POINT)
@@ -27,7 +27,7 @@ DIRECTION = tuple(torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator(
 @pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
 def test_rule_that_takes_a_gradient_keeps_every_guarantee(check: Any) -> None:
     """`torch.func.grad` runs under vmap, gradient checkpointing, `torch.compile` and `torch.export`."""
-    check(Cell.of(my_memories.descent), "reference")
+    check(Cell.from_function(my_memories.descent), "reference")
 
 
 def run(backend: str) -> Any:

@@ -120,7 +120,7 @@ def test_a_batch_is_shared_out_evenly(tmp_path, capsys):
 def test_a_device_that_is_not_here_is_named(tmp_path, capsys):
     device = "mps" if torch.cuda.is_available() else "cuda"
     error = refused(capsys, "reproduce", GROUPS, "--device", device, "--folder", str(tmp_path))
-    assert "device must be one that is here" in error
+    assert "device must be available" in error
     assert not list(tmp_path.rglob("config.json"))
 
 

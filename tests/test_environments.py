@@ -152,7 +152,7 @@ def test_what_gymnasium_does_not_know_is_refused(gymnasium):
     with pytest.raises(InputError, match="id must be of a package that is installed, got 'nowhere:It-v0'"):
         _ = GymnasiumEnvironment("nowhere:It-v0").shape
     pytest.importorskip("ale_py", reason="needs the extra rl")
-    with pytest.raises(InputError, match=r"pictures must be as high as wide, got 210 x 160. Put a wrapper around it"):
+    with pytest.raises(InputError, match=r"pictures must be as high as wide, got 210 x 160. Wrap the environment"):
         _ = GymnasiumEnvironment("ale_py:ALE/Pong-v5").shape
 
 

@@ -32,7 +32,7 @@ from fastweights.experiments.job import Job
 from fastweights.experiments.plan import make_plan
 from fastweights.experiments.status import status, table_of
 from fastweights.experiments.trial import loop_of, make_task
-from fastweights.experiments.workers import Task
+from fastweights.experiments.workers import SlurmJob
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS
 from fastweights.report.document import Bullets, Grid, to_html, to_markdown
@@ -369,7 +369,7 @@ def test_several_jobs_share_the_runs(tmp_path):
 def test_a_process_whose_time_is_up_is_started_again(tmp_path):
     """Else submitit raises in the middle of a step, and the run would count as failed."""
     pytest.importorskip("submitit")
-    worker = Task(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"]))
+    worker = SlurmJob(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"]))
     again = pickle.loads(pickle.dumps(worker)).checkpoint()
     again.result()
     assert run_of(tmp_path).result() is not None

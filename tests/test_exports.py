@@ -49,7 +49,7 @@ def hessians(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
 
 
 FUNCTIONS = [grads, grads_and_values, vjps, jvps, vmaps, grads_under_vmap, jacobians, hessians]
-CELLS = [*map(Cell.of, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.fade)]
+CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.fade)]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
@@ -58,7 +58,7 @@ def test_a_rule_with_transforms_inside_is_exported(cell):
 
 
 def test_it_is_exported_in_strict_mode_too():
-    cell = Cell.of(grads_and_values)
+    cell = Cell.from_function(grads_and_values)
     a = scan_checks.arguments(cell, scan_checks.UNROLLED, torch.float32)
 
     class Module(torch.nn.Module):

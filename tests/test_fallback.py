@@ -36,7 +36,7 @@ def writing(f: Callable[[Tensor, Tensor], Tensor]) -> Cell:
         W = state.W / 2 + torch.outer(f(x.v, x.beta), x.k)
         return State(W), W @ x.k
 
-    return Cell.of(step)
+    return Cell.from_function(step)
 
 
 class OldFunction(torch.autograd.Function):

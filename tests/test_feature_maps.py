@@ -161,7 +161,7 @@ def test_normalisers_normalise():
 def test_functions_are_parts_of_a_kernel(name, normalised):
     """A step with maps inside compiles, stays watched, and does what the maps and the step do one after the other."""
     keys = Keys(SIZE, name, normalised)
-    cell = prepared_by(Cell.named("delta"), keys, "sigmoid")
+    cell = prepared_by(Cell.from_name("delta"), keys, "sigmoid")
     sizes = {"K": keys.output_size, "V": 4}
     assert pipeline.passes(cell, sizes, torch.float32).forward.made
     assert Guard(cell).holds()
@@ -173,5 +173,5 @@ def test_functions_are_parts_of_a_kernel(name, normalised):
 
 
 def test_random_features_stay_outside():
-    delta = Cell.named("delta")
+    delta = Cell.from_name("delta")
     assert prepared_by(delta, Keys(SIZE, "favor", "sum"), "sigmoid") is delta

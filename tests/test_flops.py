@@ -31,7 +31,7 @@ def count(cell, backend):
 @pytest.mark.parametrize("name", Cell.names())
 def test_backends_count_alike(name):
     """PyTorch counts products of matrices, and not outer products: so the reference counts least."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     found = {backend: count(cell, backend) for backend in backends_of(cell) if backend != "reference"}
     if "compiled" not in found:
         pytest.skip("it does not compile")

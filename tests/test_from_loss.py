@@ -66,7 +66,7 @@ def test_a_power_has_a_slope_where_nothing_is_wrong(p):
 
 def test_many_steps_on_one_token_are_one_with_a_higher_rate():
     """An error shrinks by 1 - beta a step, for keys of length 1."""
-    cell, delta = Cell.from_loss(inner.l2, steps=3), Cell.named("delta")
+    cell, delta = Cell.from_loss(inner.l2, steps=3), Cell.from_name("delta")
     x = sample_inputs(cell, SHAPE)
     want, _ = scan(delta, delta.Inputs(*x._replace(beta=1 - (1 - x.beta) ** 3)), backend="reference")
     assert error(scan(cell, x, backend="reference")[0], want) < EXACT

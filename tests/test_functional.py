@@ -90,7 +90,7 @@ def test_functions_are_cells_of_the_library(x, name):
     else:
         given = (q, x["k"], x["v"], x["a"], decay, rate)
         o, _ = functional.rwkv7(q, x["gk"], x["k"], x["v"], -x["a"], rate * x["a"])
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     assert error(o, scan(cell, cell.Inputs(*given))[0]) < EXACT
 
 

@@ -45,7 +45,7 @@ def test_what_fails_is_told(gpu):
 @pytest.mark.parametrize("name", ["delta", "srwm"])
 def test_samples_lie_on_the_default_device(name):
     with torch.device("meta"):
-        a = scan_checks.arguments(Cell.named(name), scan_checks.BRIEF)
+        a = scan_checks.arguments(Cell.from_name(name), scan_checks.BRIEF)
     assert all(leaf.is_meta for leaf in tree_leaves(tuple(a)) if leaf is not None)
     assert not can_be_read(a.reset)
 
@@ -54,5 +54,5 @@ def test_checks_run_on_a_device(monkeypatch):
     seen = []
     checks = {"lies somewhere": lambda cell, backend: seen.append(torch.empty(0).device.type)}
     monkeypatch.setattr(testing, "checks_in", lambda module: checks)
-    assert dict(run_checks(Cell.named("sum"), "meta"))["compiled: lies somewhere"] == ""
+    assert dict(run_checks(Cell.from_name("sum"), "meta"))["compiled: lies somewhere"] == ""
     assert set(seen) == {"meta"}

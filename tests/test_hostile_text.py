@@ -21,9 +21,9 @@ from fastweights import cli
 from fastweights.commands._streams import printable_streams
 from fastweights.core.printable import printable
 from fastweights.core.sealed_json import read_sealed, write_sealed
-from fastweights.experiments.adaptation import Adaptation, Seen
-from fastweights.inspect.contents import Contents
-from fastweights.inspect.page import page
+from fastweights.experiments.adaptation import Adaptation, Picture
+from fastweights.inspect.memory_trace import MemoryTrace
+from fastweights.inspect.page import render_html
 from fastweights.registry import COMMANDS
 from fastweights.report.adaptation_page import adaptation_page
 from fastweights.report.document import Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
@@ -257,13 +257,13 @@ def test_markdown_shows_a_text_as_it_is(text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
     def adapted(name):
-        seen = Seen(name, np.zeros((1, 2, 2), np.uint8))
+        seen = Picture(name, np.zeros((1, 2, 2), np.uint8))
         found = Adaptation((name, "b"), ((seen, 0), (seen, 1)), (seen,), torch.full((3, 1, 2), 0.5))
         return adaptation_page(found, name, name)
 
     def inspected(name):
-        contents = Contents(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
-        return page([contents], [name], name)
+        contents = MemoryTrace(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
+        return render_html([contents], [name], name)
 
     for made in (adapted, inspected):
         whole = made(text)

@@ -14,7 +14,7 @@ from fastweights.testing.tolerance import error, tolerance
 SHAPE = Shape(2, 17, 3, 5, 4)
 SQUARE = Shape(2, 17, 3, 5, 5)
 EXACT = tolerance(torch.float64).forward
-DELTA = Cell.named("delta")
+DELTA = Cell.from_name("delta")
 
 
 def zeros(x):
@@ -27,14 +27,14 @@ def positive(x):
 
 
 def test_delta_rnn_without_recurrent_rates_is_deltanet():
-    cell = Cell.named("delta-rnn")
+    cell = Cell.from_name("delta-rnn")
     x = sample_inputs(cell, SHAPE)
     y, _ = scan(cell, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
     assert error(y, scan(DELTA, DELTA.Inputs(x.q, x.k, x.v, x.beta))[0]) < EXACT
 
 
 def test_delta_rnn_v1_without_recurrent_rates_is_the_softmax_of_deltanet():
-    cell = Cell.named("delta-rnn-v1")
+    cell = Cell.from_name("delta-rnn-v1")
     x = sample_inputs(cell, SHAPE)
     y, _ = scan(cell, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
     want, _ = scan(DELTA, DELTA.Inputs(x.q.softmax(-1), x.k.softmax(-1), x.v, x.beta))
@@ -43,7 +43,7 @@ def test_delta_rnn_v1_without_recurrent_rates_is_the_softmax_of_deltanet():
 
 @pytest.mark.parametrize("name", ["recurrent-delta-net", "full-recurrent-delta-net"])
 def test_recurrent_deltanet_without_recurrent_weights_is_deltanet_with_softmax(name):
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     x = sample_inputs(cell, SHAPE)
     y, _ = scan(cell, x, params=zeros(sample_params(cell, SHAPE)))
     q, k, v, beta = x if name.startswith("recurrent") else (leaf.flatten(2, 3) for leaf in x)
@@ -52,7 +52,7 @@ def test_recurrent_deltanet_without_recurrent_weights_is_deltanet_with_softmax(n
 
 
 def test_full_recurrence_over_one_memory_is_the_recurrence_of_a_head():
-    full, head = Cell.named("full-recurrent-delta-net"), Cell.named("recurrent-delta-net")
+    full, head = Cell.from_name("full-recurrent-delta-net"), Cell.from_name("recurrent-delta-net")
     x, params = sample_inputs(head, SHAPE), sample_params(head, SHAPE)
     one = full.Inputs(*(leaf.unsqueeze(3) for leaf in x))
     y, _ = scan(full, one, params=full.Params(*params[:3], params.r_beta.unsqueeze(1)))
@@ -62,7 +62,7 @@ def test_full_recurrence_over_one_memory_is_the_recurrence_of_a_head():
 def test_delta_lstm_versions_differ_only_where_they_say():
     """With values of 0 everything that is read is 0: gates are 1/2, and c follows the update alone."""
     for version, update in {"delta-lstm": 0.0, "delta-lstm-v2": 0.5, "delta-lstm-v3": 0.5}.items():
-        cell = Cell.named(version)
+        cell = Cell.from_name(version)
         x = sample_inputs(cell, SHAPE)
         y, _ = scan(cell, x._replace(v=torch.zeros_like(x.v), recurrent_v=torch.zeros_like(x.recurrent_v)))
         halves = 1 - 0.5 ** torch.arange(1, SHAPE.T + 1, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_delta_lstm_versions_differ_only_where_they_say():
 
 def test_delta_lstm_with_open_gates_is_the_delta_rnn_of_its_update():
     """With the gates i and o saturated at 1, c = h = u: what W and R of the update read."""
-    cell, rnn = Cell.named("delta-lstm"), Cell.named("delta-rnn")
+    cell, rnn = Cell.from_name("delta-lstm"), Cell.from_name("delta-rnn")
     x = sample_inputs(cell, SHAPE)
     big = torch.tensor([1e3, 1.0, 1e3], dtype=torch.float64).view(3, 1)
     # A memory of one constant value: whatever is read from W_i and W_o is large.
@@ -84,7 +84,7 @@ def test_delta_lstm_with_open_gates_is_the_delta_rnn_of_its_update():
 
 
 def test_printed_delta_mlp_of_one_layer_is_deltanet():
-    cell = Cell.named("printed-delta-mlp")
+    cell = Cell.from_name("printed-delta-mlp")
     x = sample_inputs(cell, SQUARE)
     one = cell.Inputs(x.q, *(leaf[:, :, :, :1] for leaf in x[1:]))
     k, v, beta = (leaf.squeeze(3) for leaf in one[1:])
@@ -93,14 +93,14 @@ def test_printed_delta_mlp_of_one_layer_is_deltanet():
 
 
 def test_delta_mlp_without_rates_returns_its_query():
-    cell = Cell.named("delta-mlp")
+    cell = Cell.from_name("delta-mlp")
     x = sample_inputs(cell, SHAPE)
     off = {name: torch.zeros_like(getattr(x, name)) for name in ("up_beta", "down_beta")}
     assert error(scan(cell, x._replace(**off), params=sample_params(cell, SHAPE))[0], x.q) < EXACT
 
 
 def test_delta_delta_net_is_deltanet_programmed_by_deltanets():
-    cell = Cell.named("delta-delta-net")
+    cell = Cell.from_name("delta-delta-net")
     x = sample_inputs(cell, SHAPE)
     values = (x.value_q, x.value_k, x.value_v, x.value_beta.unsqueeze(-1))
     q, k, v, beta = (scan(DELTA, DELTA.Inputs(x.q, x.k, value, x.beta))[0] for value in values)
@@ -109,7 +109,7 @@ def test_delta_delta_net_is_deltanet_programmed_by_deltanets():
 
 
 def test_half_normalised_delta_is_delta_over_the_sum_of_keys():
-    cell = Cell.named("half-attention-delta")
+    cell = Cell.from_name("half-attention-delta")
     x = sample_inputs(cell, SHAPE)
     scores = torch.einsum("bihk,bjhk->bhij", x.q, x.k).tril().sum(-1).transpose(1, 2).unsqueeze(-1)
     assert error(scan(cell, x)[0], scan(DELTA, DELTA.Inputs(*x))[0] / (scores + 1e-5)) < EXACT
@@ -117,7 +117,7 @@ def test_half_normalised_delta_is_delta_over_the_sum_of_keys():
 
 def test_attention_normalised_delta_with_orthogonal_keys_stores_like_the_sum_rule():
     """Nothing is stored under a new key: the old value is 0, and what is written is beta v k^T, up to the eps."""
-    cell = Cell.named("attention-delta")
+    cell = Cell.from_name("attention-delta")
     x = sample_inputs(cell, Shape(1, 4, 1, 4, 3))
     k = torch.eye(4, dtype=torch.float64)[None, :, None]
     _, state = scan(cell, x._replace(k=k))
@@ -126,7 +126,7 @@ def test_attention_normalised_delta_with_orthogonal_keys_stores_like_the_sum_rul
 
 @pytest.mark.parametrize("name", ["srwm", "one-rate-srwm"])
 def test_srwm_without_rates_is_its_fake(name):
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     # A rate is sigmoid(W_beta x): -1000 for inputs that are positive.
     y, state = scan(cell, x, params=params._replace(W_beta=torch.full_like(params.W_beta, -1000)))
@@ -135,7 +135,7 @@ def test_srwm_without_rates_is_its_fake(name):
 
 
 def test_srwm_with_four_equal_rates_is_the_one_with_one():
-    four, one = Cell.named("srwm"), Cell.named("one-rate-srwm")
+    four, one = Cell.from_name("srwm"), Cell.from_name("one-rate-srwm")
     x, params = sample_inputs(one, SHAPE), sample_params(one, SHAPE)
     # Four rates stay equal if their rows of the matrix start equal: all rows are written alike.
     y, _ = scan(four, four.Inputs(x.x), params=four.Params(*params[:3], params.W_beta.expand(-1, 4, -1)))
@@ -143,7 +143,7 @@ def test_srwm_with_four_equal_rates_is_the_one_with_one():
 
 
 def test_sr_deltanet_without_rates_is_deltanet_with_a_fixed_slow_net():
-    cell = Cell.named("sr-delta-net")
+    cell = Cell.from_name("sr-delta-net")
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     y, _ = scan(cell, x, params=params._replace(W_beta=torch.full_like(params.W_beta, -1000)))
     q, k, v, beta = (torch.einsum("hvk,bthk->bthv", P, x.x) for P in params[:4])
@@ -170,7 +170,7 @@ def test_reset_every_counts_from_the_last_reset():
 
 
 def test_fast_weight_rnn_without_rate_is_a_plain_rnn():
-    cell = Cell.named("fast-weight-rnn")
+    cell = Cell.from_name("fast-weight-rnn")
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     y, _ = scan(cell, x, params=params._replace(eta=torch.zeros_like(params.eta)))
     h = torch.zeros_like(x.x[:, 0])
@@ -181,7 +181,7 @@ def test_fast_weight_rnn_without_rate_is_a_plain_rnn():
 
 
 def test_multi_level_rnn_that_always_stores_forgets_its_state_and_never_storing_is_plain():
-    cell, plain = Cell.named("multi-level-fast-weight-rnn"), Cell.named("fast-weight-rnn")
+    cell, plain = Cell.from_name("multi-level-fast-weight-rnn"), Cell.from_name("fast-weight-rnn")
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     off = torch.zeros_like(x.store)
     y, state = scan(cell, x._replace(store=off, integrate=off), params=params)
@@ -229,7 +229,7 @@ def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset, laye
 
 
 def test_fast_weight_memory_stays_within_norm_one():
-    cell = Cell.named("fast-weight-memory")
+    cell = Cell.from_name("fast-weight-memory")
     x = sample_inputs(cell, SHAPE)
     _, state = scan(cell, x._replace(v=100 * x.v))
     assert (state.W.flatten(2).norm(dim=-1) <= 1 + 1e-5).all()
@@ -289,7 +289,7 @@ def test_any_operators_make_neurons_whose_prediction_is_a_distribution(body, syn
 @pytest.mark.parametrize(("body", "synapse"), [*zip(OPERATORS, OPERATORS[1:] + OPERATORS[:1], strict=True)])
 def test_every_operator_compiles_in_both_places(body, synapse):
     """Bodies and synapses are updated by code of their own: each operator once in each is all that there is."""
-    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse))
+    cell = Cell.from_function(make_neurons_and_synapses((2,), body, synapse))
     given = scan_checks.arguments(cell, Shape(2, 4, 1, 2, 2))
     got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float64)

@@ -11,7 +11,7 @@ from fastweights.signature import Key, Matrix, Value
 from fastweights.testing.samples import Shape
 from fastweights.testing.scan_checks import arguments
 
-DELTA = Cell.named("gated-delta")
+DELTA = Cell.from_name("gated-delta")
 STEP = Shape(2, 1, 3, 5, 4)
 
 
@@ -54,7 +54,7 @@ def test_shared_memory_is_refused(given):
     q = W.flatten()[: given.inputs.q.numel()].view_as(given.inputs.q)
     shares = given._replace(inputs=given.inputs._replace(q=q))
     assert "apart from all that is read" in refusal(shares, given.state)
-    cell = Cell.named("delta-rnn")
+    cell = Cell.from_name("delta-rnn")
     a = arguments(cell, Shape(1, 1, 2, 4, 4), torch.float32)
     with pytest.raises(InputError, match="apart from all that is read"):
         scan(cell, *a, state_out=a.state._replace(R=a.state.W))
@@ -172,7 +172,7 @@ def fading(W: Matrix, k: Key, v: Value) -> Matrix:
 
 
 def test_a_step_that_changes_is_not_taken_for_what_it_was(monkeypatch):
-    cell = Cell.of(fading)
+    cell = Cell.from_function(fading)
     a = arguments(cell, STEP, torch.float32)._replace(reset=None)
     for factor in (1.0, 0.5, 0.25):
         monkeypatch.setitem(globals(), "FACTOR", factor)

@@ -9,8 +9,8 @@ import torch
 
 from fastweights import Cell, InputError, cli, scan
 from fastweights.commands._shown import rates
-from fastweights.inspect import look_into, page, rate_ranges, watch, watch_text
-from fastweights.inspect.contents import effective_rank
+from fastweights.inspect import analyze, rate_ranges, record_scans, render_html, watch_text
+from fastweights.inspect.memory_trace import effective_rank
 from fastweights.layers import make_layer
 from fastweights.models import LanguageModel
 from fastweights.signature import Key, Matrix, Rate, Value
@@ -35,14 +35,14 @@ class Scanning(torch.nn.Module):
 
 def contents(cell, given, member=0):
     model = Scanning(cell)
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         y, state = model(given)
     (watched,) = scans
-    return look_into(watched, member), y[member], state
+    return analyze(watched, member), y[member], state
 
 
 def test_a_sum_attends_as_linear_attention_does():
-    cell = Cell.named("sum")
+    cell = Cell.from_name("sum")
     for shape in (Shape(2, 7, 2, 5, 3), Shape(1, 1, 1, 2, 4)):
         given = scan_checks.arguments(cell, shape)._replace(reset=None)
         found, _, _ = contents(cell, given)
@@ -52,7 +52,7 @@ def test_a_sum_attends_as_linear_attention_does():
 
 
 def test_delta_attends_through_what_was_erased_since():
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     given = scan_checks.arguments(cell, Shape(1, 6, 2, 5, 3))._replace(reset=None)
     found, _, _ = contents(cell, given)
     q, k, _, beta = (x[0] for x in given.inputs)
@@ -67,21 +67,21 @@ def test_delta_attends_through_what_was_erased_since():
 @pytest.mark.parametrize("name", Cell.names())
 def test_every_cell_can_be_looked_into(name):
     """Reads stem from the past, after the last reset only; the state is held as long as the scan says."""
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     given = scan_checks.arguments(cell, Shape(2, 5, 2, 5, 4))
     given = given._replace(reset=torch.tensor([[False] * 5, [False, False, False, True, False]]))
     found, y, state = contents(cell, given, member=1)
     assert not found.attention.triu(1).any()
     assert not found.attention[:, 3:, :3].any()
     assert found.attention.isfinite().all()
-    for course in found.courses.values():
+    for course in found.series.values():
         assert course.shape == (5, 2)
         assert course.isfinite().all()
     held = sum(leaf[1].reshape(2, -1).square().sum(1) for leaf in state).sqrt()
-    assert error(found.courses["held"][-1], held) < EXACT
-    assert error(found.courses["read"], y.flatten(2).norm(dim=2)) < EXACT
+    assert error(found.series["held"][-1], held) < EXACT
+    assert error(found.series["read"], y.flatten(2).norm(dim=2)) < EXACT
     for course, most in found.limits.items():
-        assert (found.courses[course] <= most + 1e-9).all()
+        assert (found.series[course] <= most + 1e-9).all()
 
 
 def computes_rates(cell):
@@ -91,14 +91,14 @@ def computes_rates(cell):
     return any("beta" in name for name in names + raw)
 
 
-INVENTED = [name for name in Cell.names() if computes_rates(Cell.named(name))]
+INVENTED = [name for name in Cell.names() if computes_rates(Cell.from_name(name))]
 
 
 @pytest.mark.parametrize("name", INVENTED)
 @pytest.mark.parametrize("with_reset", [False, True])
 def test_rates_that_a_memory_computes_itself_are_those_of_its_formula(name, with_reset):
     """Course and range equal the rates in the NumPy loops, from the state before each write and after each reset."""
-    cell, shape = Cell.named(name), Shape(2, 6, 2, 5, 4)
+    cell, shape = Cell.from_name(name), Shape(2, 6, 2, 5, 4)
     given = scan_checks.arguments(cell, shape)
     reset = torch.zeros(2, 6, dtype=torch.bool)
     reset[:, 3] = with_reset
@@ -106,7 +106,7 @@ def test_rates_that_a_memory_computes_itself_are_those_of_its_formula(name, with
     model = Scanning(cell)
     with watch(model) as scans:
         model(given)
-    found, ranges = look_into(scans[0], 1), rate_ranges(scans)[""]
+    found, ranges = analyze(scans[0], 1), rate_ranges(scans)[""]
     pieces = [slice(0, 3), slice(3, 6)] if with_reset else [slice(0, 6)]
     every = {}
     for b, h in np.ndindex(2, 2):
@@ -132,7 +132,7 @@ def test_rates_of_a_memory_are_printed(capsys):
     model = LanguageModel(5, ["srwm", "lstm", "sum"], 8, depth=3, heads=2).eval()
     with watch(model) as scans:
         model(torch.randint(5, (1, 6)))
-    lines = rates([look_into(scan) for scan in scans]).splitlines()
+    lines = rates([analyze(scan) for scan in scans]).splitlines()
     assert lines[0] == "Rates over steps and heads:"
     (line,) = lines[1:]
     assert re.fullmatch(r"blocks\.0\.layer: (beta_(y|q|k|beta) 0\.\d\d to 0\.\d\d(, )?){4}", line), line
@@ -145,13 +145,13 @@ def fading(W: Matrix, k: Key, v: Value, rate: Rate) -> Matrix:
 
 
 def test_what_changes_is_written_and_what_goes_is_forgotten():
-    cell = Cell.of(fading)
+    cell = Cell.from_function(fading)
     k, v = torch.eye(3, dtype=torch.float64)[None, :, None], torch.ones(1, 3, 1, 2, dtype=torch.float64)
     rate = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)[None, :, None]
     found, _, _ = contents(cell, (cell.Inputs(k, k, v, rate),))
-    assert found.courses["forgotten"][:, 0].tolist() == [0.0, 0.5, 1.0]
-    assert error(found.courses["written"][:, 0].square(), torch.tensor([2.0, 2.5, 4.5])) < EXACT
-    assert found.courses["rate"][:, 0].tolist() == [1.0, 0.5, 0.0]
+    assert found.series["forgotten"][:, 0].tolist() == [0.0, 0.5, 1.0]
+    assert error(found.series["written"][:, 0].square(), torch.tensor([2.0, 2.5, 4.5])) < EXACT
+    assert found.series["rate"][:, 0].tolist() == [1.0, 0.5, 0.0]
 
 
 def test_rank_counts_what_is_kept_apart():
@@ -164,9 +164,9 @@ def test_watching_changes_nothing_and_ends():
     model = LanguageModel(5, ["delta-net", "lstm", "srwm"], 8, depth=3, heads=2).eval()
     tokens = torch.randint(5, (2, 6))
     want, _ = model(tokens)
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         got, _ = model(tokens)
-        scan("sum", Cell.named("sum").Inputs(*torch.randn(3, 1, 2, 1, 4).unbind()))
+        scan("sum", Cell.from_name("sum").Inputs(*torch.randn(3, 1, 2, 1, 4).unbind()))
     assert torch.equal(got, want)
     assert [watched.name for watched in scans] == ["blocks.0.layer", "blocks.2.layer"]
     model(tokens)
@@ -175,7 +175,7 @@ def test_watching_changes_nothing_and_ends():
 
 def test_an_error_ends_it_too():
     layer = make_layer("delta-net", 8, heads=2)
-    with pytest.raises(InputError), watch(layer):
+    with pytest.raises(InputError), record_scans(layer):
         layer(torch.randn(1, 2, 7))
     assert not any(module._forward_pre_hooks for module in layer.modules())
 
@@ -197,14 +197,14 @@ def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
     assert not re.search(r"(src|href)=", text)
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     assert "".join(data["tokens"]) == words
-    assert {len(head) for memory in data["memories"] for head in memory["courses"]["read"]} == {len(words)}
+    assert {len(head) for memory in data["memories"] for head in memory["series"]["read"]} == {len(words)}
 
 
 def test_texts_do_not_end_the_script_they_stand_in():
     model = LanguageModel(3, "delta-net", 8, depth=1, heads=2).eval()
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         model(torch.tensor([[0, 1]]))
-    text = page([look_into(scans[0])], ["</script>", "<!--"], "a <b>")
+    text = render_html([analyze(scans[0])], ["</script>", "<!--"], "a <b>")
     assert text.count("</script>") == 2
     assert "a &lt;b&gt;" in text
 
@@ -216,5 +216,5 @@ def test_what_holds_no_memory_is_told(run):
     with pytest.raises(InputError, match="model must be one with a memory that is a cell"):
         watch_text(model, load(run).task, "a")
     with pytest.raises(InputError, match="tokens must be as many"):
-        page(watch_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
+        render_html(watch_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
     assert cli.main(["inspect", str(run), "--text", ""]) == 2

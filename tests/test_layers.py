@@ -114,7 +114,7 @@ def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
     ],
 )
 def test_generic_layer_takes_the_keys_that_the_cell_wants(name, feature_map, normaliser):
-    keys = FastWeight(D, 2, Cell.named(name)).slow_net.keys
+    keys = FastWeight(D, 2, Cell.from_name(name)).slow_net.keys
     assert type(keys.feature_map) is feature_map
     assert keys.normalise is normaliser
 

@@ -22,7 +22,7 @@ SHAPE = Shape(1, 9, 1, 5, 4)
 
 def run(name):
     """The inputs and slow weights of the only sequence and head, as arrays, and the outputs of the reference."""
-    cell = Cell.of(name)
+    cell = Cell.from_function(name)
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     y, _ = scan(cell, x, params=params, backend="reference")
     numbers = [record and type(record)(*(leaf.numpy() for leaf in record)) for record in (x, params)]
@@ -180,7 +180,7 @@ def test_gated_slot_attention_attends_to_averages():
 
 
 def test_members_of_the_family_of_delta_rules_meet_where_their_gates_agree():
-    x = sample_inputs(Cell.named("gated-delta"), SHAPE)
+    x = sample_inputs(Cell.from_name("gated-delta"), SHAPE)
     wide = x.decay[..., None].expand_as(x.k)
     rates = {"erase": x.beta[..., None].expand_as(x.k), "write": x.beta[..., None].expand_as(x.v)}
     want, _ = scan("gated-delta", x, backend="reference")
@@ -188,9 +188,9 @@ def test_members_of_the_family_of_delta_rules_meet_where_their_gates_agree():
         "kda": {"decay": wide, "beta": x.beta},
         "gdn2": {"decay": wide, **rates},
     }.items():
-        y, _ = scan(cell, Cell.named(cell).Inputs(q=x.q, k=x.k, v=x.v, **inputs), backend="reference")
+        y, _ = scan(cell, Cell.from_name(cell).Inputs(q=x.q, k=x.k, v=x.v, **inputs), backend="reference")
         assert error(y, want) < EXACT, cell
-    one = Cell.of(make_delta_product(1))
+    one = Cell.from_function(make_delta_product(1))
     y, _ = scan(
         one, one.Inputs(x.q, x.k[..., None, :], x.v[..., None, :], x.beta[..., None], x.decay), backend="reference"
     )
@@ -199,7 +199,7 @@ def test_members_of_the_family_of_delta_rules_meet_where_their_gates_agree():
 
 def test_two_reflections_of_delta_product_are_a_rotation():
     """Rates of 2 reflect: two of them turn what W maps to by twice the angle between the keys."""
-    cell = Cell.named("delta-product")
+    cell = Cell.from_name("delta-product")
     angle, shape = 0.3, (1, 1, 1)
     keys = torch.tensor([[1.0, 0.0], [np.cos(angle), np.sin(angle)]], dtype=torch.float64)
     one = torch.ones(shape, dtype=torch.float64)
@@ -249,14 +249,14 @@ def test_the_three_of_miras_step_along_slopes_that_were_found_by_hand():
     ],
 )
 def test_a_cell_of_miras_is_what_its_loss_makes(name, made):
-    x = sample_inputs(Cell.named(name), SHAPE)
+    x = sample_inputs(Cell.from_name(name), SHAPE)
     want, _ = scan(name, x, backend="reference")
     assert error(scan(made, made.Inputs(*x), backend="reference")[0], want) < EXACT
 
 
 def test_ttt_mlp_is_trained_as_pytorch_trains_it():
     """By autograd, through LayerNorm and GELU of PyTorch."""
-    cell = Cell.named("ttt-mlp")
+    cell = Cell.from_name("ttt-mlp")
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     y, _ = scan(cell, x, params=params, backend="reference")
     weights = [leaf[0].clone() for leaf in params]
@@ -287,7 +287,7 @@ def test_mesa_with_as_many_steps_as_features_is_ridge_regression():
 
 
 def test_mesa_is_near_the_solution_after_its_few_steps():
-    cell, exact = Cell.named("mesa"), Cell.of(make_mesa(SHAPE.K))
+    cell, exact = Cell.from_name("mesa"), Cell.from_function(make_mesa(SHAPE.K))
     x, params = sample_inputs(cell, SHAPE), sample_params(cell, SHAPE)
     near, want = (scan(c, x, params=params, backend="reference")[0] for c in (cell, exact))
     assert error(near, want) < 1e-2
@@ -309,7 +309,7 @@ def test_atlas_moves_along_the_gradient_of_its_window():
 
 
 def test_atlas_over_one_token_without_newton_schulz_is_titans():
-    cell, titans = Cell.of(make_atlas(1, 0)), Cell.named("titans")
+    cell, titans = Cell.from_function(make_atlas(1, 0)), Cell.from_name("titans")
     x = sample_inputs(titans, SHAPE)._replace(beta=torch.full((1, SHAPE.T, 1), 0.3, dtype=torch.float64))
     want, _ = scan(titans, x, backend="reference")
     given = cell.Inputs(x.q, x.k, x.v, x.decay, x.momentum, gate=torch.ones_like(x.beta), beta=x.beta)
@@ -347,7 +347,7 @@ def test_a_turing_machine_is_its_equations():
 
 def test_a_turing_machine_walks_along_its_slots():
     """Told to stay where it is but for a shift by one, a head that has found a slot reads those behind it in turn."""
-    cell = Cell.named("neural-turing-machine")
+    cell = Cell.from_name("neural-turing-machine")
     slots, T = torch.eye(16, dtype=torch.float64), 5
     start = cell.State(slots[None, None], (slots[3] - slots[0])[None, None])
     zero = torch.zeros(1, T, 1, dtype=torch.float64)
@@ -360,7 +360,7 @@ def test_a_turing_machine_walks_along_its_slots():
 
 def test_slots_of_a_turing_machine_do_not_stay_alike():
     """From zeros: where all slots and their weights are the same, no step could ever tell one from another."""
-    cell = Cell.named("neural-turing-machine")
+    cell = Cell.from_name("neural-turing-machine")
     _, last = scan(cell, sample_inputs(cell, SHAPE), backend="reference")
     assert (last.M[0, 0, 1:] - last.M[0, 0, :1]).norm(dim=-1).min() > 0
 

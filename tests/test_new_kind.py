@@ -159,7 +159,7 @@ def trial(model, column, preset):
 EXPERIMENT = Experiment(
     title="Winnings",
     source="An example of 2026",
-    metric=Metric("reward", low_is_good=False).told("percent", "reward, %"),
+    metric=Metric("reward", low_is_good=False).reported("percent", "reward, %"),
     models={"stubborn": "Stubborn", "open": "Open-minded"},
     columns={"3": "3 arms", "4": "4 arms"},
     published={},

@@ -130,7 +130,7 @@ def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
 @pytest.mark.parametrize("initial", ["learned", "constant"])
 def test_a_state_that_is_not_zero_begins_a_program(initial, tmp_path, caplog):
     """And nothing is said of what went well."""
-    state = Cell.named("delta").State(torch.eye(D // H))
+    state = Cell.from_name("delta").State(torch.eye(D // H))
     layer = make_layer("delta-net", D, H, initial=state if initial == "constant" else initial).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)

@@ -14,7 +14,7 @@ from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import ConstantTensor, behind
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.specialise.op_log import record_ops
-from fastweights.signature import Key, Matrix, Output, Slot, Value
+from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
@@ -41,7 +41,7 @@ def once(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
         W = 0.5 * state.W + torch.outer(x.v, x.k)
         return State(W), W @ x.k * sum(folded(f(x.v, W)) for f in functions)
 
-    return Cell.of(step)
+    return Cell.from_function(step)
 
 
 def twice(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
@@ -55,7 +55,7 @@ def twice(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
         d_v, d_W = torch.func.grad(loss, (0, 1))(x.v, W)
         return State(W - 0.1 * d_W), W @ x.k * folded(d_v)
 
-    return Cell.of(step)
+    return Cell.from_function(step)
 
 
 def off(cell: Cell) -> float:
@@ -116,7 +116,7 @@ def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (x, y)[: FUNCTIONS[name].arity]
 
 
-def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, Slot(f"{len(FUNCTIONS)} V", "value")]]:
+def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, TensorSpec(f"{len(FUNCTIONS)} V", "value")]]:
     """The whole vocabulary."""
     results = [f.meaning(*arguments_of(name, x.x, x.y)) for name, f in FUNCTIONS.items()]
     return Kept(state.h), torch.stack([r.to(x.x.dtype) for r in results])
@@ -124,7 +124,7 @@ def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, Slot(f"
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_every_function_of_the_vocabulary_at_the_edges(dtype):
-    cell = Cell.of(every_function)
+    cell = Cell.from_function(every_function)
     pairs = torch.cartesian_prod(*[torch.tensor(EXTREMES, dtype=dtype)] * 2)
     inputs = Two(*pairs.T.reshape(2, 1, 1, 1, -1))
     got, want = (scan(cell, inputs, backend=backend)[0][0, 0, 0] for backend in ("compiled", "reference"))
@@ -158,7 +158,7 @@ def test_what_is_equal_does_not_deviate(number):
 class Recalled(NamedTuple):
     k: Key
     v: Value
-    M: Annotated[Tensor, Slot("V K", "value")]
+    M: Annotated[Tensor, TensorSpec("V K", "value")]
 
 
 def recalled(function: Callable[[Tensor, Tensor], Any]) -> Cell:
@@ -168,7 +168,7 @@ def recalled(function: Callable[[Tensor, Tensor], Any]) -> Cell:
         W = state.W + torch.outer(x.v, x.k)
         return State(W), W @ x.k * folded(function(x.v, x.M))
 
-    return Cell.of(step)
+    return Cell.from_function(step)
 
 
 KINKS = (0.0, 1.0, -0.2, 1000.0, -1000.0)

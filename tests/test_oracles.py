@@ -38,7 +38,7 @@ def test_every_cell_of_the_papers_has_a_formula():
 def test_cell_equals_its_formula(name, start):
     """Outputs and last states of every head; marks are 0 or 1 from a state of zeros, and else any number between."""
     shape = Shape(2, 9, 2, 5, 4)
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     x, params, state = sample_inputs(cell, shape), sample_params(cell, shape), sample_state(cell, shape)
     if start == "zero":
         marks = {
@@ -63,7 +63,7 @@ def heads_first(x):
 
 
 def test_sum_is_masked_attention_without_softmax():
-    cell = Cell.named("sum")
+    cell = Cell.from_name("sum")
     x = sample_inputs(cell, SHAPE)
     q, k, v = heads_first(x)
     want = (q @ k.mT).tril() @ v
@@ -71,7 +71,7 @@ def test_sum_is_masked_attention_without_softmax():
 
 
 def test_linear_attention_is_causal_kernel_attention():
-    cell = Cell.named("linear-attention")
+    cell = Cell.from_name("linear-attention")
     x = sample_inputs(cell, SHAPE)
     q, k, v = heads_first(x)
     scores = (q @ k.mT).tril()
@@ -81,7 +81,7 @@ def test_linear_attention_is_causal_kernel_attention():
 
 def test_delta_is_a_dense_linear_solve():
     """u = beta (v - W k) over all time at once: (I + diag(beta) strictly_lower(K K^T)) U = diag(beta) V."""
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     x = sample_inputs(cell, SHAPE)
     q, k, v, beta = heads_first(x)
     system = torch.eye(SHAPE.T, dtype=torch.float64) + beta[..., None] * (k @ k.mT).tril(-1)
@@ -92,7 +92,7 @@ def test_delta_is_a_dense_linear_solve():
 
 
 def test_decayed_hebbian_is_attention_weighted_by_age():
-    cell = Cell.named("hebbian")
+    cell = Cell.from_name("hebbian")
     x = sample_inputs(cell, SHAPE)
     q, k, v, decay, eta = heads_first(x)
     age = torch.stack([products_after(decay, j) for j in range(SHAPE.T)], dim=-1)
@@ -108,7 +108,7 @@ def products_after(decay, j):
 
 def orthonormal_writes(rule):
     """W of v1 at k1 and v2 at k2, after v3 was written to k2 at rate 1/2."""
-    cell = Cell.named(rule)
+    cell = Cell.from_name(rule)
     k1, k2 = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q[:2]
     v = torch.randn(3, 5, dtype=torch.float64)
     beta = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64)
@@ -159,7 +159,7 @@ def test_lstm_synapses_can_put_out_their_effect(cells):
 
 def check_neurons(body, synapse, cells, effect="product", transmits=0, gates=1, odd=False):
     """Outputs and the last state against loops over pairs of neurons."""
-    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells, effect, transmits, gates, odd))
+    cell = Cell.from_function(make_neurons_and_synapses((2,), body, synapse, cells, effect, transmits, gates, odd))
     x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
     y, state = scan(cell, x, params=params, backend="reference")
     observed = x.x[0, :, 0].numpy()

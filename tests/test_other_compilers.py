@@ -51,7 +51,7 @@ def test_kernels_are_those_of_the_reference(name, compiler, monkeypatch):
     for module, known in ((forms, "_SPECIALISATIONS"), (forms, "BY_KEY"), (op, "_BY_SHAPES")):
         monkeypatch.setattr(module, known, {})
     monkeypatch.setenv("CXX", compiler)
-    cell, shape = Cell.named(name), Shape(2, 5, 3, 4, 6)
+    cell, shape = Cell.from_name(name), Shape(2, 5, 3, 4, 6)
     given = scan_checks.arguments(cell, shape, torch.float32)
     want = scan_checks.results_and_gradients(cell, "reference", given.to(torch.float64))
     scan_checks.assert_close(scan_checks.results_and_gradients(cell, "compiled", given), want, torch.float32, shape)
@@ -63,7 +63,7 @@ def test_kernels_compile_for_another_system(name, system, tmp_path, monkeypatch)
     """As libraries: what they call is there, and so are their functions."""
     require(sys.executable)
     monkeypatch.setattr(target, "lanes", lambda dtype: 16 // dtype.itemsize)  # as on any CPU
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     state, inputs, *params = samples(cell, torch.float32)
     arguments = cell, sizes_of(cell, [*inputs, *state, *sum(params, ())]), torch.float32
     spec, found = CellSpec(*arguments), passes(*arguments)

@@ -70,9 +70,13 @@ def test_a_memory_of_keys_values_and_rates_is_taken_by_the_retrieval_model():
 
 
 def test_one_name_is_one_cell_however_it_is_given():
-    assert Cell.of("my_memories:fading") is Cell.of(my_memories.fading) is Cell.of(Cell.of(my_memories.fading))
-    assert Cell.of("my_memories:leaky_family(0.8)") is Cell.of(my_memories.member)
-    assert Cell.of(f"{FILE}:fading") is Cell.of(f"{FILE.parent}/../tests/{FILE.name}:fading")
+    assert (
+        Cell.from_function("my_memories:fading")
+        is Cell.from_function(my_memories.fading)
+        is Cell.from_function(Cell.from_function(my_memories.fading))
+    )
+    assert Cell.from_function("my_memories:leaky_family(0.8)") is Cell.from_function(my_memories.member)
+    assert Cell.from_function(f"{FILE}:fading") is Cell.from_function(f"{FILE.parent}/../tests/{FILE.name}:fading")
 
 
 def test_scan_takes_names():
@@ -149,13 +153,13 @@ def test_what_is_no_layer_is_refused_in_one_line(layer, message):
 def test_code_that_fails_is_refused_with_its_line(tmp_path):
     (tmp_path / "somebody.py").write_text("\n\nimport math\nmath.no_such_name\n")
     with pytest.raises(InputError, match=r"AttributeError.*no_such_name.*somebody\.py, line 4"):
-        Cell.of(f"{tmp_path}/somebody.py:rule")
+        Cell.from_function(f"{tmp_path}/somebody.py:rule")
 
 
 def test_a_file_finds_what_lies_beside_it(tmp_path):
     (tmp_path / "somebody.py").write_text("from my_memories import fading as mine\n")
     (tmp_path / "my rule-1.py").write_text("from somebody import mine\n")
-    assert Cell.of(f"{tmp_path}/my rule-1.py:mine") is Cell.of(my_memories.fading)
+    assert Cell.from_function(f"{tmp_path}/my rule-1.py:mine") is Cell.from_function(my_memories.fading)
 
 
 @pytest.mark.parametrize("where", ["./my_memories.py:bounded", "my_memories:bounded"])

@@ -84,12 +84,12 @@ def test_agents_learn_in_every_action_space(name, bar, tmp_path):
 def test_a_run_that_was_stopped_ends_in_the_same_bits(name, tmp_path):
     """In the middle between two evaluations: the actions since the last one are taken again."""
     from fastweights.training.progress import Interrupted
-    from fastweights.training.rl.rollout_worker import Stage
+    from fastweights.training.rl.rollout_worker import RolloutWorker
 
     given = trial(f"my_environments:{name}")
     carry_out(Run(tmp_path / "whole"), given, "test", {}, resume=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stage, "act", _stopping(Stage.act, 3))
+        patch.setattr(RolloutWorker, "act", _stopping(RolloutWorker.act, 3))
         with pytest.raises(Interrupted):
             carry_out(Run(tmp_path / "stopped"), given, "test", {}, resume=False)
     carry_out(Run(tmp_path / "stopped"), given, "test", {}, resume=True)

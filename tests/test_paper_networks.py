@@ -139,7 +139,7 @@ def test_programmer_of_1991_is_its_formula(activation):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_recurrent_network_with_fast_weights_is_its_formula(activation):
     """Irie et al. 2021, Eq. 11: y <- sigma(W q + R y), where the delta rule writes W and R."""
-    cell, shape = Cell.of(make_delta_rnn_v1(activation)), Shape(1, 6, 1, 5, 4)
+    cell, shape = Cell.from_function(make_delta_rnn_v1(activation)), Shape(1, 6, 1, 5, 4)
     inputs = sample_inputs(cell, shape)
     x = {name: leaf[0, :, 0].numpy() for name, leaf in inputs._asdict().items()}
     W, R, y, outputs = np.zeros((4, 5)), np.zeros((4, 4)), np.zeros(4), []

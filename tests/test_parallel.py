@@ -22,7 +22,7 @@ EXACT = TOLERANCES[torch.float64]
 def given(name):
     """Inputs, a state, params, resets, and weights of all that comes out, for a loss."""
     torch.manual_seed(1)
-    cell = Cell.of(name)
+    cell = Cell.from_function(name)
     records = sample_inputs(cell, SHAPE, torch.float64), sample_state(cell, SHAPE, torch.float64)
     params = sample_params(cell, SHAPE, torch.float64)
     inputs, state, params = (r and type(r)(*(leaf.requires_grad_() for leaf in r)) for r in (*records, params))

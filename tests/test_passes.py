@@ -60,7 +60,7 @@ CELLS = Cell.names()
 
 @cache
 def traced(name: str) -> Trace:
-    return trace(Cell.named(name), sizes(name), torch.float64)
+    return trace(Cell.from_name(name), sizes(name), torch.float64)
 
 
 @cache
@@ -69,19 +69,19 @@ def lowered(name: str) -> Step:
 
 
 def sizes(name: str) -> dict[str, int]:
-    given = scan_checks.arguments(Cell.named(name), SHAPE)
-    return sizes_of(Cell.named(name), [*given.inputs, *given.state, *(given.params or ())])
+    given = scan_checks.arguments(Cell.from_name(name), SHAPE)
+    return sizes_of(Cell.from_name(name), [*given.inputs, *given.state, *(given.params or ())])
 
 
 def one_step(name: str) -> tuple[list[Tensor], list[Tensor]]:
     """What goes into a step of one head: state, inputs, params and gradients; and by autograd what comes out."""
-    a = scan_checks.arguments(Cell.named(name), SHAPE)
+    a = scan_checks.arguments(Cell.from_name(name), SHAPE)
     parts = [(a.state, (0, 0)), (a.inputs, (0, 0, 0)), (a.params or (), (0,))]
     records = [type(r)(*(x[place] for x in r)) for r, place in parts if r]
     back = [
-        torch.randn_like(d) for d in (*records[0], torch.zeros(Cell.named(name).output.shape(sizes(name))).double())
+        torch.randn_like(d) for d in (*records[0], torch.zeros(Cell.from_name(name).output.shape(sizes(name))).double())
     ]
-    return [*(x for r in records for x in r), *back], expected(Cell.named(name), records, back)
+    return [*(x for r in records for x in r), *back], expected(Cell.from_name(name), records, back)
 
 
 def assert_equal(got: list[Tensor], want: list[Tensor]) -> None:
@@ -107,7 +107,7 @@ def test_lowered_step_is_well_formed_and_means_the_same(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(name):
-    cell, passes = Cell.named(name), split(lowered(name))
+    cell, passes = Cell.from_name(name), split(lowered(name))
     verify_passes(passes)
     a = scan_checks.with_gradients(scan_checks.arguments(cell, SHAPE)._replace(reset=None))
     y, state = scan_checks.run(cell, "reference", a)
@@ -156,7 +156,7 @@ def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
 
 def test_steps_of_an_inner_loop_are_written_once():
     """Conjugate gradients: three steps more are more calls of the same functions, and come to the same."""
-    texts = [source(Cell.of(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64, "cpu") for steps in (9, 12)]
+    texts = [source(Cell.from_function(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64, "cpu") for steps in (9, 12)]
     functions, calls = (
         [Counter(re.findall(pattern, text, re.MULTILINE)) for text in texts]
         for pattern in (r"static void (\w+_nest_\d+)\(.*\{$", r"^    (\w+_nest_\d+)\(")
@@ -166,7 +166,7 @@ def test_steps_of_an_inner_loop_are_written_once():
     assert all(calls[1][name] - calls[0][name] == 3 for name in calls[0])
     # Eight time steps: the system is well-conditioned. After three or twenty-four, twelve iterations amplify rounding,
     # which depends on the CPU's vectors, to 1e-11, in the reference as well.
-    cell, shape = Cell.of(make_mesa(12)), Shape(1, 8, 1, 16, 4)
+    cell, shape = Cell.from_function(make_mesa(12)), Shape(1, 8, 1, 16, 4)
     a = scan_checks.arguments(cell, shape)
     got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float64)

@@ -35,7 +35,7 @@ def test_an_episode_is_what_the_agent_and_the_environment_make_of_each_other(gre
     assert earned == episode.rewards.tolist()
     assert len(earned) == 6 == len(episode.frames) == len(episode.values)
     assert not greedy or float(episode.probabilities.min()) >= 1 / task.actions.n
-    assert episode.memories[0].courses["written"].shape == (6, 2)
+    assert episode.memories[0].series["written"].shape == (6, 2)
 
 
 def test_an_episode_ends_where_it_is_cut_or_over():

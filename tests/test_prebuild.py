@@ -42,7 +42,7 @@ def use_layer(name):
 
 
 def use_cell(name):
-    cell = Cell.of(name)
+    cell = Cell.from_function(name)
     _, state = scan(cell, sample_inputs(cell, Shape(2, 4, 2, 3, 5), torch.float32))
     scan(cell, sample_inputs(cell, Shape(2, 1, 2, 3, 5), torch.float32), state)
 
@@ -74,7 +74,7 @@ def test_what_was_built_ahead_is_not_built_again(
 
 
 def test_explain_knows_what_was_built_ahead(cache, monkeypatch):
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     assert cli.main(["compile", "delta", "--size", "K=3", "V=5"]) == 0
     monkeypatch.setenv("CXX", "/nonexistent")
     for K, chosen in ((3, "compiled"), (4, "chunkwise")):

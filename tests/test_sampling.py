@@ -158,7 +158,7 @@ def test_prompts_of_any_lengths_go_on_as_alone(memory, how):
         for b, length in enumerate(lengths):
             own = {**how, "seed": (how["seed"] + b) % 2**64} if "seed" in how else how
             alone = model.generate(
-                tokens[b : b + 1, :length], 12, **own, state=None if state is None else state.members([b])
+                tokens[b : b + 1, :length], 12, **own, state=None if state is None else state.select([b])
             )
             assert torch.equal(together[b, : alone.shape[1]], alone[0])
             assert set(together[b, alone.shape[1] :].tolist()) <= {how.get("end")}
@@ -219,7 +219,7 @@ def test_a_text_forks_at_any_token_and_takes_another_prompt():
     stream = model.stream(torch.tensor([[1, 2, 3]]), 4, seed=1)
     said = torch.cat(list(stream), dim=1)
     prompt = torch.tensor([[4, 5], [6, 7], [4, 5]])
-    forked = model.generate(prompt, 6, temperature=0.0, state=stream.state.members([0, 0, 0]))
+    forked = model.generate(prompt, 6, temperature=0.0, state=stream.state.select([0, 0, 0]))
     for row, mine in zip(prompt, forked, strict=True):
         alone = torch.cat([torch.tensor([1, 2, 3]), said[0], row])[None]
         assert torch.equal(model.generate(alone, 6, temperature=0.0)[0], mine)

@@ -22,7 +22,7 @@ from fastweights.layers import layer_names
 from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 from fastweights.signature import Key, Matrix, Value
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 D, T, LONG = 8, 6, 150
 OWN = [my_memories.fading, my_memories.leaky, my_memories.member, my_memories.bounded, my_memories.cell]
@@ -159,7 +159,7 @@ def test_what_no_process_can_find_is_copied_but_not_pickled(function):
 
 
 def test_inputs_of_a_rule_are_pickled_and_copied():
-    inputs = Cell.of(my_memories.leaky).Inputs(*torch.randn(3, 1, 2, 1, 4).unbind())
+    inputs = Cell.from_function(my_memories.leaky).Inputs(*torch.randn(3, 1, 2, 1, 4).unbind())
     for again in (pickle.loads(pickle.dumps(inputs)), copy.deepcopy(inputs)):
         assert type(again) is type(inputs)
         assert all(map(torch.equal, again, inputs))
@@ -179,18 +179,18 @@ class Greedy(NamedTuple):
 @pytest.mark.parametrize("which", [1, -2, np.int64(1), torch.tensor(1)], ids=repr)
 def test_one_member_is_a_batch_of_one(which):
     state = make_layer("delta-net", 16, 4).initial_state(3)._replace(W=torch.arange(3.0).view(3, 1))
-    assert torch.equal(state.members(which).W, torch.tensor([[1.0]]))
+    assert torch.equal(state.select(which).W, torch.tensor([[1.0]]))
     for beyond in (3, -4):
         with pytest.raises(InputError, match="which must be from -3 to 2, for a batch of 3, got"):
-            state.members(beyond)
+            state.select(beyond)
 
 
 def test_methods_of_states_take_no_names_away():
-    state = with_methods(Greedy)(torch.ones(2), torch.zeros(2))
+    state = register_state(Greedy)(torch.ones(2), torch.zeros(2))
     assert torch.equal(state.save, torch.ones(2))
     assert torch.equal(state.to, torch.zeros(2))
     assert state.detach() == "mine"
-    assert len(state.members(0).save) == 1
+    assert len(state.select(0).save) == 1
     assert state.index(state.save) == tuple.index(state, state.save) == 0
 
 

@@ -37,7 +37,7 @@ def numbers(*shape):
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("backend", ["compiled", "chunkwise", "reference"])
 def test_lengths_of_any_integer_type_and_stride(backend, dtype):
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     x = sample_inputs(cell, scan_checks.ODD)
     strided = torch.tensor([5, 0, 9, 0], dtype=dtype)[::2]
     y, state = scan(cell, x, lengths=strided, backend=backend)
@@ -76,7 +76,7 @@ def test_wider_padding_changes_nothing():
 
 
 def test_wider_padding_changes_no_bit_of_a_scan():
-    cell = Cell.named("gated-delta")
+    cell = Cell.from_name("gated-delta")
     wide = sample_inputs(cell, Shape(2, 39, 2, 4, 3))
     narrow, lengths = type(wide)(*(x[:, :9] for x in wide)), torch.tensor([4, 9])
     y, state = scan(cell, narrow, lengths=lengths)
@@ -89,7 +89,7 @@ def test_cell_that_divides_by_its_key_has_no_nan_in_the_padding():
     def unit(W: Matrix, k: Key, v: Value) -> Matrix:
         return W + torch.outer(v, k / k.norm())
 
-    cell = Cell.of(unit)
+    cell = Cell.from_function(unit)
     x = [leaf.requires_grad_() for leaf in sample_inputs(cell, scan_checks.ODD)]
     y, _ = scan(cell, cell.Inputs(*x), lengths=torch.tensor([3, 37]), backend="reference")
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(y.sum(), x))
@@ -131,8 +131,8 @@ def test_bidirectional_tells_where_both_directions_ended():
     ahead, back = (double(make_layer("lstm", D, heads=1)) for _ in range(2))
     x = numbers(2, 6, D)
     _, state = Bidirectional(ahead, back)(x, lengths=torch.tensor([6, 2]))
-    assert error(state.members(1).forward.c, ahead(x[1:, :2])[1].c) < EXACT
-    assert error(state.members(1).backward.c, back(x[1:, :2].flip(1))[1].c) < EXACT
+    assert error(state.select(1).forward.c, ahead(x[1:, :2])[1].c) < EXACT
+    assert error(state.select(1).backward.c, back(x[1:, :2].flip(1))[1].c) < EXACT
 
 
 def test_bidirectional_padding_has_no_gradient_even_if_it_is_nan():
@@ -185,7 +185,7 @@ LEARNING = {
     "lstm": lambda: make_layer("lstm", D, heads=2, layers=2, initial="learned"),
     "irnn": lambda: make_layer("irnn", D, heads=2, initial="learned"),
     "behind a convolution": lambda: Convolved(make_layer("delta-net", D, heads=2, initial="learned"), D),
-    "constant": lambda: make_layer("delta-net", D, heads=2, initial=Cell.named("delta").State(torch.eye(D // 2))),
+    "constant": lambda: make_layer("delta-net", D, heads=2, initial=Cell.from_name("delta").State(torch.eye(D // 2))),
 }
 CHECKS = [
     layer_checks.check_no_state_is_the_initial_state,
@@ -231,7 +231,7 @@ def test_initial_state_is_the_state_that_a_reset_returns_to(make):
 
 
 def test_constant_initial_state_is_saved_and_does_not_learn():
-    layer = make_layer("delta-net", D, heads=2, initial=Cell.named("delta").State(torch.eye(D // 2)))
+    layer = make_layer("delta-net", D, heads=2, initial=Cell.from_name("delta").State(torch.eye(D // 2)))
     assert torch.equal(layer.initial_state(3).W, torch.eye(D // 2).expand(3, 2, D // 2, D // 2))
     assert "start.W" in layer.state_dict()
     assert "start.W" not in dict(layer.named_parameters())
@@ -242,7 +242,7 @@ def test_lstm_starts_from_constants():
     assert (layer.initial_state(2).c == 1).all()
 
 
-@pytest.mark.parametrize("initial", ["zeros", 3, LSTMState(0.0, 0.0), Cell.named("delta").State(torch.eye(3))])
+@pytest.mark.parametrize("initial", ["zeros", 3, LSTMState(0.0, 0.0), Cell.from_name("delta").State(torch.eye(3))])
 def test_initial_states_that_do_not_fit_are_refused(initial):
     with pytest.raises(InputError, match=r"initial(\.W)? must be "):
         make_layer("delta-net", D, heads=2, initial=initial)
@@ -283,7 +283,7 @@ def test_controls_of_any_dtype_reach_the_cell(dtype):
 
 @pytest.mark.parametrize("backend", ["compiled", "reference"])
 def test_scan_takes_marks_that_are_true_or_counted(backend):
-    x = sample_inputs(Cell.of(marked), scan_checks.ODD)
+    x = sample_inputs(Cell.from_function(marked), scan_checks.ODD)
     mark = x.store > 0.5
     want, _ = scan(marked, x._replace(store=mark.double()), backend=backend)
     for given in (mark, mark.int()):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastweights import Cell, InputError, scan
 from fastweights.layers import FastWeight
-from fastweights.signature import Key, Matrix, Output, Slot, Value
+from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import run_checks
 from fastweights.testing.samples import Shape, sample_inputs
 
@@ -75,7 +75,7 @@ BROKEN = {
     ("step", "shape", "words"), [(s, *rest) for s, rest in BROKEN.items()], ids=lambda x: getattr(x, "__name__", "")
 )
 def test_what_is_not_as_promised_is_told_in_one_line(step, shape, words, backend):
-    cell = Cell.of(step)
+    cell = Cell.from_function(step)
     with pytest.raises(InputError, match=words) as error:
         scan(cell, sample_inputs(cell, shape, torch.float32), backend=backend)
     assert "\n" not in str(error.value)
@@ -83,7 +83,7 @@ def test_what_is_not_as_promised_is_told_in_one_line(step, shape, words, backend
 
 @pytest.mark.parametrize("step", BROKEN, ids=lambda f: f.__name__)
 def test_check_says_it_once(step):
-    ((name, problem),) = run_checks(Cell.of(step))
+    ((name, problem),) = run_checks(Cell.from_function(step))
     assert (name, bool(problem)) == ("keeps its signature", True)
 
 
@@ -94,7 +94,7 @@ def test_it_is_looked_at_once_a_kind_of_call(monkeypatch):
         calls.append(len(x.v))
         return State(state.h + x.v), state.h
 
-    cell = Cell.of(counting)
+    cell = Cell.from_function(counting)
     for T in (2, 3, 2, 3):
         before = len(calls)
         scan(cell, sample_inputs(cell, Shape(1, T, 1, 4, 3)), backend="reference")
@@ -109,7 +109,7 @@ def test_sizes_that_a_tensor_or_a_number_ties_are_no_fault():
     }
     for f in tied.values():
         f.__annotations__ = {"W": Matrix, "k": Key, "v": Value}
-        cell = Cell.of(f)
+        cell = Cell.from_function(f)
         scan(cell, sample_inputs(cell, EQUAL), backend="reference")
 
 
@@ -118,7 +118,7 @@ def test_sizes_that_divide():
         first, second = x.v.chunk(2)
         return State(state.h + x.v), torch.cat([second, first])
 
-    cell = Cell.of(halves)
+    cell = Cell.from_function(halves)
     scan(cell, sample_inputs(cell, EQUAL), backend="reference")
 
 
@@ -126,7 +126,7 @@ def test_a_rule_may_call_its_memory_as_it_likes():
     def rule(M: Matrix, key: Key, value: Value, rate: float = 0.5) -> Matrix:
         return M + rate * torch.outer(value, key)
 
-    cell = Cell.of(rule)
+    cell = Cell.from_function(rule)
     assert cell.Inputs._fields == ("q", "key", "value")
     assert scan(cell, sample_inputs(cell, APART), backend="reference")[1].W.shape == (2, 2, 3, 4)
 
@@ -139,7 +139,7 @@ def half(W: Matrix, k, v: Value):
     return W
 
 
-def of_a_vector(z: Annotated[Tensor, Slot("K", "memory")], k: Key) -> Any:
+def of_a_vector(z: Annotated[Tensor, TensorSpec("K", "memory")], k: Key) -> Any:
     return z + k
 
 
@@ -167,7 +167,7 @@ class Frozen:
         return self.by * W
 
 
-def misspelt(W: Matrix, k: Key, beta: Annotated[Tensor, Slot("", "rat")]) -> Matrix:
+def misspelt(W: Matrix, k: Key, beta: Annotated[Tensor, TensorSpec("", "rat")]) -> Matrix:
     return W
 
 
@@ -199,11 +199,11 @@ def forgetful(state: Nothing, x: Inputs) -> tuple[Nothing, Value]:
 )
 def test_what_is_no_cell_is_told(function, words):
     with pytest.raises(InputError, match=words):
-        Cell.of(function)
+        Cell.from_function(function)
 
 
 class Named(NamedTuple):
-    heads: Annotated[Tensor, Slot("", "constant")]
+    heads: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def taken(state: State, x: Inputs, params: Named) -> tuple[State, Value]:
@@ -211,7 +211,7 @@ def taken(state: State, x: Inputs, params: Named) -> tuple[State, Value]:
 
 
 class Halving(NamedTuple):
-    eta: Annotated[Tensor, Slot("", "constant")]
+    eta: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def halving(state: State, x: Inputs, params: Halving) -> tuple[State, Value]:
@@ -243,7 +243,7 @@ def test_what_a_layer_cannot_take_is_told(step, options, words):
 
 
 class Slots(NamedTuple):
-    S: Annotated[Tensor, Slot("N K", "memory")]
+    S: Annotated[Tensor, TensorSpec("N K", "memory")]
 
 
 class Keyed(NamedTuple):
@@ -256,7 +256,7 @@ def slotted(state: Slots, x: Keyed) -> tuple[Slots, Key]:
 
 
 def test_a_size_that_only_the_state_knows():
-    cell = Cell.of(slotted)
+    cell = Cell.from_function(slotted)
     inputs = Keyed(torch.randn(1, 2, 1, 3))
     with pytest.raises(InputError, match="state must be given, since only it tells the size N, got None"):
         scan(cell, inputs)

@@ -21,7 +21,7 @@ from fastweights import InputError
 from fastweights.tasks import MissingFile
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import evaluate, read_examples
-from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.mnist_glimpses import MNISTGlimpses
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.data_files import DataFile, data_cache, gunzip
 from fastweights.tasks.sources.images import read_channels, read_idx, read_image, read_pgm, scale_by_area
@@ -147,7 +147,7 @@ def test_wrong_mnist_names_the_file(tmp_path):
     (tmp_path / "data" / "mnist").mkdir()
     (tmp_path / "data" / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"half")
     with pytest.raises(InputError, match=r"train-images-idx3-ubyte.gz must be 9,912,422 bytes .*, got 4 bytes"):
-        next(MnistGlimpses().test(1))
+        next(MNISTGlimpses().test(1))
 
 
 # Formats

@@ -20,7 +20,7 @@ from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.list_ops import VOCABULARY as LIST_WORDS
 from fastweights.tasks.list_ops import ListOps, evaluate, read_examples
-from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.mnist_glimpses import MNISTGlimpses
 from fastweights.tasks.retrieval import Retrieval, separate
 from fastweights.tasks.sources.glimpses import cut_glimpses
 from fastweights.tasks.sources.ridge import STRENGTHS, oriented_gradients, ridge_accuracy
@@ -117,7 +117,7 @@ def test_all_sequences_are_different_even_where_there_are_few():
 
 
 def test_more_sequences_than_there_are_is_refused():
-    with pytest.raises(InputError, match=r"sizes must be at most 65000 together, got 130000\. Take more pairs"):
+    with pytest.raises(InputError, match=r"sizes must be at most 65000 together, got 130000\. Use more pairs"):
         AssociativeRetrieval(pairs=2)
 
 
@@ -372,7 +372,7 @@ def test_glimpses_are_quadrants_and_their_quarters():
 
 
 def test_mnist_is_whole(data):
-    task = MnistGlimpses()
+    task = MNISTGlimpses()
     assert [len(part.targets) for part in task.sets] == [50_000, 10_000, 10_000]
     train = torch.cat([task.sets.train.targets, task.sets.validation.targets])
     assert train.flatten().bincount().tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -392,7 +392,7 @@ def test_mnist_is_whole(data):
 
 
 def test_images_are_put_together_again(data):
-    task = MnistGlimpses()
+    task = MNISTGlimpses()
     images = task.images(next(task.test(9)).inputs)
     header, size = 16, 9 * 28 * 28
     pixels = gzip.decompress((data / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())[header : header + size]

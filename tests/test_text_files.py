@@ -17,7 +17,7 @@ from fastweights.tasks.sources.corpus import Corpus
 from fastweights.tasks.sources.parallel_text import Parallel
 from fastweights.tasks.sources.splits import read_tables
 from fastweights.tasks.text import Text
-from fastweights.tokenizers import Bpe, Bytes, Words
+from fastweights.tokenizers import BPE, Bytes, Words
 
 ROOT = Path(fastweights.__file__).parent
 LINES = "It was a dark night.\nThe wind blew.\n\nWho was it?\n"
@@ -122,7 +122,7 @@ def test_tables_and_lists_are_the_same_in_every_form(tmp_path, ends, mark):
     assert list(files) == ["train", "val", "test"]
 
 
-@pytest.mark.parametrize("tokenizer", [Bytes(), Bpe.learn("a\n", 256), Words.learn("a\n")])
+@pytest.mark.parametrize("tokenizer", [Bytes(), BPE.learn("a\n", 256), Words.learn("a\n")])
 def test_half_of_a_surrogate_pair_is_no_text(tokenizer):
     """Python's stand-in for a byte that is not UTF-8."""
     if isinstance(tokenizer, Words):

@@ -14,7 +14,7 @@ from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.rl.actor_critic_loss import rewards_of, rms_prop, update
-from fastweights.training.rl.rollout_worker import Stage
+from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.rl.vtrace import vtrace
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -36,7 +36,9 @@ def agent(layer="delta-net"):
 
 
 def unroll_of(task, model, bootstrap=True, steps=T):
-    stage = Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap)
+    stage = RolloutWorker(
+        task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap
+    )
     return stage.act(model, steps)
 
 
@@ -83,7 +85,7 @@ def test_what_follows_a_time_limit_is_the_value_of_the_last_observation(layer):
     unroll = unroll_of(CUT, model)
     with torch.no_grad():
         finals = values_of_last_observations(model, unroll)
-        values = model(*unroll.told, unroll.start)[1]
+        values = model(*unroll.inputs, unroll.start)[1]
     assert int((finals != 0).sum()) == B * (T // 3)
     assert error(unroll.beyond, finals) <= tolerance(torch.float32).forward
     wanted = returns(unroll, values, finals, limit=True)
@@ -95,7 +97,7 @@ def test_nothing_follows_an_end_or_a_limit_that_is_taken_for_one(task, bootstrap
     model = agent()
     unroll = unroll_of(task, model, bootstrap)
     assert not unroll.beyond.any()
-    values = model(*unroll.told, unroll.start)[1].detach()
+    values = model(*unroll.inputs, unroll.start)[1].detach()
     wanted = returns(unroll, values, torch.zeros(B, T), limit=False)
     assert error(targets_of(unroll, values), wanted) <= tolerance(torch.float32).forward
 
@@ -109,11 +111,13 @@ def test_the_value_of_a_reward_of_one_for_ever(bootstrap, low, high):
     settings = replace(SETTINGS, bootstrap_time_limits=bootstrap)
     fabric = make_fabric(settings)
     shared, optimiser = fabric.setup(model, rms_prop(model, settings))
-    stage = Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap)
+    stage = RolloutWorker(
+        task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap
+    )
     for _ in range(300):
         unroll = stage.act(model, 6)
         update(fabric, shared, optimiser, unroll, settings)
-    assert low < float(model(*unroll.told, unroll.start)[1].detach().mean()) < high
+    assert low < float(model(*unroll.inputs, unroll.start)[1].detach().mean()) < high
 
 
 def test_a_last_observation_is_that_of_the_episode_that_was_cut():

@@ -63,7 +63,7 @@ def refusing(*unknown):
 
 def runs():
     """Whether the compiled backend gives what the reference gives."""
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     inputs = sample_inputs(cell, SMALL)
     got, want = (scan(cell, inputs, backend=backend)[0] for backend in ("compiled", "reference"))
     scan_checks.assert_close({"y": got}, {"y": want}, torch.float64)
@@ -144,7 +144,7 @@ def test_a_library_that_does_not_load_is_built_without_openmp(fake, caplog):
 def test_a_library_that_never_loads_is_refused_with_the_words_of_the_loader(fake):
     fake(UNLOADABLE)
     with pytest.raises(InputError, match=r"do not load .*undefined symbol: missing_function"):
-        scan(Cell.named("delta"), sample_inputs(Cell.named("delta"), SMALL), backend="compiled")
+        scan(Cell.from_name("delta"), sample_inputs(Cell.from_name("delta"), SMALL), backend="compiled")
 
 
 def test_a_compiler_that_has_changed_is_tried_again(fake, tmp_path, caplog):
@@ -159,7 +159,7 @@ def test_a_compiler_that_has_changed_is_tried_again(fake, tmp_path, caplog):
 @pytest.mark.parametrize("told", ["echo 'x.cpp:1: error: no' >&2", "echo no >&2", ":"])
 def test_explain_does_not_promise_what_the_compiler_refuses(told, fake):
     fake(f"{told}\nexit 3")
-    cell = Cell.named("delta-rnn")
+    cell = Cell.from_name("delta-rnn")
     found = explain(cell, sample_inputs(cell, SMALL))
     assert found.chosen != "compiled"
     why = found.reasons["compiled"]
@@ -176,7 +176,7 @@ def test_explain_knows_kernels_that_a_compiler_built_before_it_broke(fake, tmp_p
     for path in (tmp_path / "kernels").glob("compiler-*.json"):
         path.unlink()
     forget(monkeypatch)
-    cell = Cell.named("delta")
+    cell = Cell.from_name("delta")
     assert explain(cell, sample_inputs(cell, SMALL)).chosen == "compiled"
 
 
@@ -241,7 +241,7 @@ def test_threads_of_python_give_what_those_of_openmp_give(name, fake, monkeypatc
     """Bit by bit, whatever their number; and there are as many as PyTorch has."""
     monkeypatch.setattr(kernel, "THREAD", 1)
     monkeypatch.setenv("CXX", "g++")
-    cell = Cell.named(name)
+    cell = Cell.from_name(name)
     want = results(cell, 2)
     forget(monkeypatch)
     fake(refusing("-fopenmp"))

@@ -135,7 +135,7 @@ def test_if_one_dies_the_others_stop_with_a_line_and_the_run_goes_on(how, which,
     assert process.returncode == 1, output + error
     lines = [line for line in error.splitlines() if line.startswith("fastweights: ")]
     assert len(lines) == 1, error
-    assert "A process that shared the training died" in lines[0]
+    assert "A process of the training died" in lines[0]
     if how == "devices":
         assert len(error.splitlines()) == 1, error
         assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0

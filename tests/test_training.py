@@ -109,7 +109,7 @@ def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
         process = start("train", "oz", "--run", run, "--resume")
     output, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
-    assert "bits a character" in output
+    assert "bits per character" in output
     assert same_weights(run, finished)
     assert metrics(run) == metrics(finished)
 

@@ -188,7 +188,7 @@ def test_tokens_lie_where_the_source_lies():
     places = []
 
     class Spy(NamedTuple):
-        def members(self, which):
+        def select(self, which):
             places.append(which.device.type)
             return self
 

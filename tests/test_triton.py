@@ -68,7 +68,7 @@ OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 
 
 def test_chunks_of_every_affine_cell_equal_the_reference():
-    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.named(name))]
+    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))]
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
 
 
@@ -92,7 +92,7 @@ def lowered(cell: Cell, shape: Shape):
 @pytest.mark.parametrize("name", Cell.names())
 def test_rows_that_are_cut_never_meet(name):
     """By autograd: a row of a new state depends on no other row of the old one."""
-    cell, shape = Cell.named(name), Shape(1, 1, 1, 5, 4)
+    cell, shape = Cell.from_name(name), Shape(1, 1, 1, 5, 4)
     found = cut(lowered(cell, shape))
     if found is None:
         assert name not in ("sum", "delta", "gated-delta", "linear-attention")
@@ -133,7 +133,7 @@ def test_state_passing_builds_for_them_and_spills_nothing(chip):
 
 
 def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
-    cell = Cell.named("recurrent-delta-net")
+    cell = Cell.from_name("recurrent-delta-net")
     text = source(cell, {"K": 16, "V": 16}, torch.float32, "cuda")
     assert "T: tl.int64" in text
     assert "static_range" not in text

@@ -17,8 +17,8 @@ from fastweights.core.errors import InputError, invalid, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
 from fastweights.inner.step import MemoryParts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
-from fastweights.signature import Key, KeyMaps, Matrix, Slot, Value, is_slot, slot_of, slots_of
-from fastweights.state import with_methods
+from fastweights.signature import Key, KeyMaps, Matrix, TensorSpec, Value, is_slot, slot_of, slots_of
+from fastweights.state import register_state
 
 
 class Inside(NamedTuple):
@@ -38,8 +38,8 @@ class Cell:
     `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes. `slots` holds these axes by record
     and field, and `output` those of y.
 
-    Create one with `Cell.named("delta")` or, from your own function, with `Cell.of(function)`. Pickling stores the
-    import path of its function, and copying returns the cell itself.
+    Create one with `Cell.from_name("delta")` or, from your own function, with `Cell.from_function(function)`. Pickling
+    stores the import path of its function, and copying returns the cell itself.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Cell:
     State: type
     Inputs: type
     Params: type | None
-    slots: dict[str, dict[str, Slot]]
-    output: Slot
+    slots: dict[str, dict[str, TensorSpec]]
+    output: TensorSpec
     key_maps: KeyMaps
     """Feature map and normaliser of its keys by default."""
     summary: str
@@ -77,7 +77,7 @@ class Cell:
         require(
             _can_be_pickled(self.function), "cell", "of a function that another process can import", self.key, remedy
         )
-        return Cell.of, (self.function,)
+        return Cell.from_function, (self.function,)
 
     @property
     def example_sizes(self) -> dict[str, int]:
@@ -93,11 +93,11 @@ class Cell:
 
     @staticmethod
     @checked
-    def named(name: str) -> "Cell":
+    def from_name(name: str) -> "Cell":
         """Returns a cell of the library: `cells/NAME.py`, or the memory with the rule `rules/NAME.py`."""
         require_name("cell", hyphens(name), Cell.names())
         folder = CELLS if hyphens(name) in CELLS.names() else RULES
-        return Cell.of(folder.load(name))
+        return Cell.from_function(folder.load(name))
 
     @staticmethod
     def of_key(key: str) -> "Cell":
@@ -106,19 +106,19 @@ class Cell:
         Raises:
             InputError: the function is in a module that this process has not imported, or is not there.
         """
-        return _CELLS[key] if key in _CELLS else Cell.of(find_imported(key))
+        return _CELLS[key] if key in _CELLS else Cell.from_function(find_imported(key))
 
     @staticmethod
-    def of(source: "str | Callable[..., Any] | Cell") -> "Cell":
+    def from_function(source: "str | Callable[..., Any] | Cell") -> "Cell":
         """Returns the cell of a name, of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
 
         A name is that of a cell of the library, or an import path: `MODULE:NAME` or `PATH.py:NAME`.
 
-        >>> Cell.of("delta").Inputs._fields
+        >>> Cell.from_function("delta").Inputs._fields
         ('q', 'k', 'v', 'beta')
         """
         if isinstance(source, str):
-            source = find(source) if is_address(source) else Cell.named(source)
+            source = find(source) if is_address(source) else Cell.from_name(source)
         if isinstance(source, Cell):
             return source
         requirement = "a function, a Cell or a name"
@@ -133,9 +133,9 @@ class Cell:
     def from_loss(
         loss: Callable[..., Tensor],
         memory: Callable[..., Tensor] = inner.linear,
-        retention: Callable[..., Tensor] = inner.as_it_is,
-        optimiser: Callable[..., Tensor] = inner.descent,
-        link: Callable[[Tensor], Tensor] = inner.as_it_is,
+        retention: Callable[..., Tensor] = inner.identity,
+        optimiser: Callable[..., Tensor] = inner.sgd,
+        link: Callable[[Tensor], Tensor] = inner.identity,
         *,
         fades_first: bool = True,
         steps: Size = 1,
@@ -163,7 +163,7 @@ class Cell:
         ('q', 'k', 'v', 'decay', 'beta')
         """
         parts = MemoryParts(loss, memory, retention, optimiser, link)
-        return Cell.of(step_of(parts, fades_first, steps, learned_start))
+        return Cell.from_function(step_of(parts, fades_first, steps, learned_start))
 
 
 _CELLS: dict[str, Cell] = {}
@@ -180,7 +180,7 @@ def _can_be_pickled(function: Callable[..., Any]) -> bool:
 
 def _cell_at(address: str, inside: Cell | None = None) -> Cell:
     """Loads a pickled cell. `inside` only makes pickle load the inner cell, and so its module, first."""
-    return Cell.of(find(address))
+    return Cell.from_function(find(address))
 
 
 @cache
@@ -229,7 +229,7 @@ def _cell(
     function: Callable[..., Any],
     step: Callable[..., Any],
     records: tuple[type, type, type | None],
-    output: Slot,
+    output: TensorSpec,
 ) -> Cell:
     kinds = zip(("State", "Inputs", "Params"), records, strict=True)
     all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}
@@ -237,7 +237,7 @@ def _cell(
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
     inside, rates = getattr(function, "inside", None), getattr(function, "rates", None)
     cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key, rates)
-    with_methods(cell.State)
+    register_state(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":
             _pickle_by_cell(cell, kind)

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from fastweights.commands._streams import print_nowhere, printable_streams
-from fastweights.core.errors import Died, InputError, require
+from fastweights.core.errors import InputError, ProcessDied, require
 from fastweights.core.version import __version__
 from fastweights.registry import COMMANDS
 from fastweights.training.distributed.torchrun import dismiss, follow, follows
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with printable_streams():
         try:
             return follow(_carry_out) if follows() else _run(arguments)
-        except Died as error:
+        except ProcessDied as error:
             return _report_error(str(error), status=1)
         finally:
             dismiss()

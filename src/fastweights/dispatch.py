@@ -52,7 +52,7 @@ def scan(
     """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
 
     Args:
-        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`, as `Cell.of` takes it.
+        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`, as `Cell.from_function` takes it.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
         state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the initial state.
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
@@ -73,13 +73,13 @@ def scan(
     Raises:
         InputError: an input does not fit the cell, or the backend cannot run it.
 
-    >>> delta = Cell.named("delta")
+    >>> delta = Cell.from_name("delta")
     >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
     >>> y, state = scan(delta, delta.Inputs(q, k.softmax(-1), v, beta=torch.rand(2, 5, 4)))
     >>> y.shape, state.W.shape
     (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
-    cell = Cell.of(cell)
+    cell = Cell.from_function(cell)
     if not isinstance(backend, str):
         require_backend(backend)
     tensors = Tensors(inputs, state, params, reset, lengths, initial)
@@ -136,7 +136,7 @@ def explain(
     The arguments are those of `scan`. No kernel is built. The C++ compiler is tried on a small program, once per
     compiler: if it fails, or its libraries do not load, `compiled` cannot run unless its kernel is in the cache.
 
-    >>> delta = Cell.named("delta")
+    >>> delta = Cell.from_name("delta")
     >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
     >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))
     delta, B=2 T=5 H=4 K=8 V=8, float32 on cpu
@@ -144,7 +144,7 @@ def explain(
       chunkwise  could run: W <- W - W e f^T + v k^T
       reference  could run
     """
-    call = scan_call(Cell.of(cell), Tensors(inputs, state, params, reset, lengths, initial))
+    call = scan_call(Cell.from_function(cell), Tensors(inputs, state, params, reset, lengths, initial))
     unsupported = {name: MODULES[name].unsupported_reason(call, build=False) for name in _order(call)}
     chosen = next(name for name, reason in unsupported.items() if not reason)
     reasons = {}

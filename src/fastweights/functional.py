@@ -33,7 +33,7 @@ from fastweights.core.padding import remedy_for
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
 from fastweights.normalisers.l2 import l2
-from fastweights.signature import KeyDecay, RawKey, Slot, Value
+from fastweights.signature import KeyDecay, RawKey, TensorSpec, Value
 
 OutputAndState = tuple[Tensor, Tensor | None]
 
@@ -182,7 +182,7 @@ def _removing(state: MemoryState, x: _Removal) -> tuple[MemoryState, Value]:
 
 
 class _State(NamedTuple):
-    S: Annotated[Tensor, Slot("K V", "memory")]
+    S: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
 class _Options(NamedTuple):
@@ -298,7 +298,7 @@ def _require_state(name: str, state: Tensor | None, inputs: tuple[Tensor, ...], 
 @traced_constant
 @cache
 def _cell(name: str, unit: bool, scaled: bool) -> Cell:
-    return Cell.of(_laid_out(name, unit, scaled))
+    return Cell.from_function(_laid_out(name, unit, scaled))
 
 
 NAMES = {"decay": "g"}
@@ -313,13 +313,13 @@ def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     goes out. For one step, transposing the state would take longer than the step. With `unit`, keys and queries are
     normalised to length 1. Decays are logarithms. The factor on the queries is an input if `scaled`, else K^-0.5.
     """
-    inner = Cell.of(name)
+    inner = Cell.from_function(name)
     maps: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _identity, "decay": torch.exp}
     input_maps = tuple(maps.get(slot.kind, _identity) for slot in inner.slots["Inputs"].values())
     # Plain functions and tuples can be guarded: a call need not inspect the step again.
     run, InnerInputs = inner.step, inner.Inputs
     fields = [(NAMES.get(field, field), Annotated[Tensor, slot]) for field, slot in inner.slots["Inputs"].items()]
-    factor = [("scale", Annotated[Tensor, Slot("", "value")])] if scaled else []
+    factor = [("scale", Annotated[Tensor, TensorSpec("", "value")])] if scaled else []
     Inputs = NamedTuple("Inputs", [*fields, *factor])  # type: ignore[misc]
 
     def map_inputs(x: Any) -> Any:

@@ -50,7 +50,7 @@ def scan_over_ranks(
     Raises:
         InputError: an input does not fit the cell.
     """
-    cell = Cell.of(cell)
+    cell = Cell.from_function(cell)
     call = scan_call(cell, Tensors(inputs, state, params, reset))
     with full_precision(call.plan.device):
         own = segment(call)

@@ -55,7 +55,7 @@ def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step
     return declare
 
 
-class Slot(NamedTuple):
+class TensorSpec(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar), and the role by which a layer computes or initialises it.
 
     Roles of inputs: "key", "value", "rate", "decay" or "control", after "shared" if one projection serves all heads.
@@ -107,36 +107,36 @@ ROLES = {
 }
 """Possible roles of the fields of each record."""
 
-Matrix = Annotated[Tensor, Slot("V K", "memory")]
-Accumulator = Annotated[Tensor, Slot("K", "memory")]
-RecurrentMatrix = Annotated[Tensor, Slot("V V", "memory")]
-Output = Annotated[Tensor, Slot("V", "output")]
+Matrix = Annotated[Tensor, TensorSpec("V K", "memory")]
+Accumulator = Annotated[Tensor, TensorSpec("K", "memory")]
+RecurrentMatrix = Annotated[Tensor, TensorSpec("V V", "memory")]
+Output = Annotated[Tensor, TensorSpec("V", "output")]
 """An output in the state, for the next step."""
-Key = Annotated[Tensor, Slot("K", "key")]
+Key = Annotated[Tensor, TensorSpec("K", "key")]
 """A key or a query, after feature map and normaliser."""
-Value = Annotated[Tensor, Slot("V", "value")]
+Value = Annotated[Tensor, TensorSpec("V", "value")]
 """A value, or any other output of the slow network that is used unchanged."""
-RawKey = Annotated[Tensor, Slot("K", "value")]
+RawKey = Annotated[Tensor, TensorSpec("K", "value")]
 """A key or query that the cell itself makes positive, after it has added a term."""
-RawRate = Annotated[Tensor, Slot("", "value")]
+RawRate = Annotated[Tensor, TensorSpec("", "value")]
 """A rate that the cell itself passes through a sigmoid."""
-Rate = Annotated[Tensor, Slot("", "rate")]
+Rate = Annotated[Tensor, TensorSpec("", "rate")]
 """Write strength in [0, 1]."""
-Decay = Annotated[Tensor, Slot("", "decay")]
+Decay = Annotated[Tensor, TensorSpec("", "decay")]
 """Decay factor of the memory in [0, 1], near 1 at the start of training."""
-KeyDecay = Annotated[Tensor, Slot("K", "decay")]
+KeyDecay = Annotated[Tensor, TensorSpec("K", "decay")]
 """Decay factors of the columns of the memory, one per feature of a key."""
-ValueDecay = Annotated[Tensor, Slot("V", "decay")]
+ValueDecay = Annotated[Tensor, TensorSpec("V", "decay")]
 """Decay factors of the rows of the memory, one per component of a value."""
-KeyRate = Annotated[Tensor, Slot("K", "rate")]
+KeyRate = Annotated[Tensor, TensorSpec("K", "rate")]
 """Rates, one per feature of a key."""
-ValueRate = Annotated[Tensor, Slot("V", "rate")]
+ValueRate = Annotated[Tensor, TensorSpec("V", "rate")]
 """Rates, one per component of a value."""
-Control = Annotated[Tensor, Slot("", "control")]
+Control = Annotated[Tensor, TensorSpec("", "control")]
 """A control signal, 0 or 1, that comes with the data and not from the slow network."""
 
 
-def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None:
+def learn_sizes(slot: TensorSpec, shape: Sequence[int], sizes: dict[str, int]) -> None:
     """Adds the sizes that follow from the shape of a tensor, from axes such as K, 4*K or 2*K+1."""
     axes = slot.axes.split()
     if len(axes) == len(shape):
@@ -147,7 +147,7 @@ def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None
                 sizes.setdefault(letter, (length - int(more or 0)) // int(times or 1))
 
 
-def slots_of(kind: str, record: type) -> dict[str, Slot]:
+def slots_of(kind: str, record: type) -> dict[str, TensorSpec]:
     """The slots of the "Inputs", the "State" or the "Params" of a cell.
 
     Raises:
@@ -160,24 +160,24 @@ def slots_of(kind: str, record: type) -> dict[str, Slot]:
     return by_name
 
 
-def slots(record: type) -> dict[str, Slot]:
+def slots(record: type) -> dict[str, TensorSpec]:
     """The slot of every field of a NamedTuple, in order.
 
     >>> class State(NamedTuple):
     ...     W: Matrix
     >>> slots(State)
-    {'W': Slot(axes='V K', role='memory')}
+    {'W': TensorSpec(axes='V K', role='memory')}
     """
     return {name: slot_of(hint, name) for name, hint in get_type_hints(record, include_extras=True).items()}
 
 
-def slot_of(hint: Any, name: str) -> Slot:
+def slot_of(hint: Any, name: str) -> TensorSpec:
     """The slot inside an annotation; an error that names the field if there is none."""
-    remedy = "Use Key, Value, Rate or another of fastweights.signature, or Annotated[Tensor, Slot(axes, role)]."
+    remedy = "Use Key, Value, Rate or another of fastweights.signature, or Annotated[Tensor, TensorSpec(axes, role)]."
     require(is_slot(hint), name, "annotated with its axes", hint, remedy)
-    return next(extra for extra in get_args(hint)[1:] if isinstance(extra, Slot))
+    return next(extra for extra in get_args(hint)[1:] if isinstance(extra, TensorSpec))
 
 
 def is_slot(hint: Any) -> bool:
     """Whether an annotation gives the axes of a tensor."""
-    return any(isinstance(extra, Slot) for extra in get_args(hint)[1:])
+    return any(isinstance(extra, TensorSpec) for extra in get_args(hint)[1:])

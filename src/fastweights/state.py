@@ -1,4 +1,4 @@
-"""Methods of states: `detach`, `to`, `members`, `save` and `load`."""
+"""Methods of states: `detach`, `to`, `select`, `save` and `load`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ ANY_MEMBERS = Requirement(
 )
 
 
-def with_methods(state: State) -> State:
+def register_state(state: State) -> State:
     """Adds the methods of a state to a NamedTuple of tensors, which may be nested.
 
     Cells call this for the states in their annotations; the state of a layer is decorated. A NamedTuple cannot have a
@@ -36,7 +36,7 @@ def with_methods(state: State) -> State:
     registered with torch: `torch.load(weights_only=True)` reads it, and `torch.export.save` saves programs that
     return it.
     """
-    for method in (detach, to, members, save, load):
+    for method in (detach, to, select, save, load):
         if method.__name__ not in vars(state):
             setattr(state, method.__name__, method)
     torch.serialization.add_safe_globals([state])
@@ -79,7 +79,7 @@ Members = Annotated[int | slice | Sequence[int] | Sequence[bool] | Tensor | np.n
 
 
 @checked
-def members(state: Any, which: Members) -> Any:
+def select(state: Any, which: Members) -> Any:
     """Selects members of the batch by an int, a slice, or a list or tensor of ints or bools, repeated if listed twice.
 
     Beam search reorders its hypotheses with it, and an agent selects the environments that continue. One int selects a

@@ -286,7 +286,7 @@ def _attention(call: Call) -> Attention | None:
     """The memory as `LinearAttention`, if it is one."""
     if call.reset is not None or call.inputs[0].dtype == torch.float64:
         return None
-    if call.cell.name in ATTENTIONS and call.cell is Cell.named(call.cell.name):
+    if call.cell.name in ATTENTIONS and call.cell is Cell.from_name(call.cell.name):
         return ATTENTIONS[call.cell.name](call.inputs)
     return None
 

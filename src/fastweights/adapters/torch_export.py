@@ -8,6 +8,6 @@ import fastweights.models
 from fastweights.cell import Cell
 from fastweights.compiler import op
 
-STATES = [fastweights.layers, fastweights.models, *map(Cell.named, Cell.names())]
+STATES = [fastweights.layers, fastweights.models, *map(Cell.from_name, Cell.names())]
 """What has told torch of the states that programs take and return."""
 OPERATION = op.LIBRARY

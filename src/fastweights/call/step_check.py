@@ -15,7 +15,7 @@ from torch import Tensor
 from fastweights.cell import Cell, examples
 from fastweights.core.errors import InputError, invalid
 from fastweights.core.source_location import FAULTS, is_fault, line_of_error, reason_of
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 Sizes = Mapping[str, int]
 
@@ -58,11 +58,11 @@ def check_result(cell: Cell, result: Any, sizes: Sizes, dtype: torch.dtype, reme
             raise _invalid(f"{name} of {cell.name}", slot, value, sizes, dtype, remedy)
 
 
-def _fits_slot(slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype) -> bool:
+def _fits_slot(slot: TensorSpec, value: Any, sizes: Sizes, dtype: torch.dtype) -> bool:
     return isinstance(value, Tensor) and value.dtype == dtype and tuple(value.shape) == slot.shape(sizes)
 
 
-def _invalid(name: str, slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype, remedy: str) -> InputError:
+def _invalid(name: str, slot: TensorSpec, value: Any, sizes: Sizes, dtype: torch.dtype, remedy: str) -> InputError:
     if not isinstance(value, Tensor):
         return invalid(name, "a tensor", type(value).__name__)
     if value.dtype != dtype:

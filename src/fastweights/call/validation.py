@@ -11,7 +11,7 @@ from fastweights.cell import Cell
 from fastweights.core.autocast import PRECISIONS
 from fastweights.core.errors import InputError, invalid
 from fastweights.core.padding import check_lengths
-from fastweights.signature import Slot, learn_sizes
+from fastweights.signature import TensorSpec, learn_sizes
 
 
 def check_call(cell: Cell, tensors: Tensors, out: Any) -> dict[str, int]:
@@ -61,7 +61,7 @@ def _leading(inputs: Any) -> tuple[int, ...]:
     return tuple(first.shape[:3])
 
 
-def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], sizes: dict[str, int]) -> None:
+def _check_fields(record: Any, slots: dict[str, TensorSpec], leading: dict[str, int], sizes: dict[str, int]) -> None:
     """Checks all tensors of a record, and adds the sizes of their axes to `sizes`."""
     device = record[0].device if record and isinstance(record[0], Tensor) else None
     for (name, slot), value in zip(slots.items(), record, strict=True):
@@ -73,13 +73,13 @@ def _check_fields(record: Any, slots: dict[str, Slot], leading: dict[str, int], 
             raise _invalid_shape(name, slot, value, leading, sizes)
 
 
-def _has_valid_dtype(value: Tensor, slot: Slot) -> bool:
+def _has_valid_dtype(value: Tensor, slot: TensorSpec) -> bool:
     """Whether a scan can compute with a tensor. Controls may be bool or integers."""
     is_mark = slot.kind == "control" and not (value.is_complex() or value.is_floating_point())
     return value.layout == torch.strided and (is_mark or value.dtype in PRECISIONS)
 
 
-def _invalid_kind(name: str, slot: Slot, value: Any, device: torch.device | None, first: str) -> InputError:
+def _invalid_kind(name: str, slot: TensorSpec, value: Any, device: torch.device | None, first: str) -> InputError:
     if not isinstance(value, Tensor):
         return invalid(name, "a tensor", type(value).__name__)
     if value.layout != torch.strided:
@@ -90,14 +90,16 @@ def _invalid_kind(name: str, slot: Slot, value: Any, device: torch.device | None
     return invalid(name, f"on {device} like {first}", value.device)
 
 
-def _expected_shape(slot: Slot, leading: dict[str, int], sizes: dict[str, int]) -> list[int] | None:
+def _expected_shape(slot: TensorSpec, leading: dict[str, int], sizes: dict[str, int]) -> list[int] | None:
     """The shape that a tensor must have; None if the size of one of its letters is unknown."""
     if any(letter.isalpha() and letter not in sizes for letter in slot.axes):
         return None
     return [*leading.values(), *slot.shape(sizes)]
 
 
-def _invalid_shape(name: str, slot: Slot, value: Tensor, leading: dict[str, int], sizes: dict[str, int]) -> InputError:
+def _invalid_shape(
+    name: str, slot: TensorSpec, value: Tensor, leading: dict[str, int], sizes: dict[str, int]
+) -> InputError:
     axes = [*leading, *slot.axes.split()]
     letters = {letter for axis in axes for letter in axis if letter.isalpha()}
     text = ", ".join(f"{axis}={size}" for axis, size in {**sizes, **leading}.items() if axis in letters)

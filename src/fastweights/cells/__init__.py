@@ -1,4 +1,4 @@
-"""Cells, one per file: a state and one step of one head. For a rule, `Cell.named` returns the memory with that rule."""
+"""Cells, one per file: a state and one step of one head. `Cell.from_name` also returns a memory for every rule."""
 
 from fastweights.cells.associative_lstm import associative_lstm
 from fastweights.cells.atlas import atlas

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import Output, Slot
+from fastweights.signature import Output, TensorSpec
 
 
 class DeltaLSTMState(NamedTuple):
     """The matrices of the gates i, u, o in this order, the hidden state h and the cell state c."""
 
-    W: Annotated[Tensor, Slot("3 V K", "memory")]
-    R: Annotated[Tensor, Slot("3 V V", "memory")]
+    W: Annotated[Tensor, TensorSpec("3 V K", "memory")]
+    R: Annotated[Tensor, TensorSpec("3 V V", "memory")]
     h: Output
     c: Output
 
@@ -21,13 +21,13 @@ class DeltaLSTMState(NamedTuple):
 class DeltaLSTMInputs(NamedTuple):
     """Three of each input, for i, u and o."""
 
-    q: Annotated[Tensor, Slot("3 K", "key")]
-    k: Annotated[Tensor, Slot("3 K", "key")]
-    v: Annotated[Tensor, Slot("3 V", "value")]
-    beta: Annotated[Tensor, Slot("3", "rate")]
-    recurrent_k: Annotated[Tensor, Slot("3 V", "value")]
-    recurrent_v: Annotated[Tensor, Slot("3 V", "value")]
-    recurrent_beta: Annotated[Tensor, Slot("3", "rate")]
+    q: Annotated[Tensor, TensorSpec("3 K", "key")]
+    k: Annotated[Tensor, TensorSpec("3 K", "key")]
+    v: Annotated[Tensor, TensorSpec("3 V", "value")]
+    beta: Annotated[Tensor, TensorSpec("3", "rate")]
+    recurrent_k: Annotated[Tensor, TensorSpec("3 V", "value")]
+    recurrent_v: Annotated[Tensor, TensorSpec("3 V", "value")]
+    recurrent_beta: Annotated[Tensor, TensorSpec("3", "rate")]
 
 
 def write(state: DeltaLSTMState, x: DeltaLSTMInputs) -> tuple[Tensor, Tensor, Tensor]:

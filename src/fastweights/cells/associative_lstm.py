@@ -5,30 +5,30 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
-Complex = Annotated[Tensor, Slot("2 V", "memory")]
+Complex = Annotated[Tensor, TensorSpec("2 V", "memory")]
 """V complex numbers: real parts, then imaginary parts."""
 
 
 class AssociativeLSTMState(NamedTuple):
     """S copies of the memory, and the output."""
 
-    c: Annotated[Tensor, Slot("S 2 V", "memory")]
+    c: Annotated[Tensor, TensorSpec("S 2 V", "memory")]
     h: Complex
 
 
 class AssociativeLSTMInputs(NamedTuple):
     """Inputs of the gates f, i and o and of the complex vectors u, r_i and r_o, in this order."""
 
-    x: Annotated[Tensor, Slot("9*V", "value")]
+    x: Annotated[Tensor, TensorSpec("9*V", "value")]
 
 
 class AssociativeLSTMParams(NamedTuple):
     """Recurrent weights, and one permutation per copy, as a matrix of zeros and ones."""
 
-    W: Annotated[Tensor, Slot("9*V 2*V", "weight")]
-    P: Annotated[Tensor, Slot("S V V", "fixed weight")]
+    W: Annotated[Tensor, TensorSpec("9*V 2*V", "weight")]
+    P: Annotated[Tensor, TensorSpec("S V V", "fixed weight")]
 
 
 def associative_lstm(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
 
 
 @family
@@ -48,7 +48,7 @@ def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
 def _state(window: int) -> Any:
     """The type of the state: the memory, its momentum, and the keys, values and gates of the window."""
     slots = {"keys": f"{window} K", "values": f"{window} V", "gates": f"{window}"}
-    past = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in slots.items()]
+    past = [(name, Annotated[Tensor, TensorSpec(axes, "memory")]) for name, axes in slots.items()]
     return NamedTuple("AtlasState", [("W", Matrix), ("surprise", Matrix), *past])
 
 

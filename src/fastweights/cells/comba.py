@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
 
 
 class CombaState(NamedTuple):
@@ -21,8 +21,8 @@ class CombaInputs(NamedTuple):
 
 
 class CombaParams(NamedTuple):
-    feedback: Annotated[Tensor, Slot("", "bias")]
-    correction: Annotated[Tensor, Slot("", "bias")]
+    feedback: Annotated[Tensor, TensorSpec("", "bias")]
+    correction: Annotated[Tensor, TensorSpec("", "bias")]
 
 
 @keyed_by("identity", "l2")

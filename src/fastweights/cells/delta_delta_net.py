@@ -6,16 +6,16 @@ from torch import Tensor
 
 from fastweights.cells._positive_keys import positive_keys
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, Slot, Value, invents
+from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, TensorSpec, Value, invents
 
 
 class DeltaDeltaNetState(NamedTuple):
     """The four matrices of the programmer, which read keys, values and rates, and the one that it programs."""
 
-    W_q: Annotated[Tensor, Slot("K K", "memory")]
-    W_k: Annotated[Tensor, Slot("K K", "memory")]
+    W_q: Annotated[Tensor, TensorSpec("K K", "memory")]
+    W_k: Annotated[Tensor, TensorSpec("K K", "memory")]
     W_v: Matrix
-    W_beta: Annotated[Tensor, Slot("1 K", "memory")]
+    W_beta: Annotated[Tensor, TensorSpec("1 K", "memory")]
     W: Matrix
 
 

@@ -8,34 +8,34 @@ from torch import Tensor
 from fastweights.cells._layer_norm import standardise
 from fastweights.cells._positive_keys import positive_keys
 from fastweights.rules.delta import delta
-from fastweights.signature import RawKey, Slot
+from fastweights.signature import RawKey, TensorSpec
 
 
 class DeltaMLPState(NamedTuple):
     """L blocks of a matrix up to 4 K units and one back."""
 
-    up: Annotated[Tensor, Slot("L 4*K K", "memory")]
-    down: Annotated[Tensor, Slot("L K 4*K", "memory")]
+    up: Annotated[Tensor, TensorSpec("L 4*K K", "memory")]
+    down: Annotated[Tensor, TensorSpec("L K 4*K", "memory")]
 
 
 class DeltaMLPInputs(NamedTuple):
     q: RawKey
-    up_k: Annotated[Tensor, Slot("L K", "value")]
-    up_v: Annotated[Tensor, Slot("L 4*K", "value")]
-    up_beta: Annotated[Tensor, Slot("L", "rate")]
-    down_k: Annotated[Tensor, Slot("L 4*K", "value")]
-    down_v: Annotated[Tensor, Slot("L K", "value")]
-    down_beta: Annotated[Tensor, Slot("L", "rate")]
+    up_k: Annotated[Tensor, TensorSpec("L K", "value")]
+    up_v: Annotated[Tensor, TensorSpec("L 4*K", "value")]
+    up_beta: Annotated[Tensor, TensorSpec("L", "rate")]
+    down_k: Annotated[Tensor, TensorSpec("L 4*K", "value")]
+    down_v: Annotated[Tensor, TensorSpec("L K", "value")]
+    down_beta: Annotated[Tensor, TensorSpec("L", "rate")]
 
 
 class DeltaMLPParams(NamedTuple):
-    gain: Annotated[Tensor, Slot("L K", "shared gain")]
-    bias: Annotated[Tensor, Slot("L K", "shared bias")]
+    gain: Annotated[Tensor, TensorSpec("L K", "shared gain")]
+    bias: Annotated[Tensor, TensorSpec("L K", "shared bias")]
 
 
 def delta_mlp(
     state: DeltaMLPState, x: DeltaMLPInputs, params: DeltaMLPParams
-) -> tuple[DeltaMLPState, Annotated[Tensor, Slot("K", "value")]]:
+) -> tuple[DeltaMLPState, Annotated[Tensor, TensorSpec("K", "value")]]:
     """y <- y + W_down f(W_up f(LN(y))) for each of L blocks, from y = q: every W by its own delta rule.
 
     f is elu + 1 over its sum. All heads share the LayerNorm. There is no recurrence: the blocks are depth, not time.

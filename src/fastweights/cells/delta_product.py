@@ -7,7 +7,7 @@ from torch import Tensor
 from fastweights.core.arguments import Size, checked
 from fastweights.core.family import family
 from fastweights.rules.delta import delta
-from fastweights.signature import Decay, Key, Matrix, Slot, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, TensorSpec, Value, keyed_by
 
 
 class DeltaProductState(NamedTuple):
@@ -22,7 +22,11 @@ def make_delta_product(steps: Size = 2) -> Any:
     Raises:
         InputError: `steps` is less than 1.
     """
-    fields = {"k": Slot(f"{steps} K", "key"), "v": Slot(f"{steps} V", "value"), "beta": Slot(f"{steps}", "rate")}
+    fields = {
+        "k": TensorSpec(f"{steps} K", "key"),
+        "v": TensorSpec(f"{steps} V", "value"),
+        "beta": TensorSpec(f"{steps}", "rate"),
+    }
     writes = [(name, Annotated[Tensor, slot]) for name, slot in fields.items()]
     Inputs = NamedTuple("Inputs", [("q", Key), *writes, ("decay", Decay)])  # type: ignore[misc]
 

@@ -10,17 +10,17 @@ from fastweights.cells._layer_norm import standardise
 from fastweights.core.arguments import Size, checked
 from fastweights.core.family import family
 from fastweights.rules.hebbian import hebbian
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
-Units = Annotated[Tensor, Slot("R", "value")]
+Units = Annotated[Tensor, TensorSpec("R", "value")]
 """One number per unit. R is at least 3, since LayerNorm of 2 numbers leaves only their signs."""
 
 
 class FastWeightRNNState(NamedTuple):
     """Fast weights, and the state of R units."""
 
-    A: Annotated[Tensor, Slot("R R", "memory")]
-    h: Annotated[Tensor, Slot("R", "memory")]
+    A: Annotated[Tensor, TensorSpec("R R", "memory")]
+    h: Annotated[Tensor, TensorSpec("R", "memory")]
 
 
 class FastWeightRNNInputs(NamedTuple):
@@ -30,19 +30,19 @@ class FastWeightRNNInputs(NamedTuple):
 class FastWeightRNNParams(NamedTuple):
     """Recurrent weights, gain and bias of each of the S inner steps, decay lambda and rate eta of the fast weights."""
 
-    W: Annotated[Tensor, Slot("R R", "weight")]
-    gain: Annotated[Tensor, Slot("S R", "gain")]
-    bias: Annotated[Tensor, Slot("S R", "bias")]
-    decay: Annotated[Tensor, Slot("", "constant")]
-    eta: Annotated[Tensor, Slot("", "constant")]
+    W: Annotated[Tensor, TensorSpec("R R", "weight")]
+    gain: Annotated[Tensor, TensorSpec("S R", "gain")]
+    bias: Annotated[Tensor, TensorSpec("S R", "bias")]
+    decay: Annotated[Tensor, TensorSpec("", "constant")]
+    eta: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 class PlainFastWeightRNNParams(NamedTuple):
     """Recurrent weights, decay lambda and rate eta of the fast weights: without layer normalisation."""
 
-    W: Annotated[Tensor, Slot("R R", "weight")]
-    decay: Annotated[Tensor, Slot("", "constant")]
-    eta: Annotated[Tensor, Slot("", "constant")]
+    W: Annotated[Tensor, TensorSpec("R R", "weight")]
+    decay: Annotated[Tensor, TensorSpec("", "constant")]
+    eta: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 Norm = Callable[[Tensor], Tensor]

@@ -6,30 +6,30 @@ import torch
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import Slot, invents
+from fastweights.signature import TensorSpec, invents
 
 
 class FullRecurrentDeltaNetState(NamedTuple):
     """M memories, and their outputs."""
 
-    W: Annotated[Tensor, Slot("M V K", "memory")]
-    y: Annotated[Tensor, Slot("M V", "memory")]
+    W: Annotated[Tensor, TensorSpec("M V K", "memory")]
+    y: Annotated[Tensor, TensorSpec("M V", "memory")]
 
 
 class FullRecurrentDeltaNetInputs(NamedTuple):
-    q: Annotated[Tensor, Slot("M K", "value")]
-    k: Annotated[Tensor, Slot("M K", "value")]
-    v: Annotated[Tensor, Slot("M V", "value")]
-    beta: Annotated[Tensor, Slot("M", "value")]
+    q: Annotated[Tensor, TensorSpec("M K", "value")]
+    k: Annotated[Tensor, TensorSpec("M K", "value")]
+    v: Annotated[Tensor, TensorSpec("M V", "value")]
+    beta: Annotated[Tensor, TensorSpec("M", "value")]
 
 
 class FullRecurrentDeltaNetParams(NamedTuple):
     """Weights from all M V outputs to all keys, values and rates."""
 
-    R_q: Annotated[Tensor, Slot("M*K M*V", "weight")]
-    R_k: Annotated[Tensor, Slot("M*K M*V", "weight")]
-    R_v: Annotated[Tensor, Slot("M*V M*V", "weight")]
-    R_beta: Annotated[Tensor, Slot("M M*V", "weight")]
+    R_q: Annotated[Tensor, TensorSpec("M*K M*V", "weight")]
+    R_k: Annotated[Tensor, TensorSpec("M*K M*V", "weight")]
+    R_v: Annotated[Tensor, TensorSpec("M*V M*V", "weight")]
+    R_beta: Annotated[Tensor, TensorSpec("M M*V", "weight")]
 
 
 def _rates(
@@ -41,7 +41,7 @@ def _rates(
 @invents(_rates)
 def full_recurrent_delta_net(
     state: FullRecurrentDeltaNetState, x: FullRecurrentDeltaNetInputs, params: FullRecurrentDeltaNetParams
-) -> tuple[FullRecurrentDeltaNetState, Annotated[Tensor, Slot("M V", "value")]]:
+) -> tuple[FullRecurrentDeltaNetState, Annotated[Tensor, TensorSpec("M V", "value")]]:
     """W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T, y_m = W_m q_m; q, k, v, beta of all m get R tanh(y) of all y.
 
     For the scan the M memories are one head. With M = 1 it is the Recurrent DeltaNet.

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from fastweights.normalisers.l2 import l2
-from fastweights.signature import Key, RawKey, Slot, keyed_by
+from fastweights.signature import Key, RawKey, TensorSpec, keyed_by
 
 
 class HopeState(NamedTuple):
     """Shift of M from its start, with the rows of all memories stacked."""
 
-    M: Annotated[Tensor, Slot("3*K+2 K", "memory")]
+    M: Annotated[Tensor, TensorSpec("3*K+2 K", "memory")]
 
 
 class HopeInputs(NamedTuple):
@@ -23,7 +23,7 @@ class HopeInputs(NamedTuple):
 class HopeParams(NamedTuple):
     """Learned start of M."""
 
-    M: Annotated[Tensor, Slot("3*K+2 K", "weight")]
+    M: Annotated[Tensor, TensorSpec("3*K+2 K", "weight")]
 
 
 @keyed_by("identity", "l2")

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, Matrix, Slot, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, TensorSpec, Value, keyed_by
 
 
 class M2RNNState(NamedTuple):
@@ -20,7 +20,7 @@ class M2RNNInputs(NamedTuple):
 
 
 class M2RNNParams(NamedTuple):
-    R: Annotated[Tensor, Slot("V V", "weight")]
+    R: Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
 @keyed_by("identity", "none")

@@ -8,11 +8,11 @@ from torch.nn.functional import softplus
 
 from fastweights.core.arguments import Size, checked
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, Matrix, Rate, Slot, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
 
 
 class MesaState(NamedTuple):
-    G: Annotated[Tensor, Slot("K K", "gram")]
+    G: Annotated[Tensor, TensorSpec("K K", "gram")]
     W: Matrix
 
 
@@ -25,7 +25,7 @@ class MesaInputs(NamedTuple):
 
 
 class MesaParams(NamedTuple):
-    ridge: Annotated[Tensor, Slot("K", "bias")]
+    ridge: Annotated[Tensor, TensorSpec("K", "bias")]
 
 
 @family

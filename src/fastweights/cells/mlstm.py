@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fastweights.signature import Accumulator, Key, Matrix, RawRate, Slot, Value, keyed_by
+from fastweights.signature import Accumulator, Key, Matrix, RawRate, TensorSpec, Value, keyed_by
 
 
 class MLSTMState(NamedTuple):
@@ -14,7 +14,7 @@ class MLSTMState(NamedTuple):
 
     W: Matrix
     z: Accumulator
-    m: Annotated[Tensor, Slot("", "memory")]
+    m: Annotated[Tensor, TensorSpec("", "memory")]
 
 
 class MLSTMInputs(NamedTuple):

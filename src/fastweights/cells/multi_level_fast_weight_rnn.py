@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastweights.cells.fast_weight_rnn import FastWeightRNNState, Units, layer_norms, settle
 from fastweights.rules.hebbian import hebbian
-from fastweights.signature import Control, Slot
+from fastweights.signature import Control, TensorSpec
 
 
 class MultiLevelFastWeightRNNInputs(NamedTuple):
@@ -20,12 +20,12 @@ class MultiLevelFastWeightRNNInputs(NamedTuple):
 class MultiLevelFastWeightRNNParams(NamedTuple):
     """Parameters of the fast-weight RNN, and the recurrent weights for integration."""
 
-    W: Annotated[Tensor, Slot("R R", "weight")]
-    W_integrate: Annotated[Tensor, Slot("R R", "weight")]
-    gain: Annotated[Tensor, Slot("S R", "gain")]
-    bias: Annotated[Tensor, Slot("S R", "bias")]
-    decay: Annotated[Tensor, Slot("", "constant")]
-    eta: Annotated[Tensor, Slot("", "constant")]
+    W: Annotated[Tensor, TensorSpec("R R", "weight")]
+    W_integrate: Annotated[Tensor, TensorSpec("R R", "weight")]
+    gain: Annotated[Tensor, TensorSpec("S R", "gain")]
+    bias: Annotated[Tensor, TensorSpec("S R", "bias")]
+    decay: Annotated[Tensor, TensorSpec("", "constant")]
+    eta: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def multi_level_fast_weight_rnn(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fastweights.signature import Rate, RawRate, Slot, Value, ValueRate
+from fastweights.signature import Rate, RawRate, TensorSpec, Value, ValueRate
 
 
 class NeuralTuringMachineState(NamedTuple):
@@ -15,8 +15,8 @@ class NeuralTuringMachineState(NamedTuple):
     So a state of zeros places the head on the first slot. Slots that all start equal would stay equal.
     """
 
-    M: Annotated[Tensor, Slot("16 V", "memory")]
-    w: Annotated[Tensor, Slot("16", "memory")]
+    M: Annotated[Tensor, TensorSpec("16 V", "memory")]
+    w: Annotated[Tensor, TensorSpec("16", "memory")]
 
 
 class NeuralTuringMachineInputs(NamedTuple):
@@ -25,7 +25,7 @@ class NeuralTuringMachineInputs(NamedTuple):
     erase: ValueRate
     strength: RawRate
     gate: Rate
-    shift: Annotated[Tensor, Slot("3", "value")]
+    shift: Annotated[Tensor, TensorSpec("3", "value")]
     sharpness: RawRate
 
 

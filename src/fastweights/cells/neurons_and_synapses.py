@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.core.family import family
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")
 """The operators that can update a body or a synapse."""
@@ -28,7 +28,7 @@ synapse is never reset, so that cells of several hundred would saturate every ne
 class NeuronsAndSynapsesInputs(NamedTuple):
     """Observations of the I neurons of the input layer."""
 
-    x: Annotated[Tensor, Slot("I", "value")]
+    x: Annotated[Tensor, TensorSpec("I", "value")]
 
 
 Update = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -100,7 +100,8 @@ def _fields(part: str, operator: str, odd: bool, inputs: str) -> list[tuple[str,
         said = _axis(1 if operator.startswith("mlp") else 2, odd)
         shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{said} P"}
     fields = [
-        [(name, Slot(axes, "weight")), (f"{name}_bias", Slot(axes.split()[0], "bias"))] for name, axes in shapes.items()
+        [(name, TensorSpec(axes, "weight")), (f"{name}_bias", TensorSpec(axes.split()[0], "bias"))]
+        for name, axes in shapes.items()
     ]
     return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
 
@@ -115,10 +116,10 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed
     """
     N, L, components = "+".join(["I", *map(str, hidden)]), 1 + len(hidden), _axis(1, odd)
     shapes = {"h": f"{components} {N}", "w": f"{components} {N} {N}", "p": "I"}
-    state = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in shapes.items()]
+    state = [(name, Annotated[Tensor, TensorSpec(axes, "memory")]) for name, axes in shapes.items()]
     fields = [
-        ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
-        ("start", Annotated[Tensor, Slot(f"{components} {N} {N}", "fixed weight")]),
+        ("embedding", Annotated[Tensor, TensorSpec(f"{L} E", "weight")]),
+        ("start", Annotated[Tensor, TensorSpec(f"{components} {N} {N}", "fixed weight")]),
         *(_fields("body", body, odd, f"{passed}+E") if hidden else []),
         *_fields("synapse", synapse, odd, seen),
         # Without the last bias: a softmax across neurons ignores a number that all of them get.
@@ -243,7 +244,7 @@ def make_neurons_and_synapses(
                 h[0] = _network(params, "input", [h[0], *inputs]).softmax(-1)
         return state_type(torch.cat(h, -1), torch.cat(w, 1) - params.start, h[0][0]), h[0][0]
 
-    prediction = Annotated[Tensor, Slot("I", "value")]
+    prediction = Annotated[Tensor, TensorSpec("I", "value")]
     result: Any = tuple.__class_getitem__((state_type, prediction))
     records = {"state": state_type, "x": NeuronsAndSynapsesInputs, "params": params_type, "return": result}
     # Set here rather than written above: type checkers cannot follow types that are created at run time.

@@ -6,25 +6,25 @@ import torch
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import RawKey, Slot
+from fastweights.signature import RawKey, TensorSpec
 
 
 class PrintedDeltaMLPState(NamedTuple):
     """L square matrices."""
 
-    W: Annotated[Tensor, Slot("L K K", "memory")]
+    W: Annotated[Tensor, TensorSpec("L K K", "memory")]
 
 
 class PrintedDeltaMLPInputs(NamedTuple):
     q: RawKey
-    k: Annotated[Tensor, Slot("L K", "value")]
-    v: Annotated[Tensor, Slot("L K", "value")]
-    beta: Annotated[Tensor, Slot("L", "rate")]
+    k: Annotated[Tensor, TensorSpec("L K", "value")]
+    v: Annotated[Tensor, TensorSpec("L K", "value")]
+    beta: Annotated[Tensor, TensorSpec("L", "rate")]
 
 
 def printed_delta_mlp(
     state: PrintedDeltaMLPState, x: PrintedDeltaMLPInputs
-) -> tuple[PrintedDeltaMLPState, Annotated[Tensor, Slot("K", "value")]]:
+) -> tuple[PrintedDeltaMLPState, Annotated[Tensor, TensorSpec("K", "value")]]:
     """h_l = W_l f(h_(l-1)) for l = 1..L, h_0 = q, y = h_L, f = softmax: every W_l by its own delta rule.
 
     Keys go through f, too. With L = 1 it is DeltaNet with softmax for a feature map.

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import Matrix, Output, RawKey, RawRate, Slot, Value, invents
+from fastweights.signature import Matrix, Output, RawKey, RawRate, TensorSpec, Value, invents
 
 
 class RecurrentDeltaNetState(NamedTuple):
@@ -21,10 +21,10 @@ class RecurrentDeltaNetInputs(NamedTuple):
 
 
 class RecurrentDeltaNetParams(NamedTuple):
-    R_q: Annotated[Tensor, Slot("K V", "weight")]
-    R_k: Annotated[Tensor, Slot("K V", "weight")]
-    R_v: Annotated[Tensor, Slot("V V", "weight")]
-    r_beta: Annotated[Tensor, Slot("V", "weight")]
+    R_q: Annotated[Tensor, TensorSpec("K V", "weight")]
+    R_k: Annotated[Tensor, TensorSpec("K V", "weight")]
+    R_v: Annotated[Tensor, TensorSpec("V V", "weight")]
+    r_beta: Annotated[Tensor, TensorSpec("V", "weight")]
 
 
 def _rates(

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.rules.gla import gla
-from fastweights.signature import KeyDecay, Matrix, RawKey, Slot, Value
+from fastweights.signature import KeyDecay, Matrix, RawKey, TensorSpec, Value
 
 
 class RWKV6State(NamedTuple):
@@ -20,7 +20,7 @@ class RWKV6Inputs(NamedTuple):
 
 
 class RWKV6Params(NamedTuple):
-    bonus: Annotated[Tensor, Slot("K", "gain")]
+    bonus: Annotated[Tensor, TensorSpec("K", "gain")]
 
 
 def rwkv6(state: RWKV6State, x: RWKV6Inputs, params: RWKV6Params) -> tuple[RWKV6State, Value]:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fastweights.signature import Output, Slot, Value
+from fastweights.signature import Output, TensorSpec, Value
 
-Cell = Annotated[Tensor, Slot("V", "memory")]
-Recurrent = Annotated[Tensor, Slot("V V", "weight")]
+Cell = Annotated[Tensor, TensorSpec("V", "memory")]
+Recurrent = Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
 class SLSTMState(NamedTuple):

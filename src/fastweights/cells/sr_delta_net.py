@@ -6,19 +6,19 @@ from torch import Tensor
 
 from fastweights.cells._self_reference import modify
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Slot, Value, invents
+from fastweights.signature import Key, Matrix, TensorSpec, Value, invents
 
 
 class SRDeltaNetState(NamedTuple):
     """Shift of each matrix of the slow network from its learned start, and the matrix W of the fast network."""
 
-    P_q: Annotated[Tensor, Slot("K K", "memory")]
-    P_k: Annotated[Tensor, Slot("K K", "memory")]
-    P_v: Annotated[Tensor, Slot("V K", "memory")]
-    P_beta: Annotated[Tensor, Slot("1 K", "memory")]
-    W_q: Annotated[Tensor, Slot("K K", "memory")]
-    W_k: Annotated[Tensor, Slot("K K", "memory")]
-    W_beta: Annotated[Tensor, Slot("4 K", "memory")]
+    P_q: Annotated[Tensor, TensorSpec("K K", "memory")]
+    P_k: Annotated[Tensor, TensorSpec("K K", "memory")]
+    P_v: Annotated[Tensor, TensorSpec("V K", "memory")]
+    P_beta: Annotated[Tensor, TensorSpec("1 K", "memory")]
+    W_q: Annotated[Tensor, TensorSpec("K K", "memory")]
+    W_k: Annotated[Tensor, TensorSpec("K K", "memory")]
+    W_beta: Annotated[Tensor, TensorSpec("4 K", "memory")]
     W: Matrix
 
 
@@ -29,13 +29,13 @@ class SRDeltaNetInputs(NamedTuple):
 class SRDeltaNetParams(NamedTuple):
     """Learned starts of the matrices of the slow network."""
 
-    P_q: Annotated[Tensor, Slot("K K", "weight")]
-    P_k: Annotated[Tensor, Slot("K K", "weight")]
-    P_v: Annotated[Tensor, Slot("V K", "weight")]
-    P_beta: Annotated[Tensor, Slot("1 K", "weight")]
-    W_q: Annotated[Tensor, Slot("K K", "weight")]
-    W_k: Annotated[Tensor, Slot("K K", "weight")]
-    W_beta: Annotated[Tensor, Slot("4 K", "weight")]
+    P_q: Annotated[Tensor, TensorSpec("K K", "weight")]
+    P_k: Annotated[Tensor, TensorSpec("K K", "weight")]
+    P_v: Annotated[Tensor, TensorSpec("V K", "weight")]
+    P_beta: Annotated[Tensor, TensorSpec("1 K", "weight")]
+    W_q: Annotated[Tensor, TensorSpec("K K", "weight")]
+    W_k: Annotated[Tensor, TensorSpec("K K", "weight")]
+    W_beta: Annotated[Tensor, TensorSpec("4 K", "weight")]
 
 
 def _rates(state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams) -> dict[str, Tensor]:

@@ -5,16 +5,16 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.cells._self_reference import modify
-from fastweights.signature import Key, Slot, Value, invents
+from fastweights.signature import Key, TensorSpec, Value, invents
 
 
 class SRWMState(NamedTuple):
     """Shift of each matrix from its learned start."""
 
-    W_y: Annotated[Tensor, Slot("V K", "memory")]
-    W_q: Annotated[Tensor, Slot("K K", "memory")]
-    W_k: Annotated[Tensor, Slot("K K", "memory")]
-    W_beta: Annotated[Tensor, Slot("4 K", "memory")]
+    W_y: Annotated[Tensor, TensorSpec("V K", "memory")]
+    W_q: Annotated[Tensor, TensorSpec("K K", "memory")]
+    W_k: Annotated[Tensor, TensorSpec("K K", "memory")]
+    W_beta: Annotated[Tensor, TensorSpec("4 K", "memory")]
 
 
 class SRWMInputs(NamedTuple):
@@ -24,10 +24,10 @@ class SRWMInputs(NamedTuple):
 class SRWMParams(NamedTuple):
     """Learned starts of the matrices."""
 
-    W_y: Annotated[Tensor, Slot("V K", "weight")]
-    W_q: Annotated[Tensor, Slot("K K", "weight")]
-    W_k: Annotated[Tensor, Slot("K K", "weight")]
-    W_beta: Annotated[Tensor, Slot("4 K", "weight")]
+    W_y: Annotated[Tensor, TensorSpec("V K", "weight")]
+    W_q: Annotated[Tensor, TensorSpec("K K", "weight")]
+    W_k: Annotated[Tensor, TensorSpec("K K", "weight")]
+    W_beta: Annotated[Tensor, TensorSpec("4 K", "weight")]
 
 
 def _rates(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> dict[str, Tensor]:

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from fastweights.signature import Rate, RawKey, Slot, keyed_by
+from fastweights.signature import Rate, RawKey, TensorSpec, keyed_by
 
 
 class TTTMLPState(NamedTuple):
     """Shift of each matrix from its learned start."""
 
-    up: Annotated[Tensor, Slot("4*K K", "memory")]
-    down: Annotated[Tensor, Slot("K 4*K", "memory")]
+    up: Annotated[Tensor, TensorSpec("4*K K", "memory")]
+    down: Annotated[Tensor, TensorSpec("K 4*K", "memory")]
 
 
 class TTTMLPInputs(NamedTuple):
@@ -27,8 +27,8 @@ class TTTMLPInputs(NamedTuple):
 class TTTMLPParams(NamedTuple):
     """Learned starts of the matrices."""
 
-    up: Annotated[Tensor, Slot("4*K K", "weight")]
-    down: Annotated[Tensor, Slot("K 4*K", "weight")]
+    up: Annotated[Tensor, TensorSpec("4*K K", "weight")]
+    down: Annotated[Tensor, TensorSpec("K 4*K", "weight")]
 
 
 @keyed_by("identity", "none")

@@ -33,7 +33,7 @@ def cell_of(name: str) -> Any:
     """Returns the cell of an argument `CELL`."""
     from fastweights.cell import Cell
 
-    return Cell.of(name)
+    return Cell.from_function(name)
 
 
 def device_of(name: str) -> str:

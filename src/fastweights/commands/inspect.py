@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes the page."""
     from fastweights.core.files import read_text, write_atomically
     from fastweights.experiments.load import load
-    from fastweights.inspect import page, watch_text
+    from fastweights.inspect import render_html, watch_text
 
     require(options.most >= 1, "most", "at least 1", options.most)
     model, text = load(options.folder, options.layer)
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     require(bool(words), "text", "at least one character", "none")
     contents, tokens = watch_text(model, text, words, options.most)
     write_atomically(
-        options.page, page(contents, tokens, f"Memories of {options.folder}").encode(errors="backslashreplace")
+        options.page, render_html(contents, tokens, f"Memories of {options.folder}").encode(errors="backslashreplace")
     )
     print(f"The page is {options.page}: {memories(len(contents))}, {len(tokens)} tokens.")
     if ranges := rates(contents):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastweights.commands._arguments import folder
 from fastweights.commands.report import print_report
-from fastweights.core.errors import Died, require, require_name
+from fastweights.core.errors import ProcessDied, require, require_name
 from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.training.distributed.torchrun import launched
@@ -82,8 +82,8 @@ def run(options: argparse.Namespace) -> int:
     except (Interrupted, KeyboardInterrupt) as stop:
         print(f"{stop} Run the same command again to resume.".lstrip(), file=sys.stderr)
         return 130
-    except Died as death:
-        raise Died(f"{death} Run the same command again to resume.") from None
+    except ProcessDied as death:
+        raise ProcessDied(f"{death} Run the same command again to resume.") from None
     print_report(plan.path)
     passed = print_checks(plan.path, experiment) if options.sanity else True
     return 0 if complete and passed else 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastweights.commands._shown import show
 from fastweights.commands._streams import print_nowhere
-from fastweights.core.errors import Died, InputError, require, require_name
+from fastweights.core.errors import InputError, ProcessDied, require, require_name
 from fastweights.core.import_path import is_address, names_in
 from fastweights.registry import EXPERIMENTS, RECIPES, marked
 
@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
         print_nowhere()
         print(f"{_why(stop)} {_how_to_resume(recipe, home)}", file=sys.stderr)
         return 130
-    except Died as death:
-        raise Died(f"{death} {_how_to_resume(recipe, home)}") from None
+    except ProcessDied as death:
+        raise ProcessDied(f"{death} {_how_to_resume(recipe, home)}") from None
     return 0
 
 

@@ -31,7 +31,7 @@ def in_one_line(text: object, longest: int) -> str:
     return f"{line[: math.ceil(each_end)]} ... {line[-math.floor(each_end) :]}"
 
 
-class Died(Exception):
+class ProcessDied(Exception):
     """A process of a distributed run ended, so the others stopped. The run can be resumed from its last checkpoint."""
 
 

@@ -11,7 +11,7 @@ Form = Literal["plain", "percent", "error"]
 class Metric(NamedTuple):
     """A metric: its name among those that a task measures, its direction, and its form in a table.
 
-    >>> error = ACCURACY.told("error", "test error, %")
+    >>> error = ACCURACY.reported("error", "test error, %")
     >>> error.value(0.75), error.best is min, ACCURACY.cost(0.75)
     (25.0, True, -0.75)
     """
@@ -22,7 +22,7 @@ class Metric(NamedTuple):
     label: str = ""
     data: Literal["test", "validation"] = "test"
 
-    def told(self, form: Form, label: str, data: Literal["test", "validation"] = "test") -> "Metric":
+    def reported(self, form: Form, label: str, data: Literal["test", "validation"] = "test") -> "Metric":
         """The metric in a table: its form, its label, and the data on which it is measured.
 
         An experiment that chooses settings uses validation data.

@@ -73,7 +73,7 @@ def _certainties(
 def _classify(model: Any, queries: tuple[Tensor, Tensor], code: int, state: Any) -> Tensor:
     """Outputs `[pictures, ways]`, each from a copy of the state."""
     images, sources = queries
-    copies = None if state is None else state.members([0] * len(images))
+    copies = None if state is None else state.select([0] * len(images))
     return model.name(images, torch.full_like(sources, code), copies, sources)[0][:, 0]
 
 

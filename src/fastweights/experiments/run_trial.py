@@ -16,7 +16,7 @@ from fastweights.tasks import Task
 from fastweights.training.distributed.hardware import build_within_memory, make_fabric
 from fastweights.training.distributed.ranks import join, share
 from fastweights.training.distributed.torchrun import launched, lead
-from fastweights.training.malloc import keep_freed_memory
+from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.progress import PlainConsole
 from fastweights.training.run_folder.checkpoints import best_model
 from fastweights.training.run_folder.result import Result
@@ -49,7 +49,7 @@ def carry_out_order(order: dict[str, Any]) -> None:
 def _train(
     fabric: Fabric, run: Run, trial: Trial, *, recipe: str, config: dict[str, Any], resume: bool, shown: bool
 ) -> None:
-    keep_freed_memory()
+    use_arena_allocator()
     task, console = shared_task(trial), PlainConsole() if shown and fabric.is_global_zero else None
     model = build_within_memory(lambda: build(trial, task))
     if resume:

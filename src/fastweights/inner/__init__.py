@@ -14,7 +14,7 @@ from torch.nn.functional import gelu, huber_loss
 
 from fastweights.core.arguments import Positive, Size, checked
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, RawKey, Slot, Value
+from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, RawKey, TensorSpec, Value
 
 Loss = Callable[..., Tensor]
 
@@ -58,7 +58,7 @@ def linear(W: Matrix, k: Key) -> Value:
     return W @ k
 
 
-def normalised(W: Annotated[Tensor, Slot("K K", "memory")], k: Key) -> RawKey:
+def normalised(W: Annotated[Tensor, TensorSpec("K K", "memory")], k: Key) -> RawKey:
     """Memory k + LN(W k) of TTT-Linear, with an epsilon of 1e-5."""
     read = W @ k
     centred = read - read.mean()
@@ -77,7 +77,7 @@ def mlp(width: Size = 4) -> Callable[..., Tensor]:
         """Two-layer memory down gelu(up k)."""
         return down @ gelu(up @ k)
 
-    slots = {"up": Slot(f"{width}*K K", "memory"), "down": Slot(f"V {width}*K", "memory")}
+    slots = {"up": TensorSpec(f"{width}*K K", "memory"), "down": TensorSpec(f"V {width}*K", "memory")}
     mlp.__annotations__.update({name: Annotated[Tensor, slot] for name, slot in slots.items()})
     return mlp
 
@@ -92,7 +92,7 @@ def fade_features(W: Matrix, decay: KeyDecay) -> Tensor:
     return W * decay
 
 
-def descent(gradient: Tensor, beta: Rate) -> Tensor:
+def sgd(gradient: Tensor, beta: Rate) -> Tensor:
     """Gradient descent: the change is -beta gradient."""
     return -beta * gradient
 
@@ -120,6 +120,6 @@ def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
     return scaled
 
 
-def as_it_is(W: Tensor) -> Tensor:
+def identity(W: Tensor) -> Tensor:
     """Identity: W unchanged."""
     return W

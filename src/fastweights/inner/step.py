@@ -13,8 +13,8 @@ from torch.func import grad
 from fastweights.core.errors import require
 from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
-from fastweights.inner import as_it_is
-from fastweights.signature import Key, Slot, is_slot, keyed_by, slot_of
+from fastweights.inner import identity
+from fastweights.signature import Key, TensorSpec, is_slot, keyed_by, slot_of
 
 Hints = Mapping[str, Any]
 
@@ -63,7 +63,7 @@ def _step(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool
         """The state holds shifts from the start. Without a decay they are never computed as small differences."""
         shifts, last = state[:count], state[count:]
         fast = list(map(_at, start, shifts))
-        if retention is not as_it_is:
+        if retention is not identity:
             shifts = [_off(A, retention(A0, **_pick(x, retention_inputs))) for A, A0 in zip(start, fast, strict=True)]
         for n in range(steps):
             last = changes(fast if n == 0 and not fades_first else list(map(_at, start, shifts)), last, x)
@@ -95,12 +95,12 @@ def _pick(x: Any, names: Sequence[str]) -> dict[str, Tensor]:
 def _records(parts: MemoryParts, learned_start: bool) -> dict[str, Any]:
     """The annotations of the step: its state, inputs, parameters and output."""
     weights, output = _weights(parts.memory), slot_of(_hints(parts.memory)["return"], "y")
-    value = Annotated[Tensor, Slot(output.axes, "value")]
+    value = Annotated[Tensor, TensorSpec(output.axes, "value")]
     further = {name: hint for hints in _part_inputs(parts) for name, hint in hints.items()}
     _require_rate(parts)
     _require_scalar(parts, output)
     last = {f"{name}_last": hint for name, hint in weights.items()} if _has_last(parts.optimiser) else {}
-    start = {name: Annotated[Tensor, Slot(slot_of(hint, name).axes, "weight")] for name, hint in weights.items()}
+    start = {name: Annotated[Tensor, TensorSpec(slot_of(hint, name).axes, "weight")] for name, hint in weights.items()}
     records = {"state": _record("State", {**weights, **last})}
     records["x"] = _record("Inputs", {"q": Key, "k": Key, "v": value, **further})
     records |= {"params": _record("Params", start)} if learned_start else {}
@@ -114,7 +114,7 @@ def _record(name: str, fields: Hints) -> Any:
 def _annotate(step: Any, parts: MemoryParts, records: dict[str, Any]) -> Callable[..., Any]:
     """Sets the annotations, the name and the docstring of a step."""
     names = [_name(part) for part in parts]
-    words = [names[part] for part in (2, 3, 0, 1) if parts[part] is not as_it_is]
+    words = [names[part] for part in (2, 3, 0, 1) if parts[part] is not identity]
     step.__annotations__ = records
     step.__name__ = "_".join(words)
     step.__doc__ = f"W <- {names[2]}(W) + {names[3]}(gradient of {names[0]}), y = {names[1]}(q)."
@@ -157,7 +157,7 @@ def _require_rate(parts: MemoryParts) -> None:
     require(fits, "optimiser", "a function that takes a rate", _name(parts.optimiser), remedy)
 
 
-def _require_scalar(parts: MemoryParts, output: Slot) -> None:
+def _require_scalar(parts: MemoryParts, output: TensorSpec) -> None:
     inputs, *_ = _part_inputs(parts)
     slots = {name: slot_of(hint, name) for name, hint in inputs.items()}
     sizes = dict.fromkeys(ascii_uppercase, 3)

@@ -1,31 +1,31 @@
 """Inspection of memories: writes, decay and reads at every step.
 
 >>> import torch
->>> from fastweights.inspect import look_into, watch
+>>> from fastweights.inspect import analyze, record_scans
 >>> from fastweights.layers import make_layer
 >>> model = torch.nn.Sequential(make_layer("delta-net", 8, heads=2))
->>> with watch(model) as scans:
+>>> with record_scans(model) as scans:
 ...     y, state = model(torch.randn(1, 5, 8))
->>> contents = look_into(scans[0])
+>>> contents = analyze(scans[0])
 >>> contents.name, contents.attention.shape
 ('0', torch.Size([2, 5, 5]))
 """
 
-from fastweights.inspect.contents import Contents, look_into
 from fastweights.inspect.episode import Episode, watch_episode
-from fastweights.inspect.page import page
+from fastweights.inspect.memory_trace import MemoryTrace, analyze
+from fastweights.inspect.page import render_html
 from fastweights.inspect.rates import rate_ranges
+from fastweights.inspect.recorded_scan import RecordedScan, record_scans
 from fastweights.inspect.text import watch_text
-from fastweights.inspect.watch import RecordedScan, watch
 
 __all__ = [
-    "Contents",
     "Episode",
+    "MemoryTrace",
     "RecordedScan",
-    "look_into",
-    "page",
+    "analyze",
     "rate_ranges",
-    "watch",
+    "record_scans",
+    "render_html",
     "watch_episode",
     "watch_text",
 ]

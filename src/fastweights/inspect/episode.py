@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.inspect.contents import Contents, look_into
-from fastweights.inspect.watch import watch
+from fastweights.inspect.memory_trace import MemoryTrace, analyze
+from fastweights.inspect.recorded_scan import record_scans
 from fastweights.tasks.kinds._random import TEST
 from fastweights.tasks.kinds.environment import Environment, require_finite
 
@@ -23,7 +23,7 @@ class Episode(NamedTuple):
     probabilities: Tensor  # of these actions, [T]; densities of real numbers
     rewards: Tensor  # rewards of these actions, [T]
     values: Tensor  # value estimates of the observations, [T]
-    memories: list[Contents]
+    memories: list[MemoryTrace]
 
 
 @torch.no_grad()
@@ -38,10 +38,10 @@ def watch_episode(model: Any, task: Environment, seed: int = 0, most: int = 300,
         greedy: Whether the most probable action is taken.
     """
     inputs, actions, rewards = _play(model, task, seed, most, greedy)
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         parameters, values, _ = model(*inputs)
     probabilities = task.actions.distribution(parameters[0]).log_prob(actions).exp()
-    memories = [look_into(scan) for scan in scans]
+    memories = [analyze(scan) for scan in scans]
     return Episode(frames_of(inputs[0][0]), actions, probabilities, rewards, values[0], memories)
 
 

@@ -32,7 +32,7 @@ function showHead() {
   const found = memories[memory.value];
   rows = Int8Array.from(atob(found.attention[head.value]), c => c.charCodeAt(0));
   scale = found.scale[head.value];
-  courses.replaceChildren(...Object.entries(found.courses).map(([name, all]) => course(name, all[head.value], found.limits[name])));
+  courses.replaceChildren(...Object.entries(found.series).map(([name, all]) => course(name, all[head.value], found.limits[name])));
   drawMap();
   choose(chosen);
 }

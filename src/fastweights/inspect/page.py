@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastweights.core.errors import require
 from fastweights.core.printable import printable
-from fastweights.inspect.contents import Contents
+from fastweights.inspect.memory_trace import MemoryTrace
 from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT, rgb
 
@@ -19,11 +19,11 @@ FULL = 127
 """Integer that encodes the largest number of an attention map."""
 
 
-def page(memories: Sequence[Contents], tokens: Sequence[str], title: str) -> str:
+def render_html(memories: Sequence[MemoryTrace], tokens: Sequence[str], title: str) -> str:
     """Renders the page: time series over the tokens, and the origins of each read, for every memory and head.
 
     Args:
-        memories: The analysis of each memory by `look_into`.
+        memories: The analysis of each memory by `analyze`.
         tokens: The input of the model, one text per step.
         title: Title of the page, such as the name of the model.
     """
@@ -44,13 +44,13 @@ def page(memories: Sequence[Contents], tokens: Sequence[str], title: str) -> str
     return framed(title, f" {_signs()}\n{style}", f"{filled}{data_script}<script>{code}</script>")
 
 
-def _memory(contents: Contents) -> dict[str, Any]:
+def _memory(contents: MemoryTrace) -> dict[str, Any]:
     scale = contents.attention.abs().amax(dim=(1, 2))
     return {
         "name": printable(contents.name),
         "cell": printable(contents.cell),
         "signed": contents.signed,
-        "courses": {printable(name): _rounded(course.T) for name, course in contents.courses.items()},
+        "series": {printable(name): _rounded(course.T) for name, course in contents.series.items()},
         "limits": {printable(name): limit for name, limit in contents.limits.items()},
         "scale": _rounded(scale),
         "attention": [_encode(a, s) for a, s in zip(contents.attention, scale, strict=True)],

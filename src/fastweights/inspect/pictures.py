@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from fastweights.core.printable import printable
-from fastweights.inspect.contents import Contents
 from fastweights.inspect.episode import Episode
+from fastweights.inspect.memory_trace import MemoryTrace
 from fastweights.report.chart import PARAMETERS
 from fastweights.report.palette import LIGHT
 
@@ -22,7 +22,7 @@ FRAMES = 10
 """Maximum number of frames of a sheet."""
 MILLISECONDS = 200
 """Duration of a step in the animation."""
-COURSES = {"written": 0, "read": 1}
+SERIES = {"written": 0, "read": 1}
 """Time series of a memory that are drawn, with the index of their colours."""
 
 
@@ -111,10 +111,10 @@ def _draw_values(axes: Any, episode: Episode) -> None:
     _label(axes, "the agent")
 
 
-def _draw_courses(axes: Any, contents: Contents) -> None:
+def _draw_courses(axes: Any, contents: MemoryTrace) -> None:
     """Draws one line per head."""
-    for name, colour in COURSES.items():
-        course = contents.courses[name].numpy()
+    for name, colour in SERIES.items():
+        course = contents.series[name].numpy()
         lines = axes.plot(range(1, len(course) + 1), course, color=LIGHT.series[colour], linewidth=1, marker=".")
         lines[0].set_label(name)
     _label(axes, f"{contents.name}: {contents.cell}, one line per head")
@@ -128,7 +128,7 @@ def _label(axes: Any, title: str) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
-def _draw_attention(axes: Any, contents: Contents) -> None:
+def _draw_attention(axes: Any, contents: MemoryTrace) -> None:
     """Draws the influence of every step on every read, averaged over heads."""
     T = contents.attention.shape[1]
     share = contents.attention.abs().mean(0).numpy()

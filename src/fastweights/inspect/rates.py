@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fastweights.call.scan_call import ScanCall
+from fastweights.inspect.recorded_scan import RecordedScan
 from fastweights.inspect.steps import alone, steps_of
-from fastweights.inspect.watch import RecordedScan
 
 Range = tuple[float, float]
 """The smallest and the largest value."""
@@ -20,7 +20,7 @@ def rate_ranges(scans: Iterable[RecordedScan]) -> dict[str, dict[str, Range]]:
     Source: Irie et al. 2022, Sec. 5, where the four rates of the SRWM range from 0.50 to 0.65 over a task.
 
     Args:
-        scans: What `watch` recorded, of any number of calls of the model.
+        scans: What `record_scans` recorded, of any number of calls of the model.
 
     Returns:
         Ranges by the name of the memory and the name of the rate; memories without rates are left out.

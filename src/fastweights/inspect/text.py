@@ -5,11 +5,11 @@ from typing import Any
 import torch
 
 from fastweights.core.errors import require
-from fastweights.inspect.contents import Contents, look_into
-from fastweights.inspect.watch import watch
+from fastweights.inspect.memory_trace import MemoryTrace, analyze
+from fastweights.inspect.recorded_scan import record_scans
 
 
-def watch_text(model: Any, task: Any, text: str, most: int = 300) -> tuple[list[Contents], list[str]]:
+def watch_text(model: Any, task: Any, text: str, most: int = 300) -> tuple[list[MemoryTrace], list[str]]:
     """Analyses every memory on at most `most` tokens of a text; returns the analyses and the tokens.
 
     `fastweights.load` returns both model and task.
@@ -18,8 +18,8 @@ def watch_text(model: Any, task: Any, text: str, most: int = 300) -> tuple[list[
         InputError: no memory of the model runs by `scan`, or the text has an unknown character.
     """
     tokens = task.encode(text)[:most]
-    with watch(model) as scans, torch.no_grad():
+    with record_scans(model) as scans, torch.no_grad():
         model(tokens[None])
     remedy = "LSTM and attention layers run on PyTorch's own kernels."
     require(bool(scans), "model", "one with a memory that is a cell", "none", remedy)
-    return [look_into(scan) for scan in scans], [task.decode(token[None]) for token in tokens]
+    return [analyze(scan) for scan in scans], [task.decode(token[None]) for token in tokens]

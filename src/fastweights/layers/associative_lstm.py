@@ -45,7 +45,7 @@ class AssociativeLSTM(Layer):
     ) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since complex numbers have two parts", d_model)
-        self.cell = Cell.named("associative-lstm")
+        self.cell = Cell.from_name("associative-lstm")
         self.backend = backend
         self.sizes = {"V": d_model // 2, "S": copies}
         self.start = Start.of_heads(self.cell, 1, self.sizes, initial)

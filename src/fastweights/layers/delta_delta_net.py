@@ -43,7 +43,7 @@ class DeltaDeltaNet(FastWeight):
         read_dropout: Probability = 0.0,
         learned_start: bool = False,
     ) -> None:
-        cell, keys = Cell.named("delta-delta-net"), (key_size, value_size, feature_map, normaliser, squashing)
+        cell, keys = Cell.from_name("delta-delta-net"), (key_size, value_size, feature_map, normaliser, squashing)
         super().__init__(d_model, heads, cell, *keys, scale, backend, initial=initial, read_dropout=read_dropout)
         if learned_start:
             is_default = isinstance(initial, str) and initial == "zero"

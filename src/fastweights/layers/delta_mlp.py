@@ -33,7 +33,7 @@ class DeltaMLP(Programmed):
         initial: Any = "zero",
     ) -> None:
         require_heads(d_model, heads)
-        cell, size = Cell.named("delta-mlp"), d_model // heads
+        cell, size = Cell.from_name("delta-mlp"), d_model // heads
         unread = depth * 2 * (size + 4 * size) if idle else 0
         sizes = {"V": size, "L": depth}
         slow_net = SlowNet(d_model, heads, cell, Keys(size, "identity", "none"), sizes, idle=unread)

@@ -26,7 +26,7 @@ class DeltaNet(FastWeight):
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        cell = Cell.named("delta")
+        cell = Cell.from_name("delta")
         sizes = (key_size, value_size)
         super().__init__(
             d_model, heads, cell, *sizes, feature_map, normaliser, squashing, scale, backend, initial=initial

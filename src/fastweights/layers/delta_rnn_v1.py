@@ -34,6 +34,6 @@ class DeltaRNNV1(FastWeight):
         initial: Any = "zero",
         read_dropout: Probability = 0.0,
     ) -> None:
-        cell, sizes = Cell.of(make_delta_rnn_v1(activation)), (key_size, value_size)
+        cell, sizes = Cell.from_function(make_delta_rnn_v1(activation)), (key_size, value_size)
         options: dict[str, Any] = {"squashing": squashing, "scale": scale, "backend": backend, "initial": initial}
         super().__init__(d_model, heads, cell, *sizes, read_dropout=read_dropout, **options)

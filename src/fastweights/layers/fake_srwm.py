@@ -9,10 +9,10 @@ from fastweights.core.arguments import Size
 from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.slow_net import Keys
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class NoState(NamedTuple):
     """The empty state of a layer without memory."""
 

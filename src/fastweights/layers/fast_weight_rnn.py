@@ -65,7 +65,7 @@ class FastWeightRNN(FastWeightNetwork):
         layer_norm: bool = True,
     ) -> None:
         require_name("form", form, FORMS)
-        cell = Cell.of(make_fast_weight_rnn() if layer_norm else make_fast_weight_rnn(False, inner_steps))
+        cell = Cell.from_function(make_fast_weight_rnn() if layer_norm else make_fast_weight_rnn(False, inner_steps))
         super().__init__(d_model, heads, cell, inner_steps, decay, rate, input_size, backend, initial)
         self.form = form
         self.inner_steps, self.layer_norm = inner_steps, layer_norm

@@ -21,7 +21,7 @@ class FullRecurrentDeltaNet(FastWeight):
     ) -> None:
         require_heads(d_model, heads)
         size = d_model // heads
-        cell = Cell.named("full-recurrent-delta-net")
+        cell = Cell.from_name("full-recurrent-delta-net")
         sizes = {"M": heads}
         # One head for the scan, since the memories of a step are not independent.
         super().__init__(d_model, 1, cell, size, size, scale=scale, backend=backend, sizes=sizes, initial=initial)

@@ -11,11 +11,11 @@ from fastweights.layers.base.initialise import assign, change_initial
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
 from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
-from fastweights.signature import Output, Slot, Value
-from fastweights.state import with_methods
+from fastweights.signature import Output, TensorSpec, Value
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class IRNNState(NamedTuple):
     """Hidden state `[B, D]`, at least in float32."""
 
@@ -31,7 +31,7 @@ class IRNNInputs(NamedTuple):
 class IRNNParams(NamedTuple):
     """The map from state to state."""
 
-    W: Annotated[Tensor, Slot("V V", "weight")]
+    W: Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
 def irnn_step(state: IRNNState, x: IRNNInputs, params: IRNNParams) -> tuple[IRNNState, Value]:

@@ -25,7 +25,7 @@ class LinearAttention(FastWeight):
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        cell = Cell.named("linear-attention")
+        cell = Cell.from_name("linear-attention")
         sizes = (key_size, value_size)
         super().__init__(
             d_model, heads, cell, *sizes, feature_map, normaliser, scale=scale, backend=backend, initial=initial

@@ -11,13 +11,13 @@ from fastweights.layers.base.initial_state import Start
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
 from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
-from fastweights.signature import Output, Slot, Value
-from fastweights.state import with_methods
+from fastweights.signature import Output, TensorSpec, Value
+from fastweights.state import register_state
 
-Recurrent = Annotated[Tensor, Slot("V V", "weight")]
+Recurrent = Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
-@with_methods
+@register_state
 class LSTMState(NamedTuple):
     """Hidden state and cell state, `[B, layers, D]`, at least in float32."""
 

@@ -11,10 +11,10 @@ from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.layers.base.like import zeros
 from fastweights.layers.base.validation import fit_state
 from fastweights.layers.wrappers.reset_every import ages
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class MultiLevelState(NamedTuple):
     """The state of the cell, and the number of steps so far, int `[B]`."""
 

@@ -58,5 +58,5 @@ class NeuronsAndSynapses(FastWeight):
     ) -> None:
         kinds = (body, synapse, cells, effect, transmits, gates)
         step, sizes = make_network(inputs, neurons, depth, components, embedding, width, *kinds)
-        cell = Cell.of(step)
+        cell = Cell.from_function(step)
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)

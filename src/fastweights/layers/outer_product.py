@@ -36,5 +36,5 @@ class OuterProduct(FastWeight):
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        cell, keys = Cell.of(make_outer_product(activation)), (key_size, value_size, feature_map, normaliser)
+        cell, keys = Cell.from_function(make_outer_product(activation)), (key_size, value_size, feature_map, normaliser)
         super().__init__(d_model, heads, cell, *keys, scale=scale, backend=backend, initial=initial, query=query)

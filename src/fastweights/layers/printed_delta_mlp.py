@@ -17,4 +17,6 @@ class PrintedDeltaMLP(FastWeight):
         self, d_model: Size, heads: Size = 8, depth: Size = 2, backend: str = "auto", initial: Any = "zero"
     ) -> None:
         sizes = {"L": depth}
-        super().__init__(d_model, heads, Cell.named("printed-delta-mlp"), backend=backend, sizes=sizes, initial=initial)
+        super().__init__(
+            d_model, heads, Cell.from_name("printed-delta-mlp"), backend=backend, sizes=sizes, initial=initial
+        )

@@ -9,10 +9,10 @@ from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.window_cache import empty_cache
 from fastweights.layers.softmax_attention import AttentionCache
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class SNAILState(NamedTuple):
     """The last inputs of every dense block, `[B, dilation, C]`, and the last keys and values of the attention, `[B,
     window, K]` and `[B, window, V]`."""

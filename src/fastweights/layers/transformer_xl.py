@@ -14,10 +14,10 @@ from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import zeros
 from fastweights.layers.base.window_cache import empty_cache, last, number_segments, still_valid, visible
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class TransformerXLState(NamedTuple):
     """The last inputs, `[B, memory, D]`, and whether each position is filled, bool `[B, memory]`."""
 

@@ -11,7 +11,7 @@ from fastweights.core.errors import require
 from fastweights.core.padding import at_end, check_ends, check_lengths
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_tokens
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 SEEDS = 2**64
 """Number of different seeds of a generator."""
@@ -20,7 +20,7 @@ Generators = list[torch.Generator]
 """One generator per member of the batch, so that the samples of a member do not depend on the others."""
 
 
-@with_methods
+@register_state
 class StreamState(NamedTuple):
     """The state of a stream: the state of the model, the last token, which it has not read, and the generators.
 

@@ -37,7 +37,7 @@ def beam_search(
 
     Args:
         step: Maps tokens int `[N, 1]` and a state of N members to logits `[N, 1, V]` and the state after them.
-        state: State of B members before the first token; its method `members` reorders it.
+        state: State of B members before the first token; its method `select` reorders it.
         begin: First token of the sequences of every member, int `[B]`.
         end: Token that ends a sequence.
         longest: Maximum number of tokens, with the end token: one number, or int `[B]` with one per member.
@@ -52,10 +52,10 @@ def beam_search(
     """
     limits = _limits(longest, len(begin))
     search = _Search(begin, beam, end, penalty, limits)
-    state = state.members(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))
+    state = state.select(torch.arange(len(begin), device=begin.device).repeat_interleave(beam))
     for _ in range(max(limits, default=0)):
         logits, state = step(search.tokens, state)
-        state = state.members(search.extend(logits[:, -1].float().log_softmax(-1)))
+        state = state.select(search.extend(logits[:, -1].float().log_softmax(-1)))
         if search.done:
             break
     return search.best()

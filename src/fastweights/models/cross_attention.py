@@ -12,10 +12,10 @@ from fastweights.layers.base.attention import attention
 from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.slow_net import Keys
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class KeysAndValues(NamedTuple):
     """Keys and values `[B, H, S, D / H]` of a sequence, and which of them are no padding, bool `[B, S]`."""
 
@@ -24,7 +24,7 @@ class KeysAndValues(NamedTuple):
     inside: Tensor
 
 
-@with_methods
+@register_state
 class Sums(NamedTuple):
     """W = sum_s v_s phi(k_s)^T `[B, H, V, K]`, z = sum_s phi(k_s) `[B, H, K]`: of a size independent of the length."""
 
@@ -117,7 +117,7 @@ def make_cross_attention(d_model: int, heads: int, feature_map: str | None) -> C
     return LinearCrossAttention(d_model, heads, feature_map) if feature_map else SoftmaxCrossAttention(d_model, heads)
 
 
-@with_methods
+@register_state
 class NoCarry(NamedTuple):
     """The empty state of a layer that reads whole sequences."""
 

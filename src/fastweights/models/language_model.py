@@ -171,7 +171,7 @@ class LanguageModel(nn.Module):
     ) -> TokenStream:
         """Continues `prompt` token by token with a carried state: yields int `[B, 1]` at most `length` times.
 
-        The `state` of the returned iterator after the last token can be saved, forked with `members`, and passed to
+        The `state` of the returned iterator after the last token can be saved, forked with `select`, and passed to
         another call. Without a prompt and a seed, that call continues as if the stream had not stopped.
 
         Args:

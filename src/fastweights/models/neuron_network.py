@@ -60,7 +60,7 @@ class NeuronNetwork(nn.Module):
         super().__init__()
         kinds = (body, synapse, cells, effect, transmits, gates)
         step, sizes = make_network(vocabulary, neurons, depth, components, embedding, width, *kinds)
-        self.cell = Cell.of(step)
+        self.cell = Cell.from_function(step)
         self.backend = backend
         self.rules = SlowWeights(self.cell, 1, sizes)
         self.start = Start.of_heads(self.cell, 1, sizes, "zero")

@@ -103,7 +103,7 @@ def _uniform(linear: nn.Linear) -> None:
 
 
 def _cell(memory: Any) -> Cell:
-    cell = Cell.of(memory)
+    cell = Cell.from_function(memory)
     roles = {slot.kind for slot in cell.slots["Inputs"].values()}
     writes_nothing = roles <= ROLES and cell.Params is None
     require(writes_nothing, "memory", "a cell without slow weights whose inputs are keys, values and rates", cell.name)

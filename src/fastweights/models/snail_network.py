@@ -10,7 +10,7 @@ from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.window_cache import empty_cache
 from fastweights.models._reader import make_reader
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 ATTENTION = ((64, 32), (256, 128), (512, 256))
 """Size of the keys and number of new channels of the first, second and third attention block."""
@@ -18,7 +18,7 @@ FILTERS = 128
 """Number of channels that a dense block adds."""
 
 
-@with_methods
+@register_state
 class SNAILBlocksState(NamedTuple):
     """The state of every block."""
 

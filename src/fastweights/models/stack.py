@@ -12,10 +12,10 @@ from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block
 from fastweights.models.blocks import Blocks
 from fastweights.registry import POSITIONS
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class StackState(NamedTuple):
     """One layer state per block."""
 

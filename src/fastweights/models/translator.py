@@ -19,10 +19,10 @@ from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import Stack, make_block
 from fastweights.registry import NORMS
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class TranslatorState(NamedTuple):
     """State of the decoder: the positions, one layer state per block, and the encoded source for each block."""
 

@@ -8,7 +8,7 @@ from fastweights.core.metric import PERPLEXITY
 from fastweights.experiments.experiment import Course, Preset, Sanity, Trial
 from fastweights.training.settings.streamed import Streamed
 
-METRIC = PERPLEXITY.told("plain", "test perplexity")
+METRIC = PERPLEXITY.reported("plain", "test perplexity")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Agents in environments of Gymnasium",
     source="A check of our own (CartPole: Barto, Sutton and Anderson 1983)",
-    metric=RETURN.told("plain", "return"),
+    metric=RETURN.reported("plain", "return"),
     models=MODELS,
     columns=COLUMNS,
     published={},

@@ -91,4 +91,4 @@ class Classifier(Supervised):
         return Trial("sequence-files", task, "sequence-classifier", model, Supervised.among(self))
 
 
-TABLE = own_data("Classes of your sequences", ACCURACY.told("percent", "test accuracy, %"))
+TABLE = own_data("Classes of your sequences", ACCURACY.reported("percent", "test accuracy, %"))

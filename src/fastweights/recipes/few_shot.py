@@ -119,7 +119,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Characters by one drawing of each of five",
     source="A check of our own, on Omniglot (Lake, Salakhutdinov and Tenenbaum 2015)",
-    metric=ACCURACY.told("percent", "test accuracy, %"),
+    metric=ACCURACY.reported("percent", "test accuracy, %"),
     models=MODELS,
     columns={COLUMN: "Omniglot, 1-shot"},
     published={},

@@ -67,4 +67,4 @@ class LanguageModel(Language):
         return with_unit_keys(self.layer, super().model_options())
 
 
-TABLE = own_data("A language model of your text", BITS.told("plain", "test bits per token"))
+TABLE = own_data("A language model of your text", BITS.reported("plain", "test bits per token"))

@@ -111,7 +111,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="What memories learn to remember in a life of reading",
     source="A check of our own, after Gregor 2020, Sec. 5",
-    metric=BITS.told("plain", "bits a symbol of the past, in a text read once"),
+    metric=BITS.reported("plain", "bits a symbol of the past, in a text read once"),
     models=MODELS,
     columns=DELAYS,
     published={},

@@ -10,7 +10,7 @@ LOWEST = ("0.00003", "0.0001")
 EXPERIMENT = rate_search(
     "Learning rates for a life of reading with any layer, at delay 10",
     "life",
-    BITS.told("plain", "validation bits a symbol of the past", "validation"),
+    BITS.reported("plain", "validation bits a symbol of the past", "validation"),
     MODELS,
     lambda model, preset: trial(model, "10", preset),
     rates=(*LOWEST, "0.0003", "0.001", "0.003", "0.01"),

@@ -7,7 +7,7 @@ from fastweights.recipes.multi30k import COLUMN, MODELS, trial
 EXPERIMENT = rate_search(
     "Learning rates for captions from English to German",
     "multi30k",
-    BLEU.told("plain", "validation BLEU", "validation"),
+    BLEU.reported("plain", "validation BLEU", "validation"),
     MODELS,
     lambda model, preset: trial(model, COLUMN, preset),
     rates=("0.001", "0.002", "0.004"),

@@ -87,7 +87,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="A character model on The Wonderful Wizard of Oz",
     source="A check of our own, on L. Frank Baum's book of 1900",
-    metric=BITS.told("plain", "held-out bits a character"),
+    metric=BITS.reported("plain", "held-out bits a character"),
     models=MODELS,
     columns={"book": "the book"},
     published={},

@@ -61,4 +61,4 @@ class Translation(Translator):
         return Trial("parallel-files", task, "translator", self.model_options(), self.training())
 
 
-TABLE = own_data("Translation of your sentences", BLEU.told("plain", "test BLEU"))
+TABLE = own_data("Translation of your sentences", BLEU.reported("plain", "test BLEU"))

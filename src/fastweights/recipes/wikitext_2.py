@@ -80,7 +80,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Words of Wikipedia",
     source="A check of our own, on WikiText-2 (Merity, Xiong, Bradbury and Socher 2017)",
-    metric=PERPLEXITY.told("plain", "test perplexity"),
+    metric=PERPLEXITY.reported("plain", "test perplexity"),
     models=MODELS,
     columns={"words": "2 million words"},
     published={},

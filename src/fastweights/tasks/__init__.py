@@ -4,7 +4,7 @@ from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
 from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
-from fastweights.tasks.cifar_fs import CifarFS
+from fastweights.tasks.cifar_fs import CIFARFS
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.fc100 import FC100
@@ -15,7 +15,7 @@ from fastweights.tasks.kinds.task import Task
 from fastweights.tasks.letters import Letters
 from fastweights.tasks.list_ops import ListOps
 from fastweights.tasks.mini_imagenet import MiniImagenet
-from fastweights.tasks.mnist_glimpses import MnistGlimpses
+from fastweights.tasks.mnist_glimpses import MNISTGlimpses
 from fastweights.tasks.multi30k import Multi30k
 from fastweights.tasks.omniglot import Omniglot
 from fastweights.tasks.parallel_files import ParallelFiles
@@ -31,28 +31,29 @@ from fastweights.tasks.text import Text
 from fastweights.tasks.text_files import TextFiles
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.tasks.wikitext_103 import Wikitext103
-from fastweights.tasks.wmt14 import Wmt14
+from fastweights.tasks.wmt14 import WMT14
 
 __all__ = [
+    "CIFARFS",
     "FC100",
     "IGNORE",
+    "WMT14",
     "AssociativeRecall",
     "AssociativeRetrieval",
     "Atari",
     "Batch",
     "Catch",
-    "CifarFS",
     "CodeExecution",
     "FaceGlimpses",
     "GymnasiumEnvironment",
     "Labelled",
     "Letters",
     "ListOps",
+    "MNISTGlimpses",
     "Mean",
     "Metrics",
     "MiniImagenet",
     "MissingFile",
-    "MnistGlimpses",
     "Multi30k",
     "Omniglot",
     "ParallelFiles",
@@ -69,6 +70,5 @@ __all__ = [
     "TextFiles",
     "Wikitext2",
     "Wikitext103",
-    "Wmt14",
     "combine",
 ]

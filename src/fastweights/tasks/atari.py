@@ -11,9 +11,9 @@ from torch import Tensor
 from fastweights.core.action_spaces import Actions
 from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._random import TRAINING
-from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+from fastweights.tasks.kinds.environment import Environment, TimeStep, VectorEnv
 from fastweights.tasks.sources.spaces import convert_space
-from fastweights.tasks.sources.vector_environment import VectorWorlds, needed
+from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, needed
 
 Episode = Literal["life", "game"]
 
@@ -65,9 +65,9 @@ class Atari(Environment):
         environment.close()
         return actions
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         episode = self.episode if split == TRAINING else self.score
-        kind = Lives if episode == "life" else VectorWorlds
+        kind = Lives if episode == "life" else GymnasiumVectorEnv
         return kind(self._make(number, episode), seed, split, _same)
 
     def _make(self, number: int, episode: Episode) -> Any:
@@ -80,10 +80,10 @@ class Atari(Environment):
         return ale.AtariVectorEnv(self.game, number, life_loss_info=lives, **options)
 
 
-class Lives(VectorWorlds):
+class Lives(GymnasiumVectorEnv):
     """Environments whose episodes are lives of a game."""
 
-    def begin(self) -> Observed:
+    def begin(self) -> TimeStep:
         """Returns the first observations."""
         names = [action.name for action in self.environments.ale.get_action_set()]
         self.fire = names.index("FIRE") if "FIRE" in names else None
@@ -93,7 +93,7 @@ class Lives(VectorWorlds):
         )
         return super().begin()
 
-    def step(self, actions: Tensor) -> Observed:
+    def step(self, actions: Tensor) -> TimeStep:
         """Takes a step, with FIRE where a life was lost in the step before."""
         observed = super().step(actions if self.fire is None else actions.masked_fill(self.lost, self.fire))
         lives = torch.from_numpy(self.info["lives"])

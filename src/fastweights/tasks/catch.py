@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.errors import require
 from fastweights.tasks.kinds._random import TRAINING, random_stream
-from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+from fastweights.tasks.kinds.environment import Environment, TimeStep, VectorEnv
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class Catch(Environment):
     def actions(self) -> Actions:
         return Discrete(3)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
-        return CatchWorlds(self, number, random_stream(seed, split))
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+        return CatchVectorEnv(self, number, random_stream(seed, split))
 
 
-class CatchWorlds(Worlds):
+class CatchVectorEnv(VectorEnv):
     """A batch of Catch environments that run in lockstep."""
 
     def __init__(self, task: Catch, number: int, random: np.random.Generator) -> None:
         self.task, self.number, self.random = task, number, random
 
-    def begin(self) -> Observed:
+    def begin(self) -> TimeStep:
         """Places balls in the first row and paddles in the middle."""
         task = self.task
         self.row = 0
@@ -73,7 +73,7 @@ class CatchWorlds(Worlds):
         self.paddle = np.full(self.number, (task.width - task.paddle + 1) // 2)
         return self._observed(np.zeros(self.number, np.float32))
 
-    def step(self, actions: Tensor) -> Observed:
+    def step(self, actions: Tensor) -> TimeStep:
         """Moves the paddles and lets the balls fall."""
         task = self.task
         self.paddle = np.clip(self.paddle + actions.numpy() - 1, 0, task.width - task.paddle)
@@ -83,7 +83,7 @@ class CatchWorlds(Worlds):
         caught = (self.paddle <= self.ball) & (self.ball < self.paddle + task.paddle)
         return self.begin()._replace(reward=torch.from_numpy(np.where(caught, 1, -1).astype(np.float32)))
 
-    def _observed(self, reward: np.ndarray) -> Observed:
+    def _observed(self, reward: np.ndarray) -> TimeStep:
         screen = np.zeros((self.number, *self.task.shape), np.float32)
         if self.row < (self.task.seen or self.task.size):
             members = np.arange(self.number)
@@ -91,4 +91,4 @@ class CatchWorlds(Worlds):
             for pixel in range(self.task.paddle):
                 screen[members, -1, self.paddle + pixel] = 1
         first = torch.full((self.number,), self.row == 0)
-        return Observed(torch.from_numpy(screen), torch.from_numpy(reward), first)
+        return TimeStep(torch.from_numpy(screen), torch.from_numpy(reward), first)

@@ -26,7 +26,7 @@ TEST = (
 
 
 @dataclass(frozen=True)
-class CifarFS(Episodes):
+class CIFARFS(Episodes):
     """Small photographs and their labels -> the label of another photograph of one of them.
 
     Of the 100 classes of CIFAR-100, 64 are for training, 16 for validation and 20 for the test, with 600 images each.

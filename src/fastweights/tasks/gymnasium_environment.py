@@ -13,9 +13,9 @@ from fastweights.core.action_spaces import Actions, read_actions
 from fastweights.core.errors import InputError, require
 from fastweights.core.import_path import module_of
 from fastweights.tasks.kinds._random import TRAINING
-from fastweights.tasks.kinds.environment import Environment, Worlds
+from fastweights.tasks.kinds.environment import Environment, VectorEnv
 from fastweights.tasks.sources.spaces import convert_space
-from fastweights.tasks.sources.vector_environment import MissingPackage, VectorWorlds, needed
+from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, MissingPackage, needed
 
 
 class Spaces(NamedTuple):
@@ -88,10 +88,10 @@ class GymnasiumEnvironment(Environment):
         vars(task)["_spaces"] = Spaces(tuple(shape or ()), bool(pictures), read_actions(actions or {}))
         return task
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         vector = needed("gymnasium", "rl").vector
         environments = vector.SyncVectorEnv([self._build] * number, autoreset_mode=vector.AutoresetMode.SAME_STEP)
-        return VectorWorlds(environments, seed, split, _channels_first if self.pictures else _numbers)
+        return GymnasiumVectorEnv(environments, seed, split, _channels_first if self.pictures else _numbers)
 
     def _build(self) -> Any:
         """Builds one environment, whose observations are images or vectors."""

@@ -38,7 +38,7 @@ VALIDATION_SIZE = 10_000
 
 
 @dataclass(frozen=True)
-class MnistGlimpses(GlimpseTask):
+class MNISTGlimpses(GlimpseTask):
     """24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
 
     A 28 x 28 image is cut into four quadrants; each is shown at half resolution, then its four quarters in full, then

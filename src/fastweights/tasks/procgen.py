@@ -12,7 +12,7 @@ from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.errors import require, require_name
 from fastweights.core.metric import RETURN, SCORE, Metric
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
-from fastweights.tasks.kinds.environment import Environment, Observed, Truncated, Worlds
+from fastweights.tasks.kinds.environment import Environment, TimeStep, Truncated, VectorEnv
 from fastweights.tasks.sources.vector_environment import MissingPackage, needed
 
 Distribution = Literal["easy", "hard", "memory"]
@@ -87,7 +87,7 @@ class Procgen(Environment):
     def together(self) -> int:
         return len(self.games)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         require(number % self.together == 0, "batch_size", f"a multiple of {self.together}, the games", number)
         first, levels = self._levels(split)
         envpool = needed("envpool", "procgen", QT)
@@ -123,20 +123,20 @@ class Procgen(Environment):
         return {"score": sum(normalised) / len(normalised), **by_game}
 
 
-class Games(Worlds):
+class Games(VectorEnv):
     """Vector environments of envpool, with interleaved members."""
 
     def __init__(self, environments: list[Any]) -> None:
         self.environments = environments
 
-    def begin(self) -> Observed:
+    def begin(self) -> TimeStep:
         """Resets all environments."""
         parts = [environment.reset()[0] for environment in self.environments]
         return self._joined(
             [(observations, np.zeros(len(observations)), np.ones(len(observations), bool)) for observations in parts]
         )
 
-    def step(self, actions: Tensor) -> Observed:
+    def step(self, actions: Tensor) -> TimeStep:
         """Takes a step. An environment that ends is reset at once, not by the next action as in envpool."""
         number, parts, finals = len(self.environments), [], []
         for n, environment in enumerate(self.environments):
@@ -156,10 +156,10 @@ class Games(Worlds):
         for environment in self.environments:
             environment.close()
 
-    def _joined(self, parts: list[Any]) -> Observed:
+    def _joined(self, parts: list[Any]) -> TimeStep:
         observations, reward, first = (
             np.stack(part, axis=1).reshape(-1, *part[0].shape[1:]) for part in zip(*parts, strict=True)
         )
-        return Observed(
+        return TimeStep(
             torch.from_numpy(observations), torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(first)
         )

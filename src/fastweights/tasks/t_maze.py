@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.core.errors import require
 from fastweights.tasks.kinds._random import TRAINING, random_stream
-from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
+from fastweights.tasks.kinds.environment import Environment, TimeStep, VectorEnv
 
 RIGHT, UP, LEFT, DOWN = range(4)
 
@@ -43,24 +43,24 @@ class TMaze(Environment):
     def actions(self) -> Actions:
         return Discrete(4)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         return TMazes(self, number, random_stream(seed, split))
 
 
-class TMazes(Worlds):
+class TMazes(VectorEnv):
     """Many at once, which begin and end together."""
 
     def __init__(self, task: TMaze, number: int, random: np.random.Generator) -> None:
         self.length, self.number, self.random = task.length, number, random
 
-    def begin(self) -> Observed:
+    def begin(self) -> TimeStep:
         """In front of the sign."""
         self.time = 0
         self.sign = 1 - 2 * self.random.integers(0, 2, self.number)
         self.position = np.zeros(self.number, np.int64)
         return self._observed(np.zeros(self.number, np.float32))
 
-    def step(self, actions: Tensor) -> Observed:
+    def step(self, actions: Tensor) -> TimeStep:
         """Walks, or turns at the junction."""
         moves = actions.numpy()
         self.time += 1
@@ -73,8 +73,8 @@ class TMazes(Worlds):
         late = (self.position < self.time).astype(np.float32)
         return self._observed(-late / np.float32(self.length))
 
-    def _observed(self, reward: np.ndarray) -> Observed:
+    def _observed(self, reward: np.ndarray) -> TimeStep:
         junction = self.position == self.length
         observations = np.stack([self.sign * (self.time == 0), ~junction, junction], axis=-1).astype(np.float32)
         first = torch.full((self.number,), self.time == 0)
-        return Observed(torch.from_numpy(observations), torch.from_numpy(reward), first)
+        return TimeStep(torch.from_numpy(observations), torch.from_numpy(reward), first)

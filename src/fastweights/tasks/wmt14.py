@@ -17,7 +17,7 @@ WHERE = "Make them of the corpora of statmt.org/wmt14, and put them into the fol
 
 
 @dataclass(frozen=True)
-class Wmt14(Parallel):
+class WMT14(Parallel):
     """A sentence in English -> the same sentence in German.
 
     Files: `wmt14-en-de/train.en.gz`, `valid.en.gz` and `test.en.gz`, and the same in `.de.gz`: a sentence a line,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from fastweights.core.action_spaces import Actions, Discrete
-from fastweights.tasks.kinds.environment import Environment, Observed
+from fastweights.tasks.kinds.environment import Environment, TimeStep
 from fastweights.testing.refusals import assert_bad_options_are_refused
 
 Make = Callable[..., Environment]
@@ -14,7 +14,7 @@ B, STEPS = 3, 60
 SPLITS = range(3)
 
 
-def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) -> Iterator[Observed]:
+def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) -> Iterator[TimeStep]:
     """Plays random actions from a fixed seed, and yields the observations."""
     number *= task.together
     worlds, random = task.worlds(number, seed, split), torch.Generator().manual_seed(1)

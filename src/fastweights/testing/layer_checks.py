@@ -51,7 +51,7 @@ def check_no_state_is_the_initial_state(make: Make) -> None:
 
 
 def check_state_can_be_detached_moved_and_picked_from(make: Make) -> None:
-    """`detach`, `to` and `members` work, and selected members continue unchanged."""
+    """`detach`, `to` and `select` work, and selected members continue unchanged."""
     layer, x = layer_and_input(make)
     _, state = layer(x.requires_grad_())
     detached = state.detach()
@@ -59,8 +59,8 @@ def check_state_can_be_detached_moved_and_picked_from(make: Make) -> None:
     narrow = tree_leaves(detached.to(torch.float32))
     assert all(leaf.dtype == torch.float32 for leaf in narrow if leaf.is_floating_point()), "to(dtype) left a leaf"
     after, _ = layer(x, detached)
-    picked, _ = layer(x[[2, 0, 2]], detached.members([2, 0, 2]))
-    assert_equal(picked, after[[2, 0, 2]], "after members()")
+    picked, _ = layer(x[[2, 0, 2]], detached.select([2, 0, 2]))
+    assert_equal(picked, after[[2, 0, 2]], "after select()")
 
 
 def check_whole_equals_split_and_streamed(make: Make) -> None:
@@ -138,10 +138,10 @@ def check_padded_equals_members(make: Make) -> None:
     y, last = layer(x, state, reset, lengths)
     assert (y[~inside] == 0).all(), "y is not 0 in the padding"
     outputs = [torch.zeros_like(y[:1])]
-    assert_equal(last.members(0), state.members(0), "in the state of a member of no step")
+    assert_equal(last.select(0), state.select(0), "in the state of a member of no step")
     for b, end in enumerate(ends[1:], start=1):
-        alone, after = layer(x[b : b + 1, :end], state.members(b), reset[b : b + 1, :end])
-        assert_equal(last.members(b), after, f"in the state after {end} steps")
+        alone, after = layer(x[b : b + 1, :end], state.select(b), reset[b : b + 1, :end])
+        assert_equal(last.select(b), after, f"in the state after {end} steps")
         outputs.append(nn.functional.pad(alone, (0, 0, 0, T - end)))
     leaves = [x, *layer.parameters()]
     got, want = (_gradients(out, leaves) for out in (y, torch.cat(outputs)))

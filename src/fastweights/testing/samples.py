@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fastweights.cell import Cell
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 
 class Shape(NamedTuple):
@@ -55,13 +55,13 @@ def sample_reset(shape: Shape, seed: int = 3) -> Tensor:
     return reset.to(torch.get_default_device())
 
 
-def _draw(slot: Slot, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
+def _draw(slot: TensorSpec, leading: tuple[int, ...], shape: Shape, generator: torch.Generator) -> Tensor:
     size = (*leading, *slot.shape({**OWN, "K": shape.K, "V": shape.V, "R": max(3, shape.V)}))
     drawn = in_role(slot, torch.randn(size, generator=generator, dtype=torch.float64, device="cpu"))
     return drawn.to(torch.get_default_device())
 
 
-def in_role(slot: Slot, x: Tensor) -> Tensor:
+def in_role(slot: TensorSpec, x: Tensor) -> Tensor:
     """Any numbers, brought to where those of a slot's role are: rates to (0, 1), keys to positive ones of length 1."""
     return ROLES.get(slot.kind, lambda x: x)(x)
 

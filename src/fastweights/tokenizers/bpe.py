@@ -10,7 +10,7 @@ from fastweights.core.errors import InputError, require
 from fastweights.tokenizers._tokenizer import Tokenizer, lines, utf8
 
 
-class Bpe(Tokenizer):
+class BPE(Tokenizer):
     """Subwords: bytes, of which the most frequent neighbours are merged repeatedly (byte-pair encoding).
 
     It uses the library `tokenizers` and encodes every text.
@@ -25,7 +25,7 @@ class Bpe(Tokenizer):
         self.tokenizer = tokenizer
 
     @classmethod
-    def learn(cls, text: str, size: int | None = None) -> "Bpe":
+    def learn(cls, text: str, size: int | None = None) -> "BPE":
         """Trains at most `size` tokens, of which 256 are the bytes."""
         size = cls.size if size is None else size
         require(size >= 256, "size", "at least 256", size)
@@ -42,7 +42,7 @@ class Bpe(Tokenizer):
         return cls(tokenizer)
 
     @classmethod
-    def from_facts(cls, facts: Any) -> "Bpe":
+    def from_facts(cls, facts: Any) -> "BPE":
         """Restores the tokenizer from the JSON of the library."""
         import tokenizers
 

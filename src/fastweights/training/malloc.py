@@ -7,7 +7,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 NEVER = 2**31 - 1
 
 
-def keep_freed_memory() -> None:
+def use_arena_allocator() -> None:
     """Makes glibc reuse freed memory; does nothing with other C libraries.
 
     By default, tensors above some megabytes are returned to the system when they are freed. The next tensor then needs

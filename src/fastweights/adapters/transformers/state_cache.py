@@ -37,7 +37,7 @@ class StateCache:
 
     def reordered(self, beam_idx: Tensor) -> "StateCache":
         """The members of the batch that beam search continues with."""
-        return StateCache(self.state.members(beam_idx), self.seen)
+        return StateCache(self.state.select(beam_idx), self.seen)
 
 
 def cache_of(past_key_values: Any, cache: Any) -> StateCache | None:

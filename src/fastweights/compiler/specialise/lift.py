@@ -11,13 +11,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from fastweights.cell import Cell
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 
 def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
     """The cell with one further param per captured tensor, in the order of their use."""
     own = cell.slots.get("Params", {})
-    params = {**own, **{f"captured_{n}": Slot(" ".join(map(str, x.shape)), "weight") for n, x in enumerate(captured)}}
+    params = {
+        **own,
+        **{f"captured_{n}": TensorSpec(" ".join(map(str, x.shape)), "weight") for n, x in enumerate(captured)},
+    }
 
     def step(state: Any, x: Any, params: Any) -> Any:
         mine, given = params[: len(own)], params[len(own) :]

@@ -110,7 +110,7 @@ def _maker(kind: LayerKind) -> Callable[..., Any]:
     if isinstance(kind_object, str):
         name = hyphens(kind_object)
         require_name("layer", name, layer_names())
-        kind_object = LAYERS.load(name) if name in LAYERS.names() else Cell.named(name)
+        kind_object = LAYERS.load(name) if name in LAYERS.names() else Cell.from_name(name)
     requirement = "a name, a rule, a step, a Cell, or a class or function that returns a layer"
     require(
         callable(kind_object) and not isinstance(kind_object, nn.Module),
@@ -118,7 +118,7 @@ def _maker(kind: LayerKind) -> Callable[..., Any]:
         requirement,
         f"a {type(kind_object).__name__}",
     )
-    return kind_object if _makes_layers(kind_object) else partial(FastWeight, cell=Cell.of(kind_object))
+    return kind_object if _makes_layers(kind_object) else partial(FastWeight, cell=Cell.from_function(kind_object))
 
 
 def _makes_layers(kind: Any) -> bool:

@@ -17,7 +17,7 @@ class FastWeight(Programmed):
     Args:
         d_model: Size of the input and output.
         heads: Number of memories; it divides `d_model` unless both sizes are given.
-        cell: A step, a rule, a name or a `Cell`, as in `Cell.of`.
+        cell: A step, a rule, a name or a `Cell`, as in `Cell.from_function`.
         key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
         value_size: Size of the values; `d_model // heads` if None.
         feature_map: A name from `fastweights list feature-maps`; that of the cell if None. Only for cells with keys.
@@ -53,7 +53,7 @@ class FastWeight(Programmed):
         read_dropout: Probability = 0.0,
         query: str = "projection",
     ) -> None:
-        cell = Cell.of(cell)
+        cell = Cell.from_function(cell)
         if key_size is None or value_size is None:
             require_heads(d_model, heads)
         head_size = d_model // heads

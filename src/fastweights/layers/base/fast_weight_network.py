@@ -44,7 +44,7 @@ class FastWeightNetwork(Programmed):
         initial: Any,
     ) -> None:
         _check(d_model, heads, decay)
-        sizes, named_cell = {"S": inner_steps, "R": d_model // heads}, Cell.of(cell)
+        sizes, named_cell = {"S": inner_steps, "R": d_model // heads}, Cell.from_function(cell)
         input_width = d_model if input_size is None else input_size
         slow_net = SlowNet(input_width, heads, named_cell, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}

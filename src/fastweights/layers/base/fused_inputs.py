@@ -12,7 +12,7 @@ from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
 from fastweights.layers.base.slow_net import Keys
 from fastweights.registry import RATE_ACTIVATIONS
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 
 def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
@@ -26,13 +26,13 @@ def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
     needs_preparation = "rate" in roles or ("key" in roles and (keys.features, keys.normalised) != ("identity", "none"))
     if not (needs_preparation and address and keys.function):
         return cell
-    return Cell.of(prepared(address, keys.features, keys.input_size, keys.normalised, squashing))
+    return Cell.from_function(prepared(address, keys.features, keys.input_size, keys.normalised, squashing))
 
 
 @family
 def prepared(address: str, features: str, size: int, normalised: str, squashing: str) -> Callable[..., Any]:
     """The step of the cell at an import path, whose keys have `size` numbers before the feature map."""
-    cell, keys = Cell.of(find_imported(address)), Keys(size, features, normalised)
+    cell, keys = Cell.from_function(find_imported(address)), Keys(size, features, normalised)
     by_kind = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(squashing)}
     functions = tuple(by_kind.get(slot.kind, _identity) for slot in cell.slots["Inputs"].values())
     run, Inputs = cell.step, cell.Inputs
@@ -64,12 +64,14 @@ def _raw(cell: Cell, keys: Keys) -> Any:
     return NamedTuple("Inputs", [(name, _unmapped(slot, keys)) for name, slot in cell.slots["Inputs"].items()])
 
 
-def _unmapped(slot: Slot, keys: Keys) -> Any:
+def _unmapped(slot: TensorSpec, keys: Keys) -> Any:
     """The annotation of an input before the maps. Keys whose size the feature map changes have a fixed size."""
     axes, role = slot
     if slot.kind == "key" and keys.input_size != keys.output_size:
         axes = " ".join(str(keys.input_size) if axis == "K" else axis for axis in axes.split())
-    return Annotated[Tensor, Slot(axes, role.replace(slot.kind, "value") if slot.kind in ("key", "rate") else role)]
+    return Annotated[
+        Tensor, TensorSpec(axes, role.replace(slot.kind, "value") if slot.kind in ("key", "rate") else role)
+    ]
 
 
 def _identity(x: Tensor) -> Tensor:

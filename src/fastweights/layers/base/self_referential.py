@@ -39,7 +39,7 @@ class SelfReferential(Programmed):
         require_heads(d_model, heads)
         values = d_model if output_size is None else output_size
         require(values % heads == 0, "output_size", f"a multiple of the {heads} heads", values)
-        named = Cell.named(cell)
+        named = Cell.from_name(cell)
         split = Split(d_model, heads, named, feature_map, values // heads)
         output = None if output_size is None else nn.Identity()
         super().__init__(d_model, split, named, backend=backend, output=output, initial=initial)

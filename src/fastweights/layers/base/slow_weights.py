@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.core.errors import require
-from fastweights.signature import Slot
+from fastweights.signature import TensorSpec
 
 
 class SlowWeights(nn.Module):
@@ -64,7 +64,7 @@ class SlowWeights(nn.Module):
             return None
         return self.cell.Params(*(self._of_all_heads(name, slot) for name, slot in self.slots.items()))
 
-    def _of_all_heads(self, name: str, slot: Slot) -> Tensor:
+    def _of_all_heads(self, name: str, slot: TensorSpec) -> Tensor:
         weight: Tensor = getattr(self, name)
         return weight.expand(self.heads, *weight.shape[1:]) if slot.is_shared else weight
 

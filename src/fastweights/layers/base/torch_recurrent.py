@@ -70,7 +70,7 @@ def run_as_scan(
     `weights` are torch's [C, R, b, b']. The inputs of the step are the parts of C x + b + b', and its parameters those
     of R, for every gate. `state` has leaves `[B, D]`, `initial` leaves `[D]`; None for zeros.
     """
-    cell, (C, R, *biases) = Cell.of(step), weights
+    cell, (C, R, *biases) = Cell.from_function(step), weights
     assert cell.Params is not None
     gates = len(cell.slots["Params"])
     inputs = cell.Inputs(*linear(x, C, torch.stack(biases).sum(0)).unsqueeze(2).chunk(gates, dim=-1))

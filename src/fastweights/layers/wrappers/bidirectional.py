@@ -8,10 +8,10 @@ from torch.nn.functional import pad
 
 from fastweights.core.errors import require
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class BidirectionalState(NamedTuple):
     """The final states of both directions: after the last step, and after the first step. None initially."""
 

@@ -10,10 +10,10 @@ from fastweights.core.errors import require
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
 from fastweights.layers.base.window_cache import PaddedWindow
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class ConvolvedState(NamedTuple):
     """The state of the layer, and the last `width - 1` inputs `[B, width - 1, D]`, zeros before the first step."""
 

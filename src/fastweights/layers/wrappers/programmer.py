@@ -10,10 +10,10 @@ from fastweights.core.arguments import Size
 from fastweights.core.errors import InputError, invalid
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class ProgrammerState(NamedTuple):
     """The states of the slow network (or ()) and the fast network, and the last y `[B, D]` (or () if unused)."""
 

@@ -9,10 +9,10 @@ from fastweights.core.arguments import Size
 from fastweights.core.padding import at_end
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class ResetEveryState(NamedTuple):
     """The state of the layer, and the number of steps since its last reset, int `[B]`."""
 

@@ -12,10 +12,10 @@ from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import zeros
 from fastweights.layers.wrappers.reset_every import ages
 from fastweights.models.dropout import Dropout
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class AscendingState(NamedTuple):
     """Number of steps so far, int `[B]`."""
 

@@ -10,15 +10,15 @@ from fastweights.core.errors import require
 from fastweights.layers.base.angles import positions_to_angles
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.models.dropout import Dropout
-from fastweights.state import with_methods
+from fastweights.state import register_state
 
 
-@with_methods
+@register_state
 class WindowStart(NamedTuple):
     """The state before a window."""
 
 
-@with_methods
+@register_state
 class WindowEnd(NamedTuple):
     """The state after a window. No steps can follow, since positions count from the end."""
 

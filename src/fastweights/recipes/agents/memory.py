@@ -58,7 +58,7 @@ def _loses_by_cutting(layer: str) -> Claim:
 EXPERIMENT = Experiment(
     title="Agents that have to remember, and how far gradients reach back",
     source="A check of our own; Ni et al. 2023 (T-maze), Morad et al. 2023 (POPGym)",
-    metric=RETURN.told("plain", "return"),
+    metric=RETURN.reported("plain", "return"),
     models=MODELS,
     columns=LABELS,
     published={},

@@ -12,7 +12,7 @@ def face_rates(label: str, rates: tuple[str, ...], skip: frozenset[tuple[str, st
     return rate_search(
         f"Learning rates for the {label}s of faces as 24 glimpses",
         "ba2016/table-3",
-        ACCURACY.told("percent", "validation accuracy, %", "validation"),
+        ACCURACY.reported("percent", "validation accuracy, %", "validation"),
         MODELS,
         lambda model, preset: trial(model, label, preset),
         rates=rates,

@@ -12,7 +12,7 @@ SKIPPED = frozenset((row, "0.0035") for row, (model, _) in ROWS.items() if model
 EXPERIMENT = rate_search(
     "Learning rates for Catch",
     "ba2016/figure-5",
-    RETURN.told("plain", "validation return", "validation"),
+    RETURN.reported("plain", "validation return", "validation"),
     {row: f"{MODELS[model]}, {COLUMNS[column]}" for row, (model, column) in ROWS.items()},
     lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.0006", "0.002", "0.0035", "0.006", "0.02"),

@@ -16,7 +16,7 @@ EXPERIMENT = replace(
     TABLE_1,
     title="Associative retrieval with 50 recurrent units: learning curves",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.1, Figure 2",
-    metric=LOSS.told("plain", "test negative log-likelihood, nats"),
+    metric=LOSS.reported("plain", "test negative log-likelihood, nats"),
     columns={UNITS: TABLE_1.columns[UNITS]},
     published={},
     presets={

@@ -37,7 +37,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Catch, of which only the first M of N frames are seen",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.4, Figure 5",
-    metric=RETURN.told("plain", "return"),
+    metric=RETURN.reported("plain", "return"),
     models=MODELS,
     columns=COLUMNS,
     published={},

@@ -8,7 +8,7 @@ from fastweights.recipes.ba2016.table_2 import trial
 EXPERIMENT = rate_search(
     "Learning rates for MNIST as 24 glimpses with 50 features",
     "ba2016/table-2",
-    ACCURACY.told("error", "validation error, %", "validation"),
+    ACCURACY.reported("error", "validation error, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "50", preset),
     rates=("0.0003", "0.001", "0.003", "0.01"),

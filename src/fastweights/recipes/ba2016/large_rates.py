@@ -14,7 +14,7 @@ SKIPPED = frozenset((row, "0.0001") for row, (model, _) in ROWS.items() if model
 EXPERIMENT = rate_search(
     "Learning rates for associative retrieval with 50 and 100 units",
     "ba2016/table-1",
-    ACCURACY.told("error", "validation error, %", "validation"),
+    ACCURACY.reported("error", "validation error, %", "validation"),
     {row: f"{MODELS[model]}, {TABLE_1.columns[units]}" for row, (model, units) in ROWS.items()},
     lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.0001", "0.0003", "0.001", "0.003"),

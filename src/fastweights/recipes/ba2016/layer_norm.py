@@ -42,7 +42,7 @@ def _change(model: str, column: str) -> Gap:
 EXPERIMENT = Experiment(
     title="Associative retrieval with and without layer normalisation of the fast weights",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 3.1",
-    metric=ACCURACY.told("error", "test error, %"),
+    metric=ACCURACY.reported("error", "test error, %"),
     models=MODELS,
     columns=COLUMNS,
     published={},

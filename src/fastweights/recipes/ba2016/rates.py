@@ -11,7 +11,7 @@ at 1e-3, and were at chance at 1e-4 after 20,000 updates of an earlier search.""
 EXPERIMENT = rate_search(
     "Learning rates for associative retrieval with 20 units",
     "ba2016/table-1",
-    ACCURACY.told("error", "validation error, %", "validation"),
+    ACCURACY.reported("error", "validation error, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "20", preset),
     rates=("0.00003", "0.0001", "0.0003", "0.001", "0.003"),

@@ -52,7 +52,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Faces as 24 glimpses of 12 x 12 pixels",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.3, Table 3",
-    metric=ACCURACY.told("percent", "test accuracy, %"),
+    metric=ACCURACY.reported("percent", "test accuracy, %"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

@@ -26,7 +26,7 @@ def best(part: int, operator: str, detail: str) -> tuple[Above, ...]:
 EXPERIMENT = Experiment(
     title="What neurons and synapses learn to remember",
     source="Gregor 2020, Sec. 7, Figure 1",
-    metric=BITS.told("plain", "bits a symbol of the past, in a text read once"),
+    metric=BITS.reported("plain", "bits a symbol of the past, in a text read once"),
     models={name: label(name) for name in (*NETWORKS, *LSTMS)},
     columns={delay: f"delay {delay}" for delay in DELAYS},
     published={},

@@ -41,7 +41,7 @@ def gains(column: str) -> Claim:
 EXPERIMENT = Experiment(
     title="Do more neurons remember more?",
     source="A question of ours, after Gregor 2020, who saw no gain",
-    metric=BITS.told("plain", "bits a symbol of the past, in a text read once"),
+    metric=BITS.reported("plain", "bits a symbol of the past, in a text read once"),
     models=MODELS,
     columns={name: words for name, (words, _) in ALLOWING.items()},
     published={},

@@ -13,7 +13,7 @@ PAIRS = (
 EXPERIMENT = rate_search(
     "Learning rates for a life of reading, at delay 80",
     "gregor2020/figure-1",
-    BITS.told("plain", "validation bits a symbol of the past", "validation"),
+    BITS.reported("plain", "validation bits a symbol of the past", "validation"),
     {name: label(name) for name in (*PAIRS, *LSTMS)},
     lambda model, preset: trial(model, "80", preset),
     rates=("0.0003", "0.001", "0.003", "0.01"),

@@ -46,7 +46,7 @@ def remembers_noise(model: str) -> Claim:
 EXPERIMENT = Experiment(
     title="Does what was learned on one book remember others?",
     source="A question of ours, after Gregor 2020",
-    metric=BITS.told("plain", "bits a symbol of the past, in the last tenth of the book"),
+    metric=BITS.reported("plain", "bits a symbol of the past, in the last tenth of the book"),
     models={name: label(name) for name in (*RULES, *LSTMS)},
     columns={"80": "delay 80"},
     published={},

@@ -140,7 +140,7 @@ def atari(
     return Experiment(
         title=title,
         source=source,
-        metric=RETURN.told("plain", "score"),
+        metric=RETURN.reported("plain", "score"),
         models=models,
         columns={"pong": "Pong", **games},
         published=published or {},

@@ -10,7 +10,7 @@ ROWS = {f"{m}+{c}": (m, c) for m, c in TABLE.presets["cpu"].places if c != "trun
 EXPERIMENT = rate_search(
     "Learning rates for word models with full context",
     "irie2021/table-1",
-    PERPLEXITY.told("plain", "validation perplexity", "validation"),
+    PERPLEXITY.reported("plain", "validation perplexity", "validation"),
     {row: f"{MODELS[model]}, {COLUMNS[column]}" for row, (model, column) in ROWS.items()},
     lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.001", "0.002", "0.004", "0.008"),

@@ -13,7 +13,7 @@ at 5e-4, so that its search goes on below."""
 EXPERIMENT = rate_search(
     "Learning rates for code execution with 3 variables",
     "irie2021/table-2",
-    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "code-3", preset),
     rates=("0.00025", "0.0005", "0.001", "0.002", "0.004"),

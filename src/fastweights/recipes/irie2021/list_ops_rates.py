@@ -18,7 +18,7 @@ RATES = ("0.000125", "0.00025", "0.0005", "0.001", "0.002", "0.004")
 EXPERIMENT = rate_search(
     "Learning rates for ListOps of depth 10",
     "irie2021/table-2",
-    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "list-ops-10", preset),
     rates=RATES,

@@ -118,7 +118,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Code execution and sequential ListOps",
     source="Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.2 and 4.3, Table 2",
-    metric=ACCURACY.told("percent", "test accuracy, %"),
+    metric=ACCURACY.reported("percent", "test accuracy, %"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

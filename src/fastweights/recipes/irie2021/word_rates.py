@@ -7,7 +7,7 @@ from fastweights.recipes.irie2021.table_1 import MODELS, PAPERS, truncated
 EXPERIMENT = rate_search(
     "Learning rates for word models",
     "irie2021/table-1",
-    PERPLEXITY.told("plain", "validation perplexity", "validation"),
+    PERPLEXITY.reported("plain", "validation perplexity", "validation"),
     {model: MODELS[model] for model in PAPERS},
     truncated,
     rates=("0.001", "0.002", "0.004", "0.008"),

@@ -145,7 +145,7 @@ def one_for_all(
     return Experiment(
         title=title,
         source=f"Irie, Schlag, Csordas and Schmidhuber 2022, {place}",
-        metric=SCORE.told("percent", "normalised test score, %"),
+        metric=SCORE.reported("percent", "normalised test score, %"),
         models=models,
         columns={column: f"{len(games)} games, {column}"},
         published=table((column,), {name: scores[1:] for name, scores in published.items()}),

@@ -12,7 +12,7 @@ ROWS = {f"{m}+{c}": (m, c) for m, c in TABLE_1.presets["cpu"].places if m != "fa
 EXPERIMENT = rate_search(
     "Learning rates for few-shot classification",
     "irie2022/table-1",
-    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
     {row: f"{MODELS[model]}, {COLUMNS[column].label}" for row, (model, column) in ROWS.items()},
     lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.001", "0.003", "0.01"),

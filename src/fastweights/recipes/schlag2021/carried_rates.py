@@ -10,7 +10,7 @@ ROWS = {f"{model}+{column}": (model, column) for model, column in TABLE.presets[
 EXPERIMENT = rate_search(
     "Learning rates for word models with a carried state",
     "schlag2021/table-4",
-    PERPLEXITY.told("plain", "validation perplexity", "validation"),
+    PERPLEXITY.reported("plain", "validation perplexity", "validation"),
     {row: f"{MODELS[model]}, {COLUMNS[column]}" for row, (model, column) in ROWS.items()},
     lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.001", "0.002", "0.004", "0.008"),

@@ -18,7 +18,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Dropout of words for small word models",
     source="The search behind schlag2021/table-2",
-    metric=PERPLEXITY.told("plain", "validation perplexity", "validation"),
+    metric=PERPLEXITY.reported("plain", "validation perplexity", "validation"),
     models=MODELS,
     columns=COLUMNS,
     published={},

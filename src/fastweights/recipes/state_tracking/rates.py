@@ -7,7 +7,7 @@ from fastweights.recipes.state_tracking.groups import MODELS, trial
 EXPERIMENT = rate_search(
     "Learning rates for running products in S3",
     "state-tracking/groups",
-    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "s3", preset),
     rates=("0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"),

@@ -7,7 +7,7 @@ from fastweights.recipes.zoology.recall import MODELS, trial
 EXPERIMENT = rate_search(
     "Learning rates for associative recall of 16 pairs",
     "zoology/recall",
-    ACCURACY.told("percent", "validation accuracy, %", "validation"),
+    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
     MODELS,
     lambda model, preset: trial(model, "16", preset),
     rates=("0.001", "0.002", "0.004", "0.008", "0.016"),

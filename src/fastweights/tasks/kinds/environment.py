@@ -21,7 +21,7 @@ class Truncated(NamedTuple):
     seen: Tensor  # [N, *shape]: the last observation of each of these episodes
 
 
-class Observed(NamedTuple):
+class TimeStep(NamedTuple):
     """The inputs of agents in B environments before they act."""
 
     seen: Tensor  # [B, *shape]: the observations, uint8 for images, float32 for numbers
@@ -30,7 +30,7 @@ class Observed(NamedTuple):
     cut: Truncated | None = None  # episodes that the time limit truncated at the last action; None if there are none
 
 
-def require_finite(observed: Observed, step: str) -> None:
+def require_finite(observed: TimeStep, step: str) -> None:
     """Raises `InputError` with the name of the observation or the reward, and the time step, unless all are finite.
 
     Args:
@@ -45,15 +45,15 @@ def require_finite(observed: Observed, step: str) -> None:
             raise invalid(name, "finite", f"{float(part[~fits][0])} at {step}", remedy)
 
 
-class Worlds(ABC):
+class VectorEnv(ABC):
     """A batch of environments. One that ends is reset at once, so its next observation is the first of an episode."""
 
     @abstractmethod
-    def begin(self) -> Observed:
+    def begin(self) -> TimeStep:
         """Returns the first observations; called once."""
 
     @abstractmethod
-    def step(self, actions: Tensor) -> Observed:
+    def step(self, actions: Tensor) -> TimeStep:
         """Returns the results of actions, `[B, *actions.shape]`."""
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
@@ -99,5 +99,5 @@ class Environment(Task):
         return {}
 
     @abstractmethod
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
+    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         """Returns environments for training (0), validation (1) or the test (2), determined by the seed."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from fastweights.core.errors import require
 from fastweights.core.files import decoded
 from fastweights.tasks.kinds.pairs import Pairs, PairSet, Sentences
-from fastweights.tokenizers.bpe import Bpe
+from fastweights.tokenizers.bpe import BPE
 
 Lines = tuple[str, ...]
 
@@ -48,9 +48,9 @@ class Parallel(Pairs):
         """Reads a UTF-8 file: "train", "validation" or "test" in the language of the "source" or the "target"."""
 
     @cached_property
-    def tokenizer(self) -> Bpe:
+    def tokenizer(self) -> BPE:
         """The tokenizer, trained on both languages."""
-        return Bpe.learn("\n".join(line for side in self._lines("train") for line in side), self.pieces)
+        return BPE.learn("\n".join(line for side in self._lines("train") for line in side), self.pieces)
 
     @property
     def vocabulary(self) -> int:
@@ -92,7 +92,7 @@ class Parallel(Pairs):
 
     def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
         known = replace(self)
-        vars(known)["tokenizer"] = Bpe.from_facts(facts.get("tokens"))
+        vars(known)["tokenizer"] = BPE.from_facts(facts.get("tokens"))
         return known
 
     def _set(self, part: str) -> PairSet:

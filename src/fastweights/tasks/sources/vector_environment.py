@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastweights.tasks.kinds._random import random_stream
-from fastweights.tasks.kinds.environment import Observed, Truncated, Worlds
+from fastweights.tasks.kinds.environment import TimeStep, Truncated, VectorEnv
 from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.sources.spaces import convert_space
 
@@ -19,7 +19,7 @@ class MissingPackage(MissingFile):
     """A package of an optional extra is not installed."""
 
 
-class VectorWorlds(Worlds):
+class GymnasiumVectorEnv(VectorEnv):
     """A vector environment of Gymnasium that is reset in the step that ends an episode.
 
     Args:
@@ -35,13 +35,13 @@ class VectorWorlds(Worlds):
         self.seed = int(random_stream(seed, split).integers(2**31 - environments.num_envs))
         self.action_space = convert_space(environments.single_action_space)
 
-    def begin(self) -> Observed:
+    def begin(self) -> TimeStep:
         """Resets all environments."""
         observations, _ = self.environments.reset(seed=self.seed)
         number = self.environments.num_envs
         return self._observed(observations, np.zeros(number), np.ones(number, bool))
 
-    def step(self, actions: Tensor) -> Observed:
+    def step(self, actions: Tensor) -> TimeStep:
         """Returns the next observations. After the end of an episode it is the first observation of the next one."""
         observations, reward, ended, cut, self.info = self.environments.step(self.action_space.convert(actions))
         return self._observed(observations, reward, ended | cut)._replace(cut=self._cut(np.flatnonzero(cut & ~ended)))
@@ -57,10 +57,10 @@ class VectorWorlds(Worlds):
         last = self.arrange(np.stack([self.info["final_obs"][row] for row in rows]))
         return Truncated(torch.from_numpy(rows), torch.from_numpy(np.array(last)))
 
-    def _observed(self, observations: np.ndarray, reward: np.ndarray, first: np.ndarray) -> Observed:
+    def _observed(self, observations: np.ndarray, reward: np.ndarray, first: np.ndarray) -> TimeStep:
         # A copy, since an environment may reuse the array.
         copy = torch.from_numpy(np.array(self.arrange(observations)))
-        return Observed(copy, torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(np.array(first, bool)))
+        return TimeStep(copy, torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(np.array(first, bool)))
 
 
 def needed(name: str, extra: str, also: str = "") -> ModuleType:

@@ -17,7 +17,7 @@ from torch.multiprocessing.spawn import ProcessException
 from torch.utils._pytree import tree_map_only
 
 from fastweights.core.dtensor import whole
-from fastweights.core.errors import Died, InputError
+from fastweights.core.errors import InputError, ProcessDied
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.progress import Interrupted
 from fastweights.training.settings._training import Training
@@ -37,7 +37,7 @@ def share(settings: Training, work: Callable[..., None], *arguments: Any) -> Non
     Raises:
         Interrupted: A stop was requested, and all processes stopped.
         InputError: A process raised it.
-        Died: A process ended unexpectedly.
+        ProcessDied: A process ended unexpectedly.
     """
     if settings.devices == 1:
         work(make_fabric(settings), *arguments)
@@ -49,7 +49,7 @@ def join(settings: Training, work: Callable[..., None], *arguments: Any) -> None
     """Calls `work(fabric, *arguments)` in this process, as one of the processes of torchrun.
 
     Raises:
-        Died: A process ended unexpectedly.
+        ProcessDied: A process ended unexpectedly.
     """
     with _detect_deaths():
         make_fabric(settings).launch(partial(_call, work, arguments))
@@ -143,12 +143,12 @@ def _work(work: Callable[..., None], arguments: tuple[Any, ...], threads: int, f
 
 @contextmanager
 def _detect_deaths() -> Iterator[None]:
-    """Converts errors of lost connections to `Died`."""
+    """Converts errors of lost connections to `ProcessDied`."""
     try:
         yield
     except RuntimeError as error:
         if any(sign in str(error) for sign in LOST):
-            raise Died(GONE) from error
+            raise ProcessDied(GONE) from error
         raise
 
 
@@ -188,6 +188,6 @@ def _raise_cause(error: str, stop_requested: bool) -> None:
         raise Interrupted("Stopped.") from None
     line = error.strip().rpartition("\n")[2]
     kind, _, message = line.partition(": ")
-    if kind.endswith("Died") or "terminated with" in line:
-        raise Died(GONE) from None
+    if kind.endswith("ProcessDied") or "terminated with" in line:
+        raise ProcessDied(GONE) from None
     raise (InputError(message) if kind.endswith("InputError") else RuntimeError(line)) from None

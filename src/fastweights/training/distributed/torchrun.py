@@ -13,7 +13,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from fastweights.core.errors import Died, InputError
+from fastweights.core.errors import InputError, ProcessDied
 
 PATIENCE = timedelta(seconds=10)
 """Time that a failed process waits for the others to fail as well."""
@@ -55,7 +55,7 @@ def lead(carry_out: CarryOut, order: dict[str, Any]) -> None:
     """Calls `carry_out(order)` in this process and in all that `follow`.
 
     Raises:
-        Died: One of them failed and the others did not.
+        ProcessDied: One of them failed and the others did not.
     """
     number = next(_numbers())
     written = json.dumps(order)
@@ -74,14 +74,14 @@ def dismiss() -> None:
 def _together(number: int, carry_out: CarryOut, order: dict[str, Any]) -> None:
     try:
         carry_out(order)
-    except Died:
+    except ProcessDied:
         # torchrun ends the remaining processes, which must first report the reason.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise
     except Exception as error:
         _end(number)
         if not _all_ended(number):
-            raise Died(str(error)) from error
+            raise ProcessDied(str(error)) from error
         raise
     _end(number)
 

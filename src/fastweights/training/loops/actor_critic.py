@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.tasks.kinds._random import VALIDATION
-from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
+from fastweights.tasks.kinds.environment import Environment, VectorEnv, require_finite
 from fastweights.training.constant import Constant
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
@@ -34,7 +34,7 @@ def train(session: Session) -> None:
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
     Of an unroll only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
     to go on from, `best.safetensors` with the weights that are measured and `metrics.jsonl`. Raises `Interrupted` on
-    Ctrl-C or SIGTERM, after a checkpoint, and `Died` where an actor died that cannot be replaced.
+    Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` where an actor died that cannot be replaced.
     """
     settings = session.settings
     mode = MODES[settings.acting]
@@ -114,7 +114,7 @@ def _summary(task: Environment, returns: Tensor) -> dict[str, float]:
     return {"return": mean, "loss": -mean, "interval": interval, **task.summary(returns)}
 
 
-def play(model: nn.Module | None, actions: Actions, worlds: Worlds, number: int, settings: ActorCritic) -> Tensor:
+def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: int, settings: ActorCritic) -> Tensor:
     """Returns of the first episodes of every environment, `[episodes, number]`.
 
     Raises:

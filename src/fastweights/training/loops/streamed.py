@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.core.errors import require
-from fastweights.state import detach, members
+from fastweights.state import detach, select
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
@@ -191,7 +191,7 @@ def update(
     def loss(index: int) -> Tensor:
         inputs, targets = parts[index]
         size = len(inputs)
-        losses, state = model(inputs, members(before, slice(index * size, (index + 1) * size)), targets=targets)
+        losses, state = model(inputs, select(before, slice(index * size, (index + 1) * size)), targets=targets)
         after.append(detach(state))
         return losses.mean() / len(parts)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.state import members
+from fastweights.state import select
 from fastweights.training.faults import refuse
 from fastweights.training.optimiser_step import descend, micro_batches
 from fastweights.training.rl.rollout_worker import Unroll, unroll_of
@@ -51,7 +51,7 @@ def update(
     size = len(parts[0][0])
 
     def loss(index: int) -> Tensor:
-        part = unroll_of(parts[index], members(start, slice(index * size, (index + 1) * size)))
+        part = unroll_of(parts[index], select(start, slice(index * size, (index + 1) * size)))
         value = objective(model, part, settings)
         require_finite_loss(value, model, part)
         # Processes average their gradients, but the loss is a sum.

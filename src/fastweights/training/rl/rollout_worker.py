@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.state import members
-from fastweights.tasks.kinds.environment import Worlds, require_finite
+from fastweights.state import select
+from fastweights.tasks.kinds.environment import VectorEnv, require_finite
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 
@@ -68,7 +68,7 @@ class RolloutWorker:
 
     def __init__(
         self,
-        worlds: Worlds,
+        worlds: VectorEnv,
         state: Any,
         history: Tensor,
         taken: int,
@@ -126,7 +126,7 @@ class RolloutWorker:
         if not self.bootstrap or cut is None:
             return values
         inputs = (cut.seen, self.observed.reward[cut.rows], self.action[cut.rows], torch.zeros_like(cut.rows).bool())
-        state = members(self.state, cut.rows.to(self.device))
+        state = select(self.state, cut.rows.to(self.device))
         _, estimates, _ = agent(*(part.to(self.device).unsqueeze(1) for part in inputs), state)
         values[cut.rows.to(self.device)] = estimates[:, 0].to(values.dtype)
         return values

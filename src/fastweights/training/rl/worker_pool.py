@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing import get_context
 
-from fastweights.core.errors import Died, InputError
+from fastweights.core.errors import InputError, ProcessDied
 
 Work = Callable[[Any], Any]
 
@@ -55,7 +55,7 @@ class WorkerPool:
         """Waits for the first answer of these seats; returns the seat and the answer.
 
         Raises:
-            Died: A process died before its first answer.
+            ProcessDied: A process died before its first answer.
             InputError: A process raised it.
         """
         while True:
@@ -96,7 +96,7 @@ class WorkerPool:
         name, done = f"Actor {seat + 1} died ({_why(self.processes[seat].exitcode)})", self.answers[seat]
         if not done:
             self.close()
-            raise Died(f"{name} before its first unroll, and the run stopped.")
+            raise ProcessDied(f"{name} before its first unroll, and the run stopped.")
         self.news.append(f"{name} after {done} unrolls and was replaced.")
         self._hire(seat)
         self.tell(seat, self.messages[seat])

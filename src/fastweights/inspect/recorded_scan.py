@@ -21,28 +21,28 @@ class RecordedScan(NamedTuple):
 
 
 @contextmanager
-def watch(model: nn.Module) -> Iterator[list[RecordedScan]]:
-    """Records every scan that the model runs in this thread, in order, for `look_into`.
+def record_scans(model: nn.Module) -> Iterator[list[RecordedScan]]:
+    """Records every scan that the model runs in this thread, in order, for `analyze`.
 
-        with watch(model) as scans:
+        with record_scans(model) as scans:
             model(tokens)
 
     Memories that other kernels run, such as `torch.nn.LSTM`'s, are no scans. A model under `torch.compile` is watched
     as `model._orig_mod`.
     """
-    found: list[RecordedScan] = []
+    recorded: list[RecordedScan] = []
     inside: list[str] = []
     thread = threading.get_ident()
 
     def note(call: ScanCall) -> None:
         if inside and threading.get_ident() == thread:
             keep = Tensor.detach if call.out is None else torch.clone  # before the state is overwritten
-            found.append(RecordedScan(inside[-1], call.replace(tree_map_only(Tensor, keep, call.tensors))))
+            recorded.append(RecordedScan(inside[-1], call.replace(tree_map_only(Tensor, keep, call.tensors))))
 
     handles = [hook for name, module in model.named_modules() for hook in _hooks(module, name, inside)]
     WATCHERS.append(note)
     try:
-        yield found
+        yield recorded
     finally:
         WATCHERS.remove(note)
         for handle in handles:

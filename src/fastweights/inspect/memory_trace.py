@@ -9,8 +9,8 @@ from fastweights.call.scan_call import ScanCall
 from fastweights.call.tensors import Tensors
 from fastweights.dispatch import run_call
 from fastweights.inspect.rates import Range, range_of, rates_of
+from fastweights.inspect.recorded_scan import RecordedScan
 from fastweights.inspect.steps import alone, part_of, steps_of
-from fastweights.inspect.watch import RecordedScan
 
 PROBES = 2
 """Number of random directions for the gradients of a read; one is exact where a value is only scaled."""
@@ -18,20 +18,21 @@ COPIES = 64
 """Number of reads whose gradients are computed together."""
 
 
-class Contents(NamedTuple):
+class MemoryTrace(NamedTuple):
     """A memory over T steps, each of its H heads.
 
-    `courses` are numbers `[T, H]` by name, `limits` how large some of them can be: the length of what a step changed
-    in the state ("written"), the share of the state before it that is gone after ("forgotten": below 0 if there is more
-    of it, above 1 if it is turned round), the length of the state ("held") and of what was read ("read"), the effective
-    rank of every matrix in the state, and the `rates`: those of the inputs, and those that the cell computes itself.
-    `attention` `[H, T, T]` says how much of read t stems from step i: if `signed`, the factor with which value i is
-    part of it, averaged over its places, else the length of the derivative by all inputs of step i.
+    `series` are time series `[T, H]` by name, with upper `limits` of some. They are the norm of the change of the
+    state ("written"), the share of the previous state that is removed ("forgotten": below 0 if it grows, above 1 if its
+    sign changes), the norms of the state ("held") and of the output ("read"), the effective rank of every matrix in the
+    state, and the `rates`: those of the inputs, and those that the cell computes itself.
+
+    `attention` `[H, T, T]` is the influence of step i on read t: if `signed`, the factor of value i in the read,
+    averaged over its components, otherwise the norm of the derivative by all inputs of step i.
     """
 
     name: str
     cell: str
-    courses: dict[str, Tensor]
+    series: dict[str, Tensor]
     limits: dict[str, float]
     attention: Tensor
     signed: bool
@@ -40,29 +41,29 @@ class Contents(NamedTuple):
     @property
     def rate_ranges(self) -> dict[str, Range]:
         """The smallest and the largest value of every rate over steps and heads."""
-        return {name: range_of(self.courses[name]) for name in self.rates}
+        return {name: range_of(self.series[name]) for name in self.rates}
 
 
-def look_into(watched: RecordedScan, member: int = 0) -> Contents:
+def analyze(scan: RecordedScan, member: int = 0) -> MemoryTrace:
     """Analyses the memory of one member of the batch.
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
-    call = alone(watched.call, member)
+    call = alone(scan.call, member)
     steps = list(steps_of(call))
-    courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
+    rows_of: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
         overlap, length = _dot(state, before), _dot(before, before)
-        courses["written"].append(_dot(change, change).sqrt())
-        courses["forgotten"].append(torch.where(length > 0, 1 - overlap / length, 0))
-        courses["held"].append(_dot(state, state).sqrt())
-        courses["read"].append(y.flatten(1).norm(dim=1))
+        rows_of["written"].append(_dot(change, change).sqrt())
+        rows_of["forgotten"].append(torch.where(length > 0, 1 - overlap / length, 0))
+        rows_of["held"].append(_dot(state, state).sqrt())
+        rows_of["read"].append(y.flatten(1).norm(dim=1))
     ranks, limits = _ranks(call, [state for _, state, _ in steps])
     rates = rates_of(call, [before for before, _, _ in steps])
-    found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **rates}
+    series = {**{name: torch.stack(rows) for name, rows in rows_of.items()}, **ranks, **rates}
     attention, signed = _attention(call)
-    return Contents(watched.name, call.cell.name, found, limits, attention, signed, tuple(rates))
+    return MemoryTrace(scan.name, call.cell.name, series, limits, attention, signed, tuple(rates))
 
 
 def _dot(a: Any, b: Any) -> Tensor:
