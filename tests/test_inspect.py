@@ -104,7 +104,7 @@ def test_rates_that_a_memory_computes_itself_are_those_of_its_formula(name, with
     reset[:, 3] = with_reset
     given = given._replace(reset=reset if with_reset else None)
     model = Scanning(cell)
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         model(given)
     found, ranges = analyze(scans[0], 1), rate_ranges(scans)[""]
     pieces = [slice(0, 3), slice(3, 6)] if with_reset else [slice(0, 6)]
@@ -118,7 +118,7 @@ def test_rates_that_a_memory_computes_itself_are_those_of_its_formula(name, with
             every.setdefault(rate, []).extend(row[rate] for row in rows)
             if b == 1:
                 want = torch.tensor(np.array([row[rate] for row in rows]))
-                assert error(found.courses[rate][:, h], want) < EXACT
+                assert error(found.series[rate][:, h], want) < EXACT
     assert {*every} <= {*found.rates}
     assert all(ranges[rate] == pytest.approx((min(values), max(values))) for rate, values in every.items())
     assert all(0 < low <= high < 1 for low, high in found.rate_ranges.values())
@@ -130,7 +130,7 @@ def one_head(record, place):
 
 def test_rates_of_a_memory_are_printed(capsys):
     model = LanguageModel(5, ["srwm", "lstm", "sum"], 8, depth=3, heads=2).eval()
-    with watch(model) as scans:
+    with record_scans(model) as scans:
         model(torch.randint(5, (1, 6)))
     lines = rates([analyze(scan) for scan in scans]).splitlines()
     assert lines[0] == "Rates over steps and heads:"

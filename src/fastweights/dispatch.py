@@ -52,7 +52,8 @@ def scan(
     """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
 
     Args:
-        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`, as `Cell.from_function` takes it.
+        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`, as `Cell.from_function`
+            takes it.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
         state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the initial state.
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
