@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
-from fastweights import Cell, InputError, cli, compiler, dispatch, explain, scan
+from fastweights import Cell, InputError, cli, dispatch, explain, scan
 from fastweights.call import plan
 from fastweights.call.scan_call import scan_call
 from fastweights.call.tensors import Tensors
-from fastweights.compiler import op
+from fastweights.compiler import op, pipeline
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.guard import Guard
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
@@ -342,7 +342,7 @@ def test_the_way_back_is_built_when_a_gradient_is_wanted(cache):
 def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
     compare(fresh(2.0))
     forget()
-    monkeypatch.setattr(compiler, "trace", lambda *_: pytest.fail("traced"))
+    monkeypatch.setattr(pipeline, "trace", lambda *_: pytest.fail("traced"))
     compare(fresh(2.0))
 
 
@@ -360,7 +360,7 @@ def test_a_change_of_the_compiler_that_emits_the_same_code_builds_nothing(cache,
     compare(fresh(2.0))
     assert {library: library.stat().st_mtime_ns for library in libraries(cache)} == before
     forget()
-    monkeypatch.setattr(compiler, "trace", lambda *_: pytest.fail("traced"))
+    monkeypatch.setattr(pipeline, "trace", lambda *_: pytest.fail("traced"))
     compare(fresh(2.0))  # the emitted code was recorded for the edited compiler, too
 
 

@@ -18,7 +18,7 @@ from fastweights import InputError
 from fastweights.core.files import read_file, read_json, write_atomically
 from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume
-from fastweights.training.run_folder.progress_state import Place
+from fastweights.training.run_folder.progress_state import Progress
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.run_folder.training_state import restore, unpack
@@ -179,7 +179,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
     assert len(written) == 1
 
 
-PLACE = {**vars(Place()), "step": 3}
+PLACE = {**vars(Progress()), "step": 3}
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ PLACE = {**vars(Place()), "step": 3}
     [{}, {"step": 3}, {**PLACE, "more": 1}, {**PLACE, "step": "3"}, {**PLACE, "step": -1}, {**PLACE, "step": 3.5}],
 )
 def test_facts_of_something_else_are_refused(facts):
-    assert restore(Place, PLACE) == Place(step=3)
+    assert restore(Progress, PLACE) == Progress(step=3)
     with pytest.raises(InputError, match="checkpoint must be with facts step, "):
-        restore(Place, facts)
+        restore(Progress, facts)
 
 
 @pytest.mark.parametrize("name", ["optimiser.x.y", "optimiser.0", "optimiser.0.exp_avg", "random.cpu", "state.0"])

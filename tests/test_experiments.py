@@ -43,7 +43,7 @@ from fastweights.tasks.kinds.environment import Environment
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.supervised import finish, train
-from fastweights.training.run_folder.progress_state import Place
+from fastweights.training.run_folder.progress_state import Progress
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -753,7 +753,7 @@ def test_rates_rise_to_their_peak_and_fall_as_their_settings_say():
 
 
 def test_validation_chooses_by_the_main_metric_then_by_the_loss():
-    place = Place()
+    place = Progress()
     scores = [(-0.5, 1.0), (-0.5, 0.9), (-0.4, 0.1), (-0.6, 2.0), (float("nan"), 0.0)]
     assert [place.judge(score) for score in scores] == [True, True, False, True, False]
 

@@ -10,13 +10,13 @@ from fastweights.compiler.ir.nodes import Constant, Index, Input
 from fastweights.compiler.targets.cpp.schedule import Nest, Statement
 from fastweights.compiler.targets.cpp.tiling import (
     ACCUMULATORS,
+    AccumulatorStart,
     Block,
     FinishLanes,
     FinishRows,
     Loop,
     Place,
     Registers,
-    Start,
     StoreRows,
     Tiling,
     spans,
@@ -80,7 +80,7 @@ def test_accumulators_are_started_before_and_finished_after_their_blocks(shape):
         live = set[Registers]()
         for part, _ in walk(tiling.body):
             match part:
-                case Start(registers):
+                case AccumulatorStart(registers):
                     assert registers not in live
                     live.add(registers)
                 case Block(width, rows, vectors, row_accumulators, lane_accumulators):
@@ -105,7 +105,7 @@ def test_accumulators_are_started_before_and_finished_after_their_blocks(shape):
 def test_sums_down_the_rows_fit_into_registers(shape):
     for _, tiling in tilings(shape):
         for part, _ in walk(tiling.body):
-            if isinstance(part, Start) and part.registers.place is Place.ROWS:
+            if isinstance(part, AccumulatorStart) and part.registers.place is Place.ROWS:
                 assert (
                     part.registers.rows * part.registers.vectors * len(tiling.reductions(Place.ROWS))
                     <= 2 * ACCUMULATORS

@@ -1,4 +1,4 @@
-"""What feature maps with random projections share."""
+"""Base class of feature maps with random projections."""
 
 import torch
 from torch import Tensor, nn

@@ -58,7 +58,7 @@ def _given(call: ScanCall) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _invented(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
-    """Those that the step computes itself."""
+    """Rates that the step computes itself."""
     cell, params = call.cell, () if call.tensors.params is None else (call.tensors.params,)
     if cell.rates is None:
         return {}

@@ -49,7 +49,7 @@ class FakeSRWM(Layer):
     def run(
         self, x: Tensor, state: NoState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, NoState]:
-        """What the layer does."""
+        """Runs the layer without checks."""
         parts = self.keys(x.unflatten(-1, (len(self.weight), -1)))
         return self.output(torch.einsum("hvk,bthk->bthv", self.weight, parts).flatten(2)), NoState()
 

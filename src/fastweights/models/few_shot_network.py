@@ -149,7 +149,7 @@ class FewShotNetwork(nn.Module):
         return features
 
     def read(self, features: Tensor, labels: Tensor) -> Tensor:
-        """What the memory is given, `[B, T, D]`: features beside what is told with them."""
+        """Inputs of the memory, `[B, T, D]`: the features with the code of the label."""
         told = one_hot(labels, self.codes).to(features.dtype)
         features = self.feature_norm(features.flatten(0, 1)).view_as(features)
         seen: Tensor = self.reader(torch.cat([features, told], dim=-1))

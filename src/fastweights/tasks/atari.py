@@ -76,7 +76,7 @@ class Atari(Environment):
         mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
         lives = episode == "life"
         options = {"autoreset_mode": mode, "reward_clipping": False, "max_num_frames_per_episode": self.frames}
-        # With its `episodic_life`, ALE begins the whole game anew after a life.
+        # With its `episodic_life`, ALE restarts the whole game after a life.
         return ale.AtariVectorEnv(self.game, number, life_loss_info=lives, **options)
 
 

@@ -9,7 +9,7 @@ CERTAIN = 1e4
 """Logit of the action; those of the others are 0."""
 
 
-class Constant(nn.Module):
+class ConstantPolicy(nn.Module):
     """A policy whose action depends on nothing.
 
     Args:

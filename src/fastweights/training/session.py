@@ -19,7 +19,7 @@ from fastweights.training.distributed.model_blocks import compile_blocks, recomp
 from fastweights.training.distributed.ranks import gather, mean_over, scatter, seed_apart
 from fastweights.training.progress import Bar, Interrupted, stop_on_signal
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume, save_best
-from fastweights.training.run_folder.progress_state import Clock, Place
+from fastweights.training.run_folder.progress_state import Clock, Progress
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import LAST, METRICS, Run
 from fastweights.training.run_folder.training_state import pack, restore, unpack
@@ -58,7 +58,7 @@ class Session:
         self.name = name
         self.bare = model  # without the wrapper of distributed training
         self._begin, self._console = begin, console
-        self.progress = Place()
+        self.progress = Progress()
 
     def set_up(self, optimiser: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Moves model and optimiser to their device, and creates the run folder, after all arguments are checked."""
@@ -79,7 +79,7 @@ class Session:
         self.fabric.barrier()
         checkpoint = last_checkpoint(self.run)
         if checkpoint is not None:
-            self.progress = restore(Place, checkpoint.facts)
+            self.progress = restore(Progress, checkpoint.facts)
             state = unpack(scatter(self.fabric, checkpoint.tensors), self.model, self.optimiser, state)
         self.clock = Clock(self._seconds_until_evaluation(), self.progress)
         return state
@@ -165,8 +165,8 @@ class Session:
         self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
     ) -> Result:
         """The result of the run, with the metrics of the weights that it kept."""
-        self.progress = restore(Place, read_tensor_file(self.run.path / LAST).facts)
-        remedy = "Go on with it first."
+        self.progress = restore(Progress, read_tensor_file(self.run.path / LAST).facts)
+        remedy = "Resume it first."
         require(self.progress.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
         return Result(
             step=self.progress.kept_step,

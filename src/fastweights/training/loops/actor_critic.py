@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fastweights.core.action_spaces import Actions, Discrete
 from fastweights.tasks.kinds._random import VALIDATION
 from fastweights.tasks.kinds.environment import Environment, VectorEnv, require_finite
-from fastweights.training.constant import Constant
+from fastweights.training.constant import ConstantPolicy
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 from fastweights.training.rl.actor import MODES, Acting
@@ -33,7 +33,7 @@ def train(session: Session) -> None:
 
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
     Of an unroll only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
-    to go on from, `best.safetensors` with the weights that are measured and `metrics.jsonl`. Raises `Interrupted` on
+    to resume from, `best.safetensors` with the weights that are measured and `metrics.jsonl`. Raises `Interrupted` on
     Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` where an actor died that cannot be replaced.
     """
     settings = session.settings
@@ -68,7 +68,7 @@ def _baselines(task: Environment, settings: ActorCritic) -> dict[str, nn.Module 
     if not isinstance(task.actions, Discrete):
         return {"random actions": None}
     number, name = task.actions.n, task.main_metric.name
-    agents = [Constant(action, number) for action in range(number)]
+    agents = [ConstantPolicy(action, number) for action in range(number)]
     best = max(agents, key=lambda agent: measure(agent, task, settings, VALIDATED)[name])
     return {"random actions": None, "a constant action": best}
 

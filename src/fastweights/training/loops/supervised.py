@@ -113,7 +113,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
 
 
 def _test(session: Session, model: nn.Module) -> dict[str, float]:
-    """What a curve on test data needs; nothing where none is wanted."""
+    """Results on test data for a curve; empty without one."""
     if not session.settings.test_curve:
         return {}
     batches = session.task.test(session.settings.batch_size)

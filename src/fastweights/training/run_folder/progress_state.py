@@ -7,7 +7,7 @@ SECONDS_BETWEEN_NEWS = 1.0
 
 
 @dataclass
-class Place:
+class Progress:
     """How far a run has come: with the tensors of a checkpoint, all that it needs to go on."""
 
     step: int = 0
@@ -55,7 +55,7 @@ class Clock:
         place: Where the run goes on.
     """
 
-    def __init__(self, evaluated: float, place: Place) -> None:
+    def __init__(self, evaluated: float, place: Progress) -> None:
         self.evaluated = evaluated
         self.before = evaluated + place.seconds
         self.first = place.step

@@ -28,7 +28,7 @@ class ActorCritic(Training):
             have more of them, as in the papers: an update takes the oldest unrolls.
         acting: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with
             weights that are an update old or more; "hogwild", processes that each learn, too, and change shared weights
-            whenever they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new
+            whenever they have found a gradient (A3C). With either of the last two, a resumed run starts new
             episodes.
         actors: Processes that act, among which the environments are shared out; none if synchronous.
         truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
@@ -47,9 +47,9 @@ class ActorCritic(Training):
         value_cost: Of half the squared errors of values.
         entropy_cost: What an agent gains by a nat of entropy of its policy.
         reward_scale: Factor of rewards that are learnt from. A value is learnt fast where discounted returns are of the
-            order of 1 to 100. Returns are told as they are.
+            order of 1 to 100. Reported returns are not scaled.
         clip_reward: Largest reward, to either side, that is learnt from, after `reward_scale`; 0 for no limit. Returns
-            are told as they are.
+            are reported without this limit.
         episodes: Number of episodes of an evaluation on validation data.
         test_episodes: Number of episodes of every set of the test; 0 for `episodes`.
         keep: Weights that are measured in the end: the "best" on validation data, or the "last", as in the papers.

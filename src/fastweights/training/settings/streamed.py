@@ -50,7 +50,7 @@ class Streamed(Training):
         require(all(steps >= 1 for steps in self.memories), "memories", "of at least 1 step each", self.memories)
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         require_numbers(self, ("warmup", "weight_decay", "sample", "state_every"), 0)
-        remedy = "A model that begins anew in every window carries no state."
+        remedy = "A model that starts from zeros in every window carries no state."
         require(self.carry or not self.state_every, "state_every", "0 without carry", self.state_every, remedy)
         require_positive(self, ("learning_rate", "clip"))
 

@@ -10,6 +10,7 @@ from fastweights.compiler.targets.cpp.functions import CODE
 from fastweights.compiler.targets.cpp.layout import stride_along
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 from fastweights.compiler.targets.cpp.tiling import (
+    AccumulatorStart,
     Block,
     FinishLanes,
     FinishRows,
@@ -17,7 +18,6 @@ from fastweights.compiler.targets.cpp.tiling import (
     Part,
     Place,
     Registers,
-    Start,
     StoreRows,
     Tiling,
 )
@@ -95,7 +95,7 @@ class NestPrinter:
                     self._loop(part)
                 case Block():
                     self._block(part)
-                case Start(registers):
+                case AccumulatorStart(registers):
                     self._start(registers)
                 case FinishRows(registers):
                     self._finish_rows(registers)

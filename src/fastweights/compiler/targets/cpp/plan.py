@@ -147,7 +147,7 @@ def _plan_pass(kernel_pass: Pass, buffers: Buffers, in_place: bool) -> PassPlan:
 
 
 @dataclass(frozen=True)
-class TimeStep:
+class StepLoops:
     """One time step of a pass, before software pipelining.
 
     It reads the nodes in `state`, `moving` and `fixed`, and stores the `new` value of every state and the `outputs`.
@@ -170,12 +170,12 @@ class TimeStep:
         return [*self.new.values(), *(output.value for output in self.outputs)]
 
 
-def _time_step(kernel_pass: Pass, buffers: Buffers) -> TimeStep:
+def _time_step(kernel_pass: Pass, buffers: Buffers) -> StepLoops:
     made = [Output(buffers.made[name], value) for name, value in kernel_pass.made.items()]
     added = [Output(buffers.made[name], value, add=True) for name, value in kernel_pass.added.items()]
     state = buffers.of(kernel_pass.carried.values())
     new = dict(zip(state, settled(list(kernel_pass.new.values())), strict=True))
-    return TimeStep(state, buffers.of(kernel_pass.moving.values()), buffers.of(buffers.fixed), new, [*made, *added])
+    return StepLoops(state, buffers.of(kernel_pass.moving.values()), buffers.of(buffers.fixed), new, [*made, *added])
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Lookahead:
     constraints: Constraints
 
 
-def _lookahead(step: TimeStep, buffers: Buffers) -> Lookahead:
+def _lookahead(step: StepLoops, buffers: Buffers) -> Lookahead:
     reads = first_reads(step.values, step.state, step.given, buffers.matrices)
     shared = handed_on(reads, step.values, step.given, {*step.state, *step.moving})
     handed = [d for d in shared if d not in buffers.constraints.in_order]
@@ -218,7 +218,7 @@ def _ahead(state: Mapping[Node, Buffer], reads: Sequence[Node], handed: Sequence
     return ahead | {d: Buffer(f"{matrix}_handed_on_{n}", d.shape) for n, d in enumerate(handed)}
 
 
-def _scheduled(step: TimeStep, ahead: Lookahead) -> Program:
+def _scheduled(step: StepLoops, ahead: Lookahead) -> Program:
     new = [Output(b.to(Role.NEW), step.new[d]) for d, b in step.state.items()]
     later = [Output(b.to(Role.NEXT), whole(d)) for b, d in zip(ahead.buffers.values(), ahead.later, strict=True)]
     given = {**step.given, **ahead.buffers, **ahead.moving}

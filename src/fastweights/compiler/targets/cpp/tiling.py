@@ -64,7 +64,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Start:
+class AccumulatorStart:
     """Sets accumulators to the neutral element of their reduction."""
 
     registers: Registers
@@ -92,7 +92,7 @@ class StoreRows:
     rows: int
 
 
-Part = Loop | Block | Start | FinishRows | FinishLanes | StoreRows
+Part = Loop | Block | AccumulatorStart | FinishRows | FinishLanes | StoreRows
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _down_the_rows(size: int, row: int, width: int, side: int, down: int) -> Ite
     rows = next(n for n in (4, 2, 1) if n <= max(1, min(most, size)))
     registers = Registers(Place.ROWS, width, rows, side)
     full = size // rows * rows
-    yield Start(registers)
+    yield AccumulatorStart(registers)
     yield Loop(row, 0, full, rows, (Block(width, rows, side, rows, side),))
     yield from (Loop(row, n, n + 1, 1, (Block(width, 1, side, rows, side),)) for n in range(full, size))
     yield FinishRows(registers)
@@ -201,7 +201,7 @@ def _rows_outside(
     along, down = ([*places.values()].count(place) for place in (Place.LANES, Place.ROWS))
     accumulators = max(1, UNROLLED // sum(span.vectors for span in vectors))
     sums = [Registers(Place.ROWS, span.width, accumulators, span.vectors) for span in vectors] if down else []
-    yield from map(Start, sums)
+    yield from map(AccumulatorStart, sums)
     for rows, start, stop in spans(nest.shape[row] if row >= 0 else 1, ROWS if along < 3 and not down else ROWS // 2):
         body = tuple(_along_the_row(axis, rows, vectors, accumulators, is_whole=bool(down)))
         yield from (Loop(row, start, stop, rows, body),) if row >= 0 else body
@@ -218,7 +218,7 @@ def _along_the_row(
         count = span.vectors if is_whole else side
         registers = Registers(Place.LANES, span.width, rows, side)
         block = Block(span.width, rows, count, accumulators, side)
-        yield Start(registers)
+        yield AccumulatorStart(registers)
         yield Loop(axis, span.start, span.stop, span.width * count, (block,))
         yield FinishLanes(registers)
     yield StoreRows(tuple(span.width for span in vectors), rows)
