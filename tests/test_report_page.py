@@ -97,7 +97,7 @@ def group(name, preset="cpu"):
     places = experiment.preset(preset).places
     facts = {"experiment": name, "preset": preset, "seed": 1}
     configs = [{**facts, "model": m, "column": c, "trial": experiment.trial(m, c, preset).facts()} for m, c in places]
-    return Group(name, preset, experiment, [Record(Path(), config, {}, {}, [], 0.0) for config in configs])
+    return Group(name, preset, experiment, [Record(Run(Path()), config, {}, {}, [], 0.0) for config in configs])
 
 
 LINES = [{"step": 5, "seconds": 30.0, "validation_loss": 0.5}, {"step": 10, "seconds": 60.0, "validation_loss": 0.4}]
@@ -192,7 +192,7 @@ def test_what_stands_beside_models_is_a_mean_where_every_seed_holds_out_other_da
         experiment = replace(EXPERIMENTS.load(RETRIEVAL), fold=fold)
         made = (record("softmax", seed, FLAT) for seed in (1, 2))
         records = [
-            Record(Path(), config, {}, replace(result, baselines={"ridge": float(config["seed"])}), [], 1.0)
+            Record(Run(Path()), config, {}, replace(result, baselines={"ridge": float(config["seed"])}), [], 1.0)
             for config, result, _ in made
         ]
         assert _numbers(Group(RETRIEVAL, "smoke", experiment, records)).rows[-1][:2] == ["ridge", told]

@@ -1,6 +1,7 @@
-"""One run of an experiment by its place in the table: where it lies, and what it came to."""
+"""A job: one run of an experiment, by its place in the table, with its run folder and its result."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.reuse import anywhere
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.runs_file import packed_runs
 from fastweights.training.settings._training import Where
 
 ANYWHERE = Where()
@@ -26,9 +28,13 @@ class Job:
     column: str
     seed: int
 
+    def home(self, folder: Path) -> Path:
+        """The folder of its experiment and preset."""
+        return folder / self.experiment / self.preset
+
     def run(self, folder: Path) -> Run:
-        """Where it lies."""
-        return Run(folder / self.experiment / self.preset / self.model / self.column / f"seed-{self.seed}")
+        """The run folder."""
+        return Run(self.home(folder) / self.model / self.column / f"seed-{self.seed}")
 
     def trial(self, experiment: Experiment, where: Where = ANYWHERE) -> Trial:
         """What to train, and where."""
@@ -45,14 +51,24 @@ class Job:
         return facts
 
 
-def outcome(run: Run, metric: Metric) -> Result | None:
-    """None if the run has not come to its end, or anything is damaged: then it is looked at again, and told of."""
-    try:
+def outcome(job: Job, folder: Path, metric: Metric) -> Result | None:
+    """The result of a job, from its run folder or from the file of runs of its experiment and preset.
+
+    None if there is no result, or if the run folder is damaged: training then reports the damage.
+
+    Raises:
+        InputError: The file of runs is damaged.
+    """
+    packed = packed_runs(job.home(folder)).get(job.run(folder).path)
+    result = _result(job.run(folder)) or (packed and packed.result())
+    return result if result and metric.name in result.test else None
+
+
+def _result(run: Run) -> Result | None:
+    with suppress(ValueError, OSError):
         run.config()
-        result = run.result()
-        return result if result and metric.name in result.test else None
-    except (ValueError, OSError):
-        return None
+        return run.result()
+    return None
 
 
 def require_same(run: Run, job: Job, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""How the runs of a plan stand, as their folders tell, and how that is shown."""
+"""The status of each run of a plan, read from run folders and from the file of runs, and its display."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class Status(NamedTuple):
-    """How a run stands, as its folder tells."""
+    """Status of a run."""
 
     state: str  # "finished", "failed", "running" or "waiting"
     step: int = 0
@@ -36,9 +36,9 @@ class Status(NamedTuple):
 
 
 def status(job: Job, plan: Plan, began: float) -> Status:
-    """Reads how a run stands; one that failed before `began` is waiting for another attempt."""
+    """The status of a job. A run that failed before `began` waits for another attempt."""
     run, metric = job.run(plan.folder), plan.experiment.metric
-    if (found := outcome(run, metric)) is not None:
+    if (found := outcome(job, plan.folder, metric)) is not None:
         return Status("finished", found.steps, found.seconds, found.value(metric))
     with suppress(OSError, InputError):
         failure = run.path / FAILURE

@@ -1,4 +1,4 @@
-"""The runs in a folder, whatever state they are in."""
+"""The runs below a folder: finished ones by experiment and preset, and the reason why others are skipped."""
 
 import json
 import os
@@ -8,14 +8,16 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastweights.core.errors import require, require_name
+from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.files import read_file
 from fastweights.core.metric import still_improving
 from fastweights.core.printable import printable
 from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
 from fastweights.registry import MODELS, RECIPES, TABLES, TASKS
-from fastweights.training.run_folder.result import Result
-from fastweights.training.run_folder.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
+from fastweights.training.run_folder.finished_run import FinishedRun
+from fastweights.training.run_folder.result import METRICS, Result
+from fastweights.training.run_folder.run import BEST, CONFIG, FAILURE, LAST, Run
+from fastweights.training.run_folder.runs_file import RUNS, PackedRun, read_runs
 from fastweights.training.settings._training import Training
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
@@ -23,15 +25,20 @@ PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict,
 
 
 class Record(NamedTuple):
-    """A run that came to its end."""
+    """A finished run."""
 
-    path: Path
+    run: FinishedRun
     config: dict[str, Any]
     environment: dict[str, Any]
     result: Result
     metrics: list[dict[str, Any]]
     value: float  # in the units of the table
     cut_off: bool = False  # by the largest number of updates, while validation still improved
+
+    @property
+    def path(self) -> Path:
+        """Run folder; of a packed run, the folder that it was packed from."""
+        return self.run.path
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
@@ -124,7 +131,7 @@ class Collection(NamedTuple):
 
 
 def collect(folder: Path) -> Collection:
-    """Reads all runs below a folder. What cannot be read, or is there twice, is listed and not counted.
+    """Reads all runs below a folder: run folders and files of runs. Damaged runs and duplicates are skipped.
 
     Raises:
         InputError: The folder is not there, or holds no run at all.
@@ -132,22 +139,29 @@ def collect(folder: Path) -> Collection:
     require(folder.is_dir(), "folder", "a folder of 'fastweights reproduce'", f"'{folder}'")
     records: dict[Any, Record] = {}
     skipped = []
-    for path in _run_folders(folder):
-        found = _read(path)
-        if isinstance(found, Record) and found.key in records:
-            found = Skipped(path, f"the same run as {records[found.key].path}")
+    for found in _runs_below(folder):
         if isinstance(found, Skipped):
             skipped.append(found)
-        else:
+        elif found.key not in records:
             records[found.key] = found
+        elif found.path != records[found.key].path:
+            skipped.append(Skipped(found.path, f"the same run as {records[found.key].path}"))
     remedy = "Make some with 'fastweights reproduce'."
     require(bool(records or skipped), "folder", "one with runs in it", f"'{folder}'", remedy)
     return Collection(folder, list(_groups(records)), skipped)
 
 
-def _run_folders(folder: Path) -> list[Path]:
+def _runs_below(folder: Path) -> Iterator[Record | Skipped]:
+    """All run folders, and then all runs in files: a run folder counts, not the packed run of the same folder."""
+    names_of = {Path(path): set(names) for path, _, names in os.walk(folder)}
     files = {CONFIG, METRICS, LAST, BEST, FAILURE}
-    return sorted(Path(path) for path, _, names in os.walk(folder) if files.intersection(names))
+    for path in sorted(path for path, names in names_of.items() if files & names):
+        yield _read(Run(path))
+    for path in sorted(path / RUNS for path, names in names_of.items() if RUNS in names):
+        try:
+            yield from map(_read, read_runs(path))
+        except (InputError, OSError) as error:
+            yield Skipped(path, _damaged(error))
 
 
 def _groups(records: dict[Any, Record]) -> Iterator[Group]:
@@ -162,16 +176,20 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
         yield Group(name, preset, experiment, members)
 
 
-def _read(path: Path) -> Record | Skipped:
+def _read(run: Run | PackedRun) -> Record | Skipped:
     try:
-        return _record(Run(path))
+        return _record(run)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        return Skipped(path, f"damaged: {' '.join(reason.split())[:500]}")
+        return Skipped(run.path, _damaged(error))
 
 
-def _record(run: Run) -> Record | Skipped:
-    if not run.exists() and (run.path / FAILURE).exists():
+def _damaged(error: Exception) -> str:
+    reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return f"damaged: {' '.join(reason.split())[:500]}"
+
+
+def _record(run: Run | PackedRun) -> Record | Skipped:
+    if isinstance(run, Run) and not run.exists() and (run.path / FAILURE).exists():
         return Skipped(run.path, _why_unfinished(run))
     content = run.config()
     config = content["config"]
@@ -179,14 +197,14 @@ def _record(run: Run) -> Record | Skipped:
     require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
     result = run.result()
     if result is None:
-        return Skipped(run.path, _why_unfinished(run))
+        return Skipped(run.path, _why_unfinished(Run(run.path)))
     experiment = TABLES.load(config["experiment"])
     _require_place(experiment, config)
     metrics, metric = run.metrics(), experiment.metric
     _require_metrics(metrics, f"validation_{metric.name}")
     improving = still_improving([metric.cost_at(line) for line in metrics])
     cut_off = result.stopped == "steps" and improving and not _anneals(config["trial"]["training"])
-    return Record(run.path, config, content["environment"], result, metrics, result.value(metric), cut_off)
+    return Record(run, config, content["environment"], result, metrics, result.value(metric), cut_off)
 
 
 def _anneals(training: dict[str, Any]) -> bool:

@@ -20,8 +20,8 @@ from fastweights.training.distributed.ranks import gather, mean_over, own, seed_
 from fastweights.training.progress import Bar, Interrupted, stop_on_signal
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume, save_best
 from fastweights.training.run_folder.progress_state import Clock, Place
-from fastweights.training.run_folder.result import Result
-from fastweights.training.run_folder.run import LAST, METRICS, Run
+from fastweights.training.run_folder.result import METRICS, Result
+from fastweights.training.run_folder.run import LAST, Run
 from fastweights.training.run_folder.training_state import pack, restore, unpack
 
 State = TypeVar("State")

@@ -1,15 +1,16 @@
 """What a run came to, as it stands in its folder."""
 
+import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from fastweights.core.errors import require
+from fastweights.core.files import read_file
 from fastweights.core.metric import Metric
-from fastweights.core.sealed_json import read_sealed, write_sealed
+from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
+RESULT, METRICS = "result.json", "metrics.jsonl"
 MOST = 1 << 53
 """Of what is counted: a float can still tell it from its neighbours."""
 
@@ -57,16 +58,22 @@ class Result:
             require(known, name, "numbers by name", repr(numbers)[:80])
 
 
-def write(path: Path, result: Result, beside: Mapping[str, Any]) -> None:
-    """Writes a result, and facts beside it that `read` gives back, sealed."""
-    write_sealed(path, {**asdict(result), **beside})
+def write(folder: Path, result: Result) -> None:
+    """Writes `result.json` into a run folder, sealed and with a digest of the metrics that the result belongs to."""
+    write_sealed(folder / RESULT, {**asdict(result), METRICS: _digest(folder / METRICS)})
 
 
-def read(path: Path) -> tuple[Result, dict[str, Any]]:
-    """The result in a file, and the facts beside it; `InputError` if it is not as it was written."""
-    content = read_sealed(path)
+def read(folder: Path) -> Result:
+    """The result in a run folder; `InputError` if it, or the metrics, are not as they were written."""
+    content, path = read_sealed(folder / RESULT), folder / METRICS
     names = {known.name for known in fields(Result)}
     missing = sorted(names - content.keys() - {"baselines", "state"})
-    require(not missing, path.name, f"with {', '.join(missing)}", f"{path} without", "Delete it: it is made again.")
-    result = Result(**{name: value for name, value in content.items() if name in names})
-    return result, {name: value for name, value in content.items() if name not in names}
+    got = f"{folder / RESULT} without"
+    require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it: it is made again.")
+    intact = content.get(METRICS) == _digest(path)
+    require(intact, METRICS, f"as it was with {RESULT}", f"{path} with changed content", REMEDY)
+    return Result(**{name: value for name, value in content.items() if name in names})
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(read_file(path, METRICS)).hexdigest()
