@@ -19,6 +19,7 @@ from fastweights.report.runs import Group, Record, collect
 from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.runs_file import RUNS
 
 BLOCKS = [
     Heading(1, "Experiments"),
@@ -200,7 +201,7 @@ def test_what_stands_beside_models_is_a_mean_where_every_seed_holds_out_other_da
 
 RETRIEVAL = "schlag2021/figure-2"
 FLAT, FALLING = [3.0, 1.0, 1.1, 1.2, 1.1, 1.0], [3.0, 2.0, 1.5, 1.3, 1.2, 1.1]
-RUNS = {
+COURSES = {
     "flat": (record("softmax", 1, FLAT), False),
     "falling": (record("softmax", 1, FALLING), True),
     "falling until it was good enough": (record("softmax", 1, FALLING, "goal"), False),
@@ -210,9 +211,9 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.parametrize("how", COURSES)
 def test_a_run_that_was_cut_off_while_improving_is_marked(how, tmp_path):
-    written, cut_off = RUNS[how]
+    written, cut_off = COURSES[how]
     text = page_of(tmp_path, written)
     assert ("Cut off while improving" in text) == cut_off
     assert ("(1) † |" in text) == cut_off
@@ -239,19 +240,31 @@ def page_of(folder, *records):
 
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob("report.md")) if [*path.parent.rglob("result.json")]]
 
 
-@pytest.mark.parametrize("folder", WITH_RUNS, ids=[str(path.relative_to(RESULTS)) for path in WITH_RUNS])
+def id_of(folder):
+    return str(folder.relative_to(RESULTS))
+
+
+WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob(RUNS))]
+
+
+@pytest.mark.parametrize("folder", WITH_RUNS, ids=map(id_of, WITH_RUNS))
 def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     copy = tmp_path / "runs"
-    runs = shutil.ignore_patterns("figures", "report.*", ".lock")
-    shutil.copytree(folder, copy, ignore=runs)
+    made = shutil.ignore_patterns("figures", "report.*", ".*.lock", "*.safetensors")
+    shutil.copytree(folder, copy, ignore=made)
     write_report(collect(copy))
-    written = {path.relative_to(copy) for path in [copy / "report.md", *copy.glob("figures/*")]}
-    assert written == {path.relative_to(folder) for path in [folder / "report.md", *folder.glob("figures/*")]}
-    for path in written:
-        assert (folder / path).read_bytes() == (copy / path).read_bytes(), f"stale: fastweights report {folder}"
+    report = (copy / "report.md").read_bytes()
+    assert (folder / "report.md").read_bytes() == report, f"stale: fastweights report {folder}"
+    shown = set(re.findall(rb"\]\(figures/([^)]*)\)", report))
+    assert shown == {path.name.encode() for path in (copy / "figures").iterdir()}
+
+
+def test_every_committed_report_has_its_runs():
+    """But for one, whose runs are lost."""
+    reports = [path.parent for path in RESULTS.rglob("report.md")]
+    assert {*map(id_of, reports)} - {*map(id_of, WITH_RUNS)} == {"schlag2021/figure-3/paper"}
 
 
 def test_figures_of_runs_that_are_gone_are_deleted_and_no_other_file(tmp_path):

@@ -23,8 +23,8 @@ def aggregates(group: Group) -> Iterator[Block]:
 
     Source: Agarwal et al. 2021 (rliable).
     """
-    spans = {column: _span(group, column) for column in group.columns}
-    values = {m: [group.results[m, c].values if (m, c) in group.results else () for c in spans] for m in group.models}
+    spans, results = {column: _span(group, column) for column in group.columns}, group.results
+    values = {m: [results[m, c].values if (m, c) in results else () for c in spans] for m in group.models}
     several = {model: found for model, found in values.items() if all(found) and max(map(len, found)) > 1}
     searched = group.experiment.metric.data == "validation"
     if searched or not several or any(span is None for span in spans.values()):

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import floor, isfinite, log10
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def write_report(collection: Collection) -> Path:
     """
     folder, blocks = collection.folder, list(_page(collection))
     markdown, page = folder / "report.md", folder / "report.html"
-    figures = {f"{block.name}.{block.kind}": block.content for block in blocks if isinstance(block, Figure)}
+    figures = _files(blocks)
     drawn = make_own_folder(folder / FIGURES)
     for name, content in figures.items():
         write_atomically(drawn / name, content)
@@ -53,6 +53,15 @@ def write_report(collection: Collection) -> Path:
     for name in stale:
         (drawn / name).unlink(missing_ok=True)
     return page
+
+
+def draw_figures(collection: Collection) -> dict[str, bytes]:
+    """The figures of the report by file name: those that `report.md` shows from its folder `figures`."""
+    return _files(_page(collection))
+
+
+def _files(blocks: Iterable[Block]) -> dict[str, bytes]:
+    return {f"{block.name}.{block.kind}": block.content for block in blocks if isinstance(block, Figure)}
 
 
 def _figures(markdown: Path) -> set[str]:

@@ -101,8 +101,10 @@ class Group(NamedTuple):
     @property
     def results(self) -> Results:
         """Means over seeds, by model and column."""
-        cells = {record.key[2:4]: self.of(*record.key[2:4]) for record in self.records}
-        return {cell: Summary(tuple(r.value for r in records)) for cell, records in cells.items()}
+        values: dict[tuple[str, str], list[float]] = {}
+        for record in self.records:
+            values.setdefault(record.key[2:4], []).append(record.value)
+        return {cell: Summary(tuple(seeds)) for cell, seeds in values.items()}
 
     def measured(self, model: str, column: str, name: str) -> Summary | None:
         """The mean over seeds of anything that was measured on test data, in the units of the table; None if it was
