@@ -18,11 +18,14 @@ from fastweights.registry import EXPERIMENTS
 from fastweights.report.pack import pack
 from fastweights.report.page import write_report
 from fastweights.report.runs import collect
+from fastweights.training.run_folder.rename_settings import rename_settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.run_folder.runs_file import RUNS, PackedRun, add_runs, read_runs
 
 NAME = "schlag2021/figure-2"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+COMMITTED = sorted(RESULTS.rglob(RUNS))
 PLACES = [("softmax", "20", 1), ("softmax", "20", 2), ("softmax", "20", 10), ("dpfp-1", "20", 1)]
 
 
@@ -238,3 +241,51 @@ def test_many_writers_lose_no_run(finished, folders):
 def test_the_result_of_a_packed_run_has_all_its_parts(packed):
     for run in read_runs(file_in(packed)):
         assert asdict(run.result()) == run.content["result"]
+
+
+# New names
+
+
+def values_of(value):
+    """All values that are no objects and no lists, in order."""
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in values_of(part)]
+    return [leaf for part in value for leaf in values_of(part)] if isinstance(value, list) else [value]
+
+
+def names_of(value):
+    """All names in an object, at any depth."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {*(value if isinstance(value, dict) else ()), *(name for part in parts for name in names_of(part))}
+
+
+RENAMES = {"task_options": {"depth": "nesting"}, "model_options": {"depth": "num_layers", "heads": "num_heads"}}
+
+
+@pytest.mark.parametrize("file", COMMITTED, ids=lambda path: str(path.parent.relative_to(RESULTS)))
+def test_new_names_change_no_value_and_only_their_part(file, tmp_path):
+    copy = Path(shutil.copy(file, tmp_path / RUNS))
+    rename_settings(copy, RENAMES)
+    runs, changed = read_runs(file), read_runs(copy)
+    assert repr([values_of(run.content) for run in runs]) == repr([values_of(run.content) for run in changed])
+    for old, new in zip(runs, changed, strict=True):
+        before, after = old.content["config"]["trial"], new.content["config"]["trial"]
+        for part in ("task_options", "model_options"):
+            wanted = {RENAMES[part].get(name, name) for name in names_of(before[part])}
+            assert names_of(after[part]) == wanted
+        assert after["training"] == before["training"]
+
+
+def test_new_names_and_back_again_give_the_same_bytes(packed):
+    before = file_in(packed).read_bytes()
+    rename_settings(file_in(packed), {"training": {"clip": "max_grad_norm"}})
+    assert b"max_grad_norm" in file_in(packed).read_bytes()
+    rename_settings(file_in(packed), {"training": {"max_grad_norm": "clip"}})
+    assert file_in(packed).read_bytes() == before
+
+
+def test_a_new_name_that_a_run_has_already_is_refused(packed):
+    before = file_in(packed).read_bytes()
+    with pytest.raises(InputError, match="renames must be to names that the runs do not have"):
+        rename_settings(file_in(packed), {"training": {"clip": "steps"}})
+    assert file_in(packed).read_bytes() == before
