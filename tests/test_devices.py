@@ -32,7 +32,7 @@ def alone(monkeypatch):
 
 
 def curve(run):
-    return torch.tensor([line["validation_loss"] for line in Run(run).metrics()])
+    return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
 def test_they_learn_what_one_does_from_streams(tmp_path):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fastweights.core.measurements import Detail
+from fastweights.core.metric import LOSS
 from fastweights.experiments.experiment import Summary
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
@@ -96,12 +98,12 @@ def group(name, preset="cpu"):
     """An experiment as if all its runs had ended."""
     experiment = EXPERIMENTS.load(name)
     places = experiment.preset(preset).places
-    facts = {"experiment": name, "preset": preset, "seed": 1}
+    facts, metric = {"experiment": name, "preset": preset, "seed": 1}, LOSS.shown(experiment.display)
     configs = [{**facts, "model": m, "column": c, "trial": experiment.trial(m, c, preset).facts()} for m, c in places]
-    return Group(name, preset, experiment, [Record(Run(Path()), config, {}, {}, [], 0.0) for config in configs])
+    return Group(name, preset, experiment, [Record(Run(Path()), config, {}, {}, [], metric, 0.0) for config in configs])
 
 
-LINES = [{"step": 5, "seconds": 30.0, "validation_loss": 0.5}, {"step": 10, "seconds": 60.0, "validation_loss": 0.4}]
+LINES = [{"step": 5 * n, "seconds": 30.0 * n, "validation": {"loss": loss}} for n, loss in enumerate((0.5, 0.4), 1)]
 
 
 def rows(name, preset="cpu"):
@@ -183,7 +185,7 @@ def record(model, seed, costs, stopped="steps"):
     config = {"experiment": RETRIEVAL, "preset": "smoke", "model": model, "column": "20", "seed": seed}
     measured = {"validation": {"loss": min(costs)}, "test": {"loss": min(costs)}}
     numbers = {"step": 1, "steps": len(costs), "seconds": 1.0, "parameters": 1}
-    lines = [{"step": n, "seconds": float(n), "validation_loss": cost} for n, cost in enumerate(costs, 1)]
+    lines = [{"step": n, "seconds": float(n), "validation": {"loss": cost}} for n, cost in enumerate(costs, 1)]
     return config, Result(**numbers, stopped=stopped, **measured), lines
 
 
@@ -193,7 +195,7 @@ def test_what_stands_beside_models_is_a_mean_where_every_seed_holds_out_other_da
         experiment = replace(EXPERIMENTS.load(RETRIEVAL), fold=fold)
         made = (record("softmax", seed, FLAT) for seed in (1, 2))
         records = [
-            Record(Run(Path()), config, {}, replace(result, baselines={"ridge": float(config["seed"])}), [], 1.0)
+            Record(Run(Path()), config, {}, replace(result, baselines={"ridge": float(config["seed"])}), [], LOSS, 1.0)
             for config, result, _ in made
         ]
         assert _numbers(Group(RETRIEVAL, "smoke", experiment, records)).rows[-1][:2] == ["ridge", told]
@@ -231,7 +233,7 @@ def page_of(folder, *records):
     for config, result, lines in records:
         trial = experiment.trial(config["model"], config["column"], "smoke").facts()
         run = Run(folder / f"seed-{config['seed']}")
-        run.begin(RETRIEVAL, {**config, "trial": trial}, {})
+        run.begin(RETRIEVAL, {**config, "trial": trial}, {}, LOSS)
         for line in lines:
             run.log(**line)
         run.write_result(result)
@@ -293,14 +295,16 @@ def test_a_table_can_be_turned_to_be_longer_than_wide():
 def test_a_detail_is_that_of_the_column_where_it_was_measured():
     found = group("gregor2020/figure-1")
     _, one, _ = record("srwm", 1, [0.5])
-    numbers = {"10": ("early_10", 0.25), "80": ("early_80", 0.75)}
+    numbers = {"10": 0.25, "80": 0.75}
     records = [
-        run._replace(result=replace(one, test=dict([numbers[run.config["column"]]])))
+        run._replace(result=replace(one, details={"early": {run.config["column"]: numbers[run.config["column"]]}}))
         for run in found.records
         if run.config["model"] == "lstm+gated"
     ]
     details = found._replace(records=records).details
-    assert {name: summary.mean for (_, name), summary in details.items()} == dict(numbers.values())
+    assert {detail: summary.mean for (_, detail), summary in details.items()} == {
+        Detail("early", delay): value for delay, value in numbers.items()
+    }
 
 
 def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):

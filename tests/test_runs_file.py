@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fastweights import InputError, cli
+from fastweights.core.metric import LOSS
 from fastweights.core.sealed_json import seal
 from fastweights.experiments import run_trial
 from fastweights.experiments.job import Job
@@ -33,10 +34,12 @@ def finish(folder, model, column, seed):
     """A finished run where `reproduce` puts it."""
     job = Job(NAME, "smoke", model, column, seed)
     run, trial = job.run(folder), job.trial(EXPERIMENTS.load(NAME))
-    run.begin(NAME, job.facts(trial), {"text": "\xe9\udc80\u2028"})
+    run.begin(NAME, job.facts(trial), {"text": "\xe9\udc80\u2028"}, LOSS)
     for step in range(1, 5):
-        run.log(step=step, validation_loss=1 / (step + seed), train_loss=float("nan"), seconds=0.1 * step)
+        losses = {"validation": {"loss": 1 / (step + seed)}, "train": {"loss": float("nan")}}
+        run.log(step=step, **losses, seconds=0.1 * step)
     measured = {"validation": {"loss": 1 / (4 + seed)}, "test": {"loss": 0.1 * seed}}
+    measured |= {"curves": {"length": [(1, 0.5), (2, 0.25)]}, "details": {"instance": {"1": 0.1, "2": 0.2}}}
     run.write_result(Result(step=4, steps=4, stopped="steps", seconds=0.4, parameters=7, **measured))
     return run
 
@@ -240,7 +243,7 @@ def test_many_writers_lose_no_run(finished, folders):
 
 def test_the_result_of_a_packed_run_has_all_its_parts(packed):
     for run in read_runs(file_in(packed)):
-        assert asdict(run.result()) == run.content["result"]
+        assert json.loads(json.dumps(asdict(run.result()))) == run.content["result"]
 
 
 # New names

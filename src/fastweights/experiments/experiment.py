@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from fastweights.core.errors import InputError, require, require_name
-from fastweights.core.metric import Metric
+from fastweights.core.metric import Display, Metric
 from fastweights.experiments.claim import Claim
 from fastweights.training.settings._training import Training
 
@@ -93,6 +93,8 @@ class Summary(NamedTuple):
 
 Results = Mapping[tuple[str, str], Summary]
 """By model and column."""
+Details = Mapping[tuple[str, Any], Summary]
+"""By model, and by the name of a metric or by `Detail`."""
 
 
 class Course(NamedTuple):
@@ -126,7 +128,7 @@ class Experiment:
     Args:
         title: One line.
         source: Where it is published.
-        metric: What its numbers are: the main metric of its tasks, as its table tells it.
+        display: Label, form and data of its numbers, which are the main metric of its tasks.
         models: Labels by name: the rows.
         columns: Labels by name.
         published: The paper's numbers, by model and column.
@@ -137,16 +139,17 @@ class Experiment:
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
-        details: Labels by name of what else was measured on test data, in a table of their own, as the metric is told.
-        published_details: The paper's numbers, by model and name.
+        details: Labels of other numbers on test data, by the name of a metric or by `Detail`. They have a table of
+            their own and the form of the main metric.
+        published_details: The paper's numbers, by model and by the key of the detail.
         pairs: How models stand in a map, of every column and of every detail.
-        courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
+        courses: Pictures of curves over test data, by the name of the curve.
         fold: The option of the task that says which part of the data is held out, if every seed holds out the next.
     """
 
     title: str
     source: str
-    metric: Metric
+    display: Display
     models: Mapping[str, str]
     columns: Mapping[str, str]
     published: Mapping[tuple[str, str], Published]
@@ -156,11 +159,15 @@ class Experiment:
     notes: tuple[str, ...] = ()
     axis: str = ""
     logarithmic: bool = False
-    details: Mapping[str, str] = field(default_factory=dict)
-    published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
+    details: Mapping[Any, str] = field(default_factory=dict)
+    published_details: Mapping[tuple[str, Any], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
     pairs: Pairs | None = None
     fold: str = ""
+
+    def metric_of(self, config: Mapping[str, Any]) -> Metric:
+        """The metric of a run, which its `config.json` names, with the display of the table."""
+        return Metric.read(config.get("metric")).shown(self.display)
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""
@@ -168,16 +175,21 @@ class Experiment:
         return self.presets[name]
 
 
-def own_data(title: str, metric: Metric) -> Experiment:
+def own_data(title: str, display: Display) -> Experiment:
     """The table of runs on data of the user: rows are runs with flags, and there is nothing to reproduce.
 
     Args:
         title: Title of the table.
-        metric: Main metric of the task, as the table prints it.
+        display: Label, form and data of the main metric of the task.
     """
     nothing: dict[str, Any] = {"models": {}, "published": {}, "presets": {}}
     return Experiment(
-        title=title, source="Data of the user", metric=metric, columns={"data": "your data"}, trial=_no_trial, **nothing
+        title=title,
+        source="Data of the user",
+        display=display,
+        columns={"data": "your data"},
+        trial=_no_trial,
+        **nothing,
     )
 
 
@@ -185,13 +197,15 @@ def _no_trial(model: str, column: str, preset: str) -> Trial:
     raise InputError(f"preset must be 'flags' for data of the user, got '{preset}'.")
 
 
-def table(columns: tuple[str, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, str], Published]:
-    """The paper's numbers as printed: a row a model; a number, a pair with its deviation, or None for nothing.
+def table(columns: tuple[Any, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, Any], Published]:
+    """The paper's numbers as printed, by model and by column or `Detail`.
+
+    A row is a model. An entry is a number, a pair of a number and its deviation, or None.
 
     >>> table(("3", "5"), {"lstm": ((99.0, 0.1), None)})
     {('lstm', '3'): Published(value=99.0, deviation=0.1, at_most=False)}
     """
-    numbers: dict[tuple[str, str], Published] = {}
+    numbers: dict[tuple[str, Any], Published] = {}
     for model, row in rows.items():
         for column, entry in zip(columns, row, strict=True):
             if entry is not None:

@@ -4,12 +4,12 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastweights.core.errors import require
-from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.reuse import anywhere
+from fastweights.training.run_folder.finished_run import FinishedRun
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.run_folder.runs_file import packed_runs
@@ -51,23 +51,30 @@ class Job:
         return facts
 
 
-def outcome(job: Job, folder: Path, metric: Metric) -> Result | None:
-    """The result of a job, from its run folder or from the file of runs of its experiment and preset.
+class Outcome(NamedTuple):
+    """The result of a job, and its number in the table."""
+
+    result: Result
+    value: float
+
+
+def outcome(job: Job, folder: Path, experiment: Experiment) -> Outcome | None:
+    """The outcome of a job, from its run folder or from the file of runs of its experiment and preset.
 
     None if there is no result, or if the run folder is damaged: training then reports the damage.
 
     Raises:
         InputError: The file of runs is damaged.
     """
-    packed = packed_runs(job.home(folder)).get(job.run(folder).path)
-    result = _result(job.run(folder)) or (packed and packed.result())
-    return result if result and metric.name in result.test else None
+    run = job.run(folder)
+    packed = packed_runs(job.home(folder)).get(run.path)
+    return _outcome(run, experiment) or (_outcome(packed, experiment) if packed else None)
 
 
-def _result(run: Run) -> Result | None:
-    with suppress(ValueError, OSError):
-        run.config()
-        return run.result()
+def _outcome(run: FinishedRun, experiment: Experiment) -> Outcome | None:
+    with suppress(ValueError, OSError, KeyError):
+        metric, result = experiment.metric_of(run.config()), run.result()
+        return Outcome(result, result.value(metric)) if result else None
     return None
 
 

@@ -63,7 +63,7 @@ def carry_out(job: Job, experiment: Experiment, folder: Path, where: Where) -> N
     """
     run, trial = job.run(folder), job.trial(experiment, where)
     with run.lock():
-        if outcome(job, folder, experiment.metric) is not None:
+        if outcome(job, folder, experiment) is not None:
             return
         (run.path / FAILURE).unlink(missing_ok=True)
         if run.exists():

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastweights.core.metric import PERPLEXITY
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Preset, Trial
 from fastweights.training.settings.streamed import Streamed
 
-METRIC = PERPLEXITY.told("plain", "test perplexity")
+DISPLAY = Display("test perplexity")
 
 
 @dataclass(frozen=True, kw_only=True)

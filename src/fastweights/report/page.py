@@ -7,6 +7,7 @@ from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.core.files import make_own_folder, read_file, write_atomically
+from fastweights.core.measurements import Detail
 from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import FREE, Published, Summary
 from fastweights.report.aggregates import aggregates
@@ -87,15 +88,15 @@ def _experiment(group: Group) -> Iterator[Block]:
     if PAPER in experiment.presets and group.preset != "smoke":
         yield Paragraph(f"Verdict: {judge(group)}")
     beside = ": ours beside the paper's" if experiment.published else ""
-    yield Heading(3, f"{experiment.metric.label}{beside}")
+    yield Heading(3, f"{group.metric.display.label}{beside}")
     yield _numbers(group)
     yield from _cut_off(group)
-    data = experiment.metric.data
+    data = group.metric.display.data
     yield Paragraph(
         f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
     )
     yield from _beside(group)
-    if experiment.metric.data == "validation":
+    if data == "validation":
         yield Heading(3, "What is best")
         yield Bullets(list(_choices(group)))
     elif found := [*claims(group), *orders(group)]:
@@ -161,7 +162,7 @@ def _details(group: Group) -> Grid:
     models = {model: label for model, label in group.models.items() if any(m == model for m, _ in found)}
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
-    def numbers(model: str, name: str) -> list[str]:
+    def numbers(model: str, name: str | Detail) -> list[str]:
         both = [_ours(found.get((model, name))), _theirs(experiment.published_details.get((model, name)))]
         return both[: len(whose)]
 
@@ -196,7 +197,7 @@ def _equal_time(group: Group) -> Grid:
     ends = {c: min(r.result.seconds for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
     rows = [
-        [label, *(_ours_by(group.of(m, c), end, experiment.metric) for c, end in ends.items())]
+        [label, *(_ours_by(group.of(m, c), end, group.metric) for c, end in ends.items())]
         for m, label in group.models.items()
     ]
     return Grid(["validation", *header], rows)
@@ -240,7 +241,7 @@ def _choices(group: Group) -> Iterator[str]:
     """The column that is best for a model in the mean, a sentence a model."""
     for model, label in group.models.items():
         means = {column: summary.mean for (m, column), summary in group.results.items() if m == model}
-        best = group.experiment.metric.best(means, key=means.__getitem__)
+        best = group.metric.best(means, key=means.__getitem__)
         yield f"{label}: {group.columns[best]}, of {_count(len(means), 'column')} that ran."
 
 
@@ -258,9 +259,8 @@ def _time_row(group: Group, n: int, carries: bool) -> list[str]:
     name = f"{experiment.models[model]}, {experiment.columns[column]}"
     state = [f"{result.state:,}" if result.state else ""] if carries else []
     numbers = [f"{result.parameters:,}", *state, f"{result.steps:,}", f"{result.step:,}", result.stopped]
-    elsewhere = tuple(experiment.courses), experiment.details
-    told = {m: v for m, v in result.test.items() if not m.startswith(elsewhere[0]) and m not in elsewhere[1]}
-    test = ", ".join(f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in told.items())
+    others = {str(name): value for name, value in result.numbers().items() if name not in experiment.details}
+    test = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in others.items())
     return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result.seconds), test]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fastweights.experiments.experiment import Pairs
+from fastweights.experiments.experiment import Pairs, Summary
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
 from fastweights.report.heat_map import HeatMap, draw_map
@@ -15,9 +15,6 @@ AXES: dict[str, Callable[[dict[str, Any]], float]] = {
     "minutes": lambda line: line["seconds"] / 60,
 }
 """What a learning curve can be drawn over."""
-
-LONGEST_COURSE = 1000
-"""Steps of a sequence."""
 
 
 def learning_curves(group: Group) -> list[Figure]:
@@ -37,7 +34,7 @@ def over_axis(group: Group) -> list[Figure]:
         means = sorted((column, summary.mean) for column, summary in ours.items())
         runs = [(column, value) for column, summary in ours.items() for value in summary.values]
         lines += [Line(label, means), Line(label, runs, dots=True), Line(label, sorted(theirs.items()), theirs=True)]
-    chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)
+    chart = _chart(group, "", experiment.axis, group.metric.display.label, lines)
     whose = "ours and the paper's" if experiment.published else "ours"
     told = f"{experiment.title}: {whose}, over {experiment.axis}, a dot a run."
     return [_figure(chart, f"{_slug(group)}-axis", told)]
@@ -56,15 +53,15 @@ def maps(group: Group) -> list[Figure]:
     experiment, pairs = group.experiment, group.experiment.pairs
     if pairs is None:
         return []
-    found = {**group.results, **group.details}
+    found: dict[tuple[str, Any], Summary] = {**group.results, **group.details}
     figures = []
     for name, label in {**group.columns, **experiment.details}.items():
         values = {place: found[m, name].mean for place, m in pairs.models.items() if (m, name) in found}
         if values:
-            chart = HeatMap(label, pairs.rows, pairs.columns, values, experiment.metric.best is min)
-            measured = experiment.metric.label if name in group.columns else label
+            chart = HeatMap(label, pairs.rows, pairs.columns, values, group.metric.best is min)
+            measured = group.metric.display.label if name in group.columns else label
             caption = f"{measured[0].upper()}{measured[1:]}: means over seeds, the stronger the colour the better."
-            figures.append(Figure(f"{_slug(group)}-map-{name.replace('_', '-')}", caption, draw_map(chart)))
+            figures.append(Figure(f"{_slug(group)}-map-{_stem(str(name))}", caption, draw_map(chart)))
     return figures
 
 
@@ -72,25 +69,20 @@ def courses(group: Group) -> list[Figure]:
     """A picture a course: the metric over the steps of sequences on test data, a line a model."""
     experiment = group.experiment
     figures = []
-    for prefix, (title, across, switch) in experiment.courses.items():
-        points = {model: _course(group, model, prefix) for model in group.models}
+    for name, (title, across, switch) in experiment.courses.items():
+        points = {model: _course(group, model, name) for model in group.models}
         lines = [Line(experiment.models[model], steps) for model, steps in points.items() if steps]
         if lines:
             at = switch * len(lines[0].points)
-            chart = _chart(group, title, across, experiment.metric.label, lines)._replace(switch=at)
+            chart = _chart(group, title, across, group.metric.display.label, lines)._replace(switch=at)
             caption = f"{title}: means over seeds, with a line where the pictures change."
-            figures.append(_figure(chart, f"{_slug(group)}-{prefix.strip('_').replace('_', '-')}", caption))
+            figures.append(_figure(chart, f"{_slug(group)}-{_stem(name)}", caption))
     return figures
 
 
-def _course(group: Group, model: str, prefix: str) -> list[tuple[float, float]]:
-    """Steps and means over seeds, in the first column where they were measured."""
-    for column in group.columns:
-        steps = [group.measured(model, column, f"{prefix}{step}") for step in range(LONGEST_COURSE)]
-        found = [(float(step), summary.mean) for step, summary in enumerate(steps) if summary is not None]
-        if found:
-            return found
-    return []
+def _course(group: Group, model: str, name: str) -> list[tuple[float, float]]:
+    """The curve of a model in the first column where it was measured; empty if it was measured in none."""
+    return next(filter(None, (group.curve(model, column, name) for column in group.columns)), [])
 
 
 def _learning_curve(group: Group, column: str, axis: str) -> Figure:
@@ -101,26 +93,31 @@ def _learning_curve(group: Group, column: str, axis: str) -> Figure:
         for record in group.of(model, column)
     ]
     title = experiment.columns[column]
-    measured = re.sub("^(best )?((test|validation) )?", "validation ", experiment.metric.label)
+    measured = re.sub("^(best )?((test|validation) )?", "validation ", group.metric.display.label)
     chart = _chart(group, title, axis, measured, lines)
     return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed.")
 
 
 def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) -> Chart:
     experiment = group.experiment
-    errors = experiment.metric.best is min
+    errors = group.metric.best is min
     lines = [line for line in lines if line.points]
     names = list(_drawn(dict(experiment.models), experiment.pairs).values())
     return Chart(title, across, up, names, lines, errors, experiment.logarithmic)
 
 
 def _curve(record: Record, group: Group, axis: str) -> list[tuple[float, float]]:
-    metric = group.experiment.metric
+    metric = group.metric
     return sorted((AXES[axis](line), metric.at(line)) for line in record.metrics)
 
 
 def _figure(chart: Chart, name: str, caption: str) -> Figure:
     return Figure(name, " ".join(filter(None, (caption, chart.remarks))), draw(chart))
+
+
+def _stem(name: str) -> str:
+    """A name as a part of the name of a file."""
+    return re.sub("[_ ]", "-", name)
 
 
 def _slug(group: Group) -> str:

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.files import read_file
-from fastweights.core.metric import still_improving
+from fastweights.core.measurements import Detail
+from fastweights.core.metric import Metric, still_improving
 from fastweights.core.printable import printable
-from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
+from fastweights.experiments.experiment import FREE, Details, Experiment, Results, Summary
 from fastweights.registry import MODELS, RECIPES, TABLES, TASKS
 from fastweights.training.run_folder.finished_run import FinishedRun
 from fastweights.training.run_folder.result import METRICS, Result
@@ -32,6 +34,7 @@ class Record(NamedTuple):
     environment: dict[str, Any]
     result: Result
     metrics: list[dict[str, Any]]
+    metric: Metric  # as the table shows it
     value: float  # in the units of the table
     cut_off: bool = False  # by the largest number of updates, while validation still improved
 
@@ -72,6 +75,11 @@ class Group(NamedTuple):
         name, preset = next(iter(self.experiment.presets.items()))
         return type(self.experiment.trial(*preset.places[0], name).training)
 
+    @property
+    def metric(self) -> Metric:
+        """The metric of all runs, as the table shows it."""
+        return self.records[0].metric
+
     def of(self, model: str, column: str) -> list[Record]:
         """The seeds of a model in a column."""
         return [record for record in self.records if record.key[2:4] == (model, column)]
@@ -89,7 +97,7 @@ class Group(NamedTuple):
         for record in self.records:
             for name, measured in record.result.baselines.items():
                 fold = record.key[4] if self.experiment.fold else 0
-                found.setdefault((name, record.key[3]), {})[fold] = self.experiment.metric.value(measured)
+                found.setdefault((name, record.key[3]), {})[fold] = self.metric.value(measured)
         return {place: Summary(tuple(numbers.values())) for place, numbers in found.items()}
 
     @property
@@ -106,17 +114,23 @@ class Group(NamedTuple):
             values.setdefault(record.key[2:4], []).append(record.value)
         return {cell: Summary(tuple(seeds)) for cell, seeds in values.items()}
 
-    def measured(self, model: str, column: str, name: str) -> Summary | None:
-        """The mean over seeds of anything that was measured on test data, in the units of the table; None if it was
-        not."""
-        found = [record.result.test.get(name) for record in self.of(model, column)]
-        values = tuple(self.experiment.metric.value(value) for value in found if value is not None)
+    def measured(self, model: str, column: str, name: str | Detail) -> Summary | None:
+        """The seeds of a metric or a detail on test data, in the units of the table; None if it was not measured."""
+        numbers = [record.result.numbers().get(name) for record in self.of(model, column)]
+        values = tuple(self.metric.value(number) for number in numbers if number is not None)
         return Summary(values) if values else None
 
+    def curve(self, model: str, column: str, name: str) -> list[tuple[float, float]]:
+        """Means over seeds of a curve over test data, in the units of the table; empty if it was not measured."""
+        seeds: dict[float, list[float]] = {}
+        for x, y in (point for record in self.of(model, column) for point in record.result.curves.get(name, ())):
+            seeds.setdefault(x, []).append(self.metric.value(y))
+        return sorted((x, fmean(values)) for x, values in seeds.items())
+
     @property
-    def details(self) -> Results:
+    def details(self) -> Details:
         """The details of the experiment, by model and name: of the first column where they were measured."""
-        found: dict[tuple[str, str], Summary] = {}
+        found: dict[tuple[str, Any], Summary] = {}
         for column, model, name in product(self.columns, self.models, self.experiment.details):
             summary = self.measured(model, column, name)
             if summary is not None:
@@ -140,10 +154,13 @@ def collect(folder: Path) -> Collection:
     """
     require(folder.is_dir(), "folder", "a folder of 'fastweights reproduce'", f"'{folder}'")
     records: dict[Any, Record] = {}
-    skipped = []
+    skipped, metrics = [], dict[tuple[str, str], Metric]()
     for found in _runs_below(folder):
         if isinstance(found, Skipped):
             skipped.append(found)
+        elif found.metric != metrics.setdefault(found.key[:2], found.metric):
+            name = metrics[found.key[:2]].name
+            skipped.append(Skipped(found.path, f"its metric is {found.metric.name}, that of other runs is {name}"))
         elif found.key not in records:
             records[found.key] = found
         elif found.path != records[found.key].path:
@@ -202,11 +219,11 @@ def _record(run: Run | PackedRun) -> Record | Skipped:
         return Skipped(run.path, _why_unfinished(Run(run.path)))
     experiment = TABLES.load(config["experiment"])
     _require_place(experiment, config)
-    metrics, metric = run.metrics(), experiment.metric
-    _require_metrics(metrics, f"validation_{metric.name}")
+    metrics, metric = run.metrics(), experiment.metric_of(content)
+    _require_metrics(metrics, metric.name)
     improving = still_improving([metric.cost_at(line) for line in metrics])
     cut_off = result.stopped == "steps" and improving and not _anneals(config["trial"]["training"])
-    return Record(run, config, content["environment"], result, metrics, result.value(metric), cut_off)
+    return Record(run, config, content["environment"], result, metrics, metric, result.value(metric), cut_off)
 
 
 def _anneals(training: dict[str, Any]) -> bool:
@@ -234,8 +251,9 @@ def _require_metrics(metrics: list[dict[str, Any]], measured: str) -> None:
     """The same unless curves can be drawn."""
     require(bool(metrics), "metrics", "at least one evaluation", "none")
     for line in metrics:
-        for name in ("step", "seconds", measured):
-            require(type(line[name]) in (int, float), name, "a number", repr(line[name]))
+        numbers = {"step": line["step"], "seconds": line["seconds"], measured: line["validation"][measured]}
+        for name, number in numbers.items():
+            require(type(number) in (int, float), name, "a number", repr(number))
 
 
 def _why_unfinished(run: Run) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import Detail, Point
 from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds._draws import below, draw, mixed
 from fastweights.tasks.kinds._episode_batches import Shown
@@ -29,8 +30,9 @@ class SequentialAdaptation(Episodes):
     Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last picture of the first part
     comes with the first picture of the second. For training, a coin says for every batch which is first, and both parts
     lose up to `trim` pictures at their ends. For validation and the test nothing is cut off, and every other episode
-    begins with photographs: metrics of the test tell the two apart, as `omniglot_first_mini_imagenet_instance_5` and
-    `omniglot_first_step_80` say, or `omniglot_first_mini_imagenet` for all of a part.
+    begins with photographs. Numbers on test data are separate for the two orders: the details of the group
+    "omniglot_first_mini_imagenet" are the accuracies of the k-th picture of a class and of "all" pictures of that part,
+    and the curve "omniglot_first" is the accuracy over time steps.
 
     Files: those of `omniglot` and of `mini-imagenet`.
 
@@ -101,7 +103,7 @@ class SequentialAdaptation(Episodes):
         return Batch(Shown(images, torch.cat([none, targets[:, :-1] % self.ways], dim=1), sources), targets)
 
     def instances(self, right: Tensor, targets: Tensor) -> Metrics:
-        """By which data set came first: of each part all, and the k-th pictures of a class; and of every step."""
+        """Accuracies by the data set that comes first: of each part, of the k-th pictures of a class, of each step."""
         found: Metrics = {}
         first = targets[:, 0] // self.ways
         for order, name in enumerate(NAMES):
@@ -110,9 +112,10 @@ class SequentialAdaptation(Episodes):
             for source, part in enumerate(NAMES if len(own) else ()):
                 kept, asked = (whole[sources == source].view(len(own), -1) for whole in (own, targets[rows]))
                 counted = super().instances(kept, asked)
-                found |= {f"{name}_first_{part}_{instance}": mean for instance, mean in counted.items()}
-                found[f"{name}_first_{part}"] = mean_of(kept)
-            found |= {f"{name}_first_step_{step}": mean_of(own[:, step]) for step in range(own.shape[1])}
+                group = f"{name}_first_{part}"
+                found |= {Detail(group, instance.member): mean for instance, mean in counted.items()}
+                found[Detail(group, "all")] = mean_of(kept)
+            found |= {Point(f"{name}_first", step): mean_of(own[:, step]) for step in range(own.shape[1])}
         return found
 
 

@@ -1,7 +1,7 @@
 """What a loop trains, and what it needs beside an update: where it stands, evaluations, checkpoints, news, an end."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import sort_measurements
 from fastweights.core.metric import Metric
 from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
 from fastweights.training.distributed.model_blocks import compile_blocks, recompute
@@ -115,13 +116,16 @@ class Session:
         """Whether it is time to evaluate."""
         return self.place.step % self.settings.evaluate_every == 0 or self.place.step == self.settings.steps
 
-    def judge(self, measured: dict[str, float], goal: bool = False, **facts: float) -> None:
-        """What was measured on validation data: logs it, keeps the best weights, and sees whether training is over.
+    def judge(
+        self, measured: dict[str, float], goal: bool = False, train: dict[str, float] | None = None, **facts: float
+    ) -> None:
+        """Logs an evaluation on validation data, keeps the best weights, and decides whether training ends.
 
         Args:
-            measured: By name; among them the task's main metric, and the loss.
+            measured: Metrics on validation data by name, with the task's main metric and the loss.
             goal: Whether the model is good enough.
-            facts: More to log.
+            train: Metrics on training data since the last evaluation, beside the loss.
+            facts: Other numbers to log.
         """
         measured = self.fabric.broadcast(measured)
         place, metric, first = self.place, self.task.main_metric, self.fabric.is_global_zero
@@ -129,10 +133,10 @@ class Session:
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
             if first:
                 save_best(self.run, weights, {"step": place.step, **measured})
-        found = {f"validation_{name}": value for name, value in measured.items()}
-        found["train_loss"], seconds = place.mean_loss, self.clock.evaluate()
+        seconds = self.clock.evaluate()
         if first:
-            self.run.log(step=place.step, **found, **facts, seconds=seconds)
+            training = {"loss": place.mean_loss, **(train or {})}
+            self.run.log(step=place.step, validation=measured, train=training, **facts, seconds=seconds)
         place.stopped = self._reason_to_stop(measured["loss"], goal)
         place.loss_sum, place.loss_count, place.evaluations = 0.0, 0, place.evaluations + 1
 
@@ -159,12 +163,19 @@ class Session:
             raise Interrupted(f"Stopped after step {self.place.step} of {self.settings.steps}.")
 
     def result(
-        self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
+        self, validation: dict[str, float], test: Mapping[Any, float], baselines: dict[str, float] | None = None
     ) -> Result:
-        """What the run came to, with what was measured of its best weights."""
+        """The result of the run.
+
+        Args:
+            validation: Metrics of the best weights on validation data, by name.
+            test: Metrics of the best weights on test data by name, with details by `Detail` and curves by `Point`.
+            baselines: The main metric of other methods on test data, by name.
+        """
         self.place = restore(Place, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Go on with it first."
         require(self.place.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
+        measured = sort_measurements(test)
         return Result(
             step=self.place.best_step,
             steps=self.place.step,
@@ -172,7 +183,9 @@ class Session:
             seconds=self._seconds_until_evaluation(),
             parameters=sum(p.numel() for p in self.model.parameters()),
             validation=validation,
-            test=test,
+            test=measured.metrics,
+            curves=measured.curves,
+            details=measured.details,
             baselines=baselines or {},
             state=state_size(self.model),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastweights.core.metric import SCORE
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -59,7 +59,7 @@ NOTES = (
     "cpu sees through the smaller network of A3C. Gradients are sums over an update, and one of cpu has a tenth of the "
     "steps: its RMSProp has an epsilon of 1e-5 in place of 0.01.",
     "Scores are on the 600 levels of the paper's three sets for the test, by the likeliest action; the deviation is "
-    "over seeds. Those on levels for training are the validation_score in metrics.jsonl.",
+    "over seeds. Those on levels for training are the scores on validation data in runs.jsonl.",
     "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
     "numbers of parameters count it, ours do not.",
     "The SRWM that is reset begins anew every 50 steps, as the paper has it; the code behind its number does so at "
@@ -101,7 +101,7 @@ def one_for_all(
     return Experiment(
         title=title,
         source=f"Irie, Schlag, Csordas and Schmidhuber 2022, {place}",
-        metric=SCORE.told("percent", "normalised test score, %"),
+        display=Display("normalised test score, %", "percent"),
         models=models,
         columns={column: f"{len(games)} games, {column}"},
         published=table((column,), {name: (score,) for name, score in published.items()}),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from fastweights.core.measurements import Detail
 from fastweights.experiments.claim import Claim, below
 from fastweights.experiments.experiment import Experiment, Trial, table
 from fastweights.recipes import _words as words
@@ -34,7 +35,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Word models with the state carried over the whole text",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 4",
-    metric=words.METRIC,
+    display=words.DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=table(("medium",), {"linear": (None,), "delta": (29.4,), "transformer-xl": (25.5,)}),
@@ -60,8 +61,10 @@ EXPERIMENT = Experiment(
         "detail it is tested with less to look at, by the same weights, as in the paper. There words come 64 or 128 at "
         "a time, so that later ones of them look back up to twice as far; here every word has as many.",
     ),
-    details={f"perplexity_{n}": f"with {n} steps to look at" for memories in MEMORIES.values() for n in memories},
+    details={
+        Detail("perplexity", str(n)): f"with {n} steps to look at" for memories in MEMORIES.values() for n in memories
+    },
     published_details=table(
-        tuple(f"perplexity_{n}" for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
+        tuple(Detail("perplexity", str(n)) for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
     ),
 )

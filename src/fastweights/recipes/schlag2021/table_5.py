@@ -26,7 +26,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Word models: feature maps with keys of 256",
     source="Schlag, Irie and Schmidhuber 2021, Appendix D.3, Table 5",
-    metric=words.METRIC,
+    display=words.DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=table(

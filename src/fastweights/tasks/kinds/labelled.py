@@ -65,7 +65,8 @@ class Mean:
         return self.total / self.count if self.count else float("nan")
 
 
-Metrics = dict[str, Mean]
+Metrics = dict[Any, Mean]
+"""Means by the name of a metric; on test data also by `Detail` and by `Point` of a curve."""
 
 
 def combine(parts: Iterable[Metrics]) -> Metrics:
@@ -144,11 +145,11 @@ class Labelled(Task):
         return {"loss": Mean(float(self._total_loss(outputs, targets)), n), "accuracy": Mean(float(right), n)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """What a report says of test data: the metrics, and more where a task has more to say."""
+        """Means on test data: the metrics, and details and curves of tasks that have some."""
         return self.metrics(outputs, targets)
 
-    def summary(self, whole: Metrics) -> dict[str, float]:
-        """Numbers by name from what was combined."""
+    def summary(self, whole: Metrics) -> dict[Any, float]:
+        """Numbers from combined means."""
         return {name: mean.value for name, mean in whole.items()}
 
     def truth(self, targets: Tensor) -> Tensor:

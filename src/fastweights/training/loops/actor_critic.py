@@ -126,7 +126,7 @@ def _evaluate(session: Session, mean_return: float) -> str:
     """Validates; returns a line to show."""
     place, settings = session.place, session.settings
     measured = measure(session.bare, session.task, settings, VALIDATION)
-    session.judge(measured, train_return=mean_return)
+    session.judge(measured, train={"return": mean_return})
     rate = session.clock.rate(place.step) * settings.frames
     return (
         f"step {place.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"

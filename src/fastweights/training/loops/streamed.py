@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import Detail
 from fastweights.state import detach, members
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
@@ -63,11 +64,12 @@ def finish(session: Session) -> Result:
     """Measures the weights that validated best: on one stream or, where nothing is carried, by a sliding window."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
+    memories = {}
     for steps in settings.memories:
         with remembering(model, steps):
             found = measure(model, task.test, settings, settings.stride)
-        test[f"{task.main_metric.name}_{steps}"] = found[task.main_metric.name]
-    return session.result(validation, test, task.baselines())
+        memories[Detail(task.main_metric.name, str(steps))] = found[task.main_metric.name]
+    return session.result(validation, {**test, **memories}, task.baselines())
 
 
 @contextmanager
@@ -189,7 +191,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     metric = task.main_metric
     train_bits = place.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
-    session.judge(measured, train_bits=train_bits, learning_rate=session.optimiser.param_groups[0]["lr"])
+    session.judge(measured, train={"bits": train_bits}, learning_rate=session.optimiser.param_groups[0]["lr"])
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
     line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
     return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

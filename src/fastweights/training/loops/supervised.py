@@ -3,12 +3,14 @@ end."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor, nn
 
+from fastweights.core.measurements import sort_measurements
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
 from fastweights.training.distributed.ranks import mean_over, part_of
 from fastweights.training.eval_mode import evaluating
@@ -41,20 +43,20 @@ def finish(session: Session) -> Result:
     """Measures the weights that validated best on validation and test data."""
     fabric, task, batch_size = session.fabric, session.task, session.settings.batch_size
     model = fabric.setup_module(session.model)
-    validation = measure(fabric, model, task, task.validation(batch_size))
+    validation = sort_measurements(measure(fabric, model, task, task.validation(batch_size))).metrics
     test = measure(fabric, model, task, task.test(batch_size), task.details)
     return session.result(validation, test, task.baselines())
 
 
 def show(session: Session, result: Result, console: Console) -> None:
     """Every metric on test data, beside what a guess scores; the main one with its interval, where there is one."""
-    found, task = dict(result.test), session.task
+    found, task = result.numbers(), session.task
     interval = found.pop("interval", None)
     for name, value in found.items():
-        chance = task.chance.get(name)
+        chance = task.chance.get(str(name))
         spread = f" ± {interval:.2g}" if interval is not None and name == task.main_metric.name else ""
         beside = "" if chance is None else f" (chance {chance:.4g})"
-        console.print(f"{name.replace('_', ' ')} on test data: {value:.4g}{spread}{beside}", highlight=False)
+        console.print(f"{str(name).replace('_', ' ')} on test data: {value:.4g}{spread}{beside}", highlight=False)
 
 
 def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
@@ -70,8 +72,8 @@ def measure(
     task: Labelled,
     batches: Iterator[Batch],
     metrics: Callable[[Tensor, Tensor], Metrics] | None = None,
-) -> dict[str, float]:
-    """Metrics over batches, by name: the task's unless others are given."""
+) -> dict[Any, float]:
+    """Metrics over batches: the task's unless others are given."""
     metrics, parts = metrics or task.metrics, []
     with evaluating(model):
         for batch in batches:
@@ -105,7 +107,8 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     """Validates; returns a line to show."""
     place, task, settings = session.place, session.task, session.settings
     train_loss = place.mean_loss
-    measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
+    numbers = measure(session.fabric, model, task, task.validation(settings.batch_size))
+    measured = sort_measurements(numbers).metrics
     session.judge(measured, goal=measured["loss"] <= settings.goal)
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
     rate = f"{session.clock.rate(place.step):,.1f} updates/s"

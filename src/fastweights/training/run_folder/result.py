@@ -4,9 +4,11 @@ import hashlib
 import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from fastweights.core.errors import require
 from fastweights.core.files import read_file
+from fastweights.core.measurements import Detail
 from fastweights.core.metric import Metric
 from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
@@ -26,7 +28,9 @@ class Result:
         seconds: Of training, those before an interruption and those of evaluations included.
         parameters: Of the model.
         validation: Metrics on validation data, by name.
-        test: The same on test data.
+        test: Metrics on test data, by name.
+        curves: Curves over test data, by name: pairs (x, y), such as a time step and the main metric there.
+        details: Numbers about parts of the test data, by group and member, in the units of the main metric.
         baselines: What others than models come to on test data, in the task's main metric, by name.
         state: Numbers that are carried for one sequence, of a model that can carry a state.
     """
@@ -38,12 +42,19 @@ class Result:
     parameters: int
     validation: dict[str, float]
     test: dict[str, float]
+    curves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    details: dict[str, dict[str, float]] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
     state: int = 0
 
     def value(self, metric: Metric) -> float:
         """The number that stands in a table; `KeyError` if it was not measured."""
-        return metric.value({"validation": self.validation, "test": self.test}[metric.data][metric.name])
+        return metric.value({"validation": self.validation, "test": self.test}[metric.display.data][metric.name])
+
+    def numbers(self) -> dict[Any, float]:
+        """Metrics on test data by name, and then all details by `Detail`."""
+        parts = {Detail(group, name): value for group, own in self.details.items() for name, value in own.items()}
+        return {**self.test, **parts}
 
     def __post_init__(self) -> None:
         for name in ("step", "steps", "parameters", "state"):
@@ -53,9 +64,22 @@ class Result:
         require(seconds, "seconds", "a number of at least 0", repr(self.seconds)[:80])
         require(isinstance(self.stopped, str), "stopped", "a word", repr(self.stopped)[:80])
         for name in ("validation", "test", "baselines"):
-            numbers = getattr(self, name)
-            known = isinstance(numbers, dict) and all(type(number) is float for number in numbers.values())
-            require(known, name, "numbers by name", repr(numbers)[:80])
+            require(_are_numbers(getattr(self, name)), name, "numbers by name", repr(getattr(self, name))[:80])
+        grouped = isinstance(self.details, dict) and all(map(_are_numbers, self.details.values()))
+        require(grouped, "details", "numbers by group and member", repr(self.details)[:80])
+        drawn = isinstance(self.curves, dict) and all(map(_are_points, self.curves.values()))
+        require(drawn, "curves", "pairs of numbers by name", repr(self.curves)[:80])
+        # JSON has lists for pairs.
+        object.__setattr__(self, "curves", {name: [(x, y) for x, y in curve] for name, curve in self.curves.items()})
+
+
+def _are_numbers(numbers: Any) -> bool:
+    return isinstance(numbers, dict) and all(type(number) is float for number in numbers.values())
+
+
+def _are_points(points: Any) -> bool:
+    pairs = isinstance(points, list) and all(isinstance(point, list | tuple) and len(point) == 2 for point in points)
+    return pairs and all(type(number) in (int, float) for point in points for number in point)
 
 
 def write(folder: Path, result: Result) -> None:
@@ -67,7 +91,7 @@ def read(folder: Path) -> Result:
     """The result in a run folder; `InputError` if it, or the metrics, are not as they were written."""
     content, path = read_sealed(folder / RESULT), folder / METRICS
     names = {known.name for known in fields(Result)}
-    missing = sorted(names - content.keys() - {"baselines", "state"})
+    missing = sorted(names - content.keys() - {"baselines", "state", "curves", "details"})
     got = f"{folder / RESULT} without"
     require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it: it is made again.")
     intact = content.get(METRICS) == _digest(path)

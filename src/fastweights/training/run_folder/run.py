@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import copy_atomically, read_file, read_json, write_atomically
+from fastweights.core.metric import Metric
 from fastweights.core.sealed_json import (
     REMEDY,
     append_sealed,
@@ -62,15 +63,16 @@ class Run:
         """Whether the folder holds a run."""
         return (self.path / CONFIG).is_file()
 
-    def begin(self, recipe: str, config: dict[str, Any], task: dict[str, Any]) -> None:
-        """Writes what is going to be run; `InputError` if the folder holds a run already."""
+    def begin(self, recipe: str, config: dict[str, Any], task: dict[str, Any], metric: Metric) -> None:
+        """Writes `config.json`: settings, facts of the task and its main metric. `InputError` if the folder holds a run
+        already."""
         remedy = "Go on with it by adding --resume, or name another folder."
         require(not self.exists(), "run", "a new folder", f"{self.path}, which holds a run", remedy)
         others = [name for name in (METRICS, LAST, BEST, RESULT) if (self.path / name).exists()]
         require(not others, CONFIG, f"there beside {', '.join(others)}", f"no {self.path / CONFIG}", REMEDY)
         write_long(self.path, task)
-        content = {"recipe": recipe, "config": config, "task": shortened(task), "environment": environment()}
-        write_sealed(self.path / CONFIG, content)
+        facts = {"metric": metric.stored(), "task": shortened(task), "environment": environment()}
+        write_sealed(self.path / CONFIG, {"recipe": recipe, "config": config, **facts})
 
     def take_over(self, other: FinishedRun, recipe: str, config: dict[str, Any]) -> None:
         """Copies a finished run, as one of another recipe. The configuration, which makes the folder a run, comes
