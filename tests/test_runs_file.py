@@ -22,7 +22,7 @@ from fastweights.report.runs import collect
 from fastweights.training.run_folder.rename_settings import rename_settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
-from fastweights.training.run_folder.runs_file import RUNS, PackedRun, add_runs, read_runs
+from fastweights.training.run_folder.runs_file import RUNS, PackedRun, add_runs, read_runs, write_runs
 
 NAME = "schlag2021/figure-2"
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -206,6 +206,7 @@ def test_a_damaged_file_is_named_in_a_report_and_stops_reproduce(packed, capsys)
     assert f"{path}, which is cut off" in line
 
 
+MEASURED = {"step": 1, "steps": 1, "stopped": "", "seconds": 0.0, "parameters": 1, "validation": {}, "test": {}}
 HOSTILE = {
     "a folder outside": {"folder": "../../etc"},
     "an absolute folder": {"folder": "/etc"},
@@ -214,6 +215,8 @@ HOSTILE = {
     "metrics of words": {"metrics": ["loss"]},
     "a result of words": {"result": "best"},
     "an unknown part of a result": {"result": {"better": 1}},
+    "details of another kind": {"result": {**MEASURED, "details": {"instance": 1.0}}},
+    "curves of another kind": {"result": {**MEASURED, "curves": {"length": [1.0, 2.0]}}},
     "no config": {"config": None},
     "a recipe of another kind": {"recipe": 5},
 }
@@ -226,6 +229,19 @@ def test_a_sealed_line_with_other_content_is_refused(how, packed):
     path.write_text(json.dumps(seal({**first.content, **HOSTILE[how]})) + "\n")
     with pytest.raises(InputError, match="line 1"):
         read_runs(path)
+
+
+def test_a_run_of_another_metric_than_the_others_is_not_counted(packed):
+    path = file_in(packed)
+    *others, last = read_runs(path)
+    write_runs(
+        path, [*others, PackedRun(last.path, {**last.content, "metric": {"name": "loss", "low_is_good": False}})]
+    )
+    collection = collect(packed)
+    (group,) = collection.groups
+    assert len(group.records) == len(others)
+    (skipped,) = collection.skipped
+    assert skipped.reason == "its metric loss is not that of other runs, or has another direction"
 
 
 # Several processes

@@ -13,7 +13,7 @@ from fastweights.experiments.trial import require_same_data, shared_task
 from fastweights.training.run_folder.finished_run import FinishedRun
 from fastweights.training.run_folder.result import RESULT
 from fastweights.training.run_folder.run import Run
-from fastweights.training.run_folder.runs_file import RUNS, PackedRun, read_runs
+from fastweights.training.run_folder.runs_file import RUNS, PackedRun, packed_runs
 from fastweights.training.settings._training import ANY_TIME, BEFORE
 
 
@@ -21,16 +21,16 @@ def twin_of(trial: Trial, folder: Path) -> FinishedRun | None:
     """A finished run of this trial, with the same data files, anywhere below a folder; run folders come first."""
     wanted = json.loads(json.dumps(anywhere({"trial": trial.facts()})))["trial"]
     folders = (Run(path.parent) for path in sorted(folder.rglob(f"seed-{trial.training.seed}/{RESULT}")))
-    packed = (run for path in sorted(folder.rglob(RUNS)) for run in _runs(path))
+    packed = (run for path in sorted(folder.rglob(RUNS)) for run in _runs(path.parent))
     candidates: Iterable[FinishedRun] = chain(folders, packed)
     return next((run for run in candidates if _is(run, trial, wanted)), None)
 
 
-def _runs(path: Path) -> list[PackedRun]:
-    """The runs in a file; none if the file is damaged."""
+def _runs(folder: Path) -> Iterable[PackedRun]:
+    """The runs in the file of a folder; none if the file is damaged."""
     with suppress(InputError, OSError):
-        return read_runs(path)
-    return []
+        return packed_runs(folder).values()
+    return ()
 
 
 def anywhere(facts: dict[str, Any]) -> dict[str, Any]:

@@ -159,8 +159,8 @@ def collect(folder: Path) -> Collection:
         if isinstance(found, Skipped):
             skipped.append(found)
         elif found.metric != metrics.setdefault(found.key[:2], found.metric):
-            name = metrics[found.key[:2]].name
-            skipped.append(Skipped(found.path, f"its metric is {found.metric.name}, that of other runs is {name}"))
+            reason = f"its metric {found.metric.name} is not that of other runs, or has another direction"
+            skipped.append(Skipped(found.path, reason))
         elif found.key not in records:
             records[found.key] = found
         elif found.path != records[found.key].path:
