@@ -1,21 +1,33 @@
-# Two commands, from a bare clone: `make demo` trains a language model on a book, `make test` runs all tests.
+# Two commands, from a bare clone: `make demo` trains a language model on a book, `make test` runs the tests.
 # Both set up what they need in .venv, once; after that they need no network.
 
 PYTHON ?= python3
+TORCH ?= torch
 BIN = .venv/bin
 READY = .venv/ready
+PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+QUICK = tests/test_architecture.py tests/test_cells.py tests/test_layers.py tests/test_passes.py
 
-.PHONY: demo test test-all lint format generate site bench wheel clean
+.PHONY: demo check test test-slow test-all lint format generate site bench wheel clean
 
 demo: $(READY)
 	$(BIN)/fastweights train oz
 
-test: $(READY)
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# Style, types, and the main properties of rules, layers and compiler passes: two minutes.
+check: lint
+	$(PYTEST) -m quick $(QUICK)
 
-# Also kernels and C programs of every cell by other compilers, and for other machines.
+# Every property of every part, at some shape.
+test: $(READY)
+	$(PYTEST)
+
+# What `make test` leaves out: every shape, processes that are killed, and kernels by other compilers and for other
+# systems: apt install clang libomp-dev qemu-user g++-aarch64-linux-gnu
+test-slow: $(READY)
+	$(PYTEST) -m slow
+
 test-all: $(READY)
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal -m "extended or not extended"
+	$(PYTEST) -m ""
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -41,7 +53,6 @@ bench: $(READY)
 	$(BIN)/python benchmarks/episodes.py
 
 # The wheel as a user gets it, in an environment of its own: make wheel PYTHON=python3.13 TORCH=torch==2.11.0
-TORCH ?= torch
 wheel:
 	rm -rf build/wheel
 	$(PYTHON) -m venv build/wheel
@@ -56,7 +67,7 @@ wheel:
 # torch comes first and alone: what follows must find it installed, and not choose another build of it.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$(TORCH)" numpy
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[compiler,train,cluster,nlp,rl,torchrl,transformers,onnx,docs,gpu,dev]"
 	touch $(READY)
 

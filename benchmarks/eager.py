@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from fastweights import Cell, scan
-from fastweights.call.call import pose
+from fastweights.call.scan_call import scan_call
+from fastweights.call.tensors import Tensors
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
 Step = Callable[[Any, Any, Any, Any], tuple[Any, Tensor]]
@@ -122,7 +123,7 @@ def unbound(inputs: Any) -> Iterable[Any]:
 def loop(cell: Cell, inputs: Any, params: Any, steps: Callable[[Any], Iterable[Any]], step: Step) -> Tensor:
     """y of every step, `[B, T, H, ...]`."""
     B, _, H = inputs[0].shape[:3]
-    state = pose(cell, inputs, None, params, None, None, None).state
+    state = scan_call(cell, Tensors(inputs, params=params)).tensors.state
     state = type(state)(*(x.flatten(0, 1) for x in state))
     members = params and type(params)(*(x.repeat_interleave(B, 0) for x in params))
     # A matrix that rewrites itself begins as the slow weights.

@@ -23,10 +23,11 @@ import torch
 from fastweights import Cell
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.targets.target import WAYS, title
+from fastweights.compiler.pipeline import passes
+from fastweights.compiler.targets.cell_spec import CellSpec
+from fastweights.compiler.targets.target import WAYS
 from fastweights.compiler.targets.triton import occupancy as chips
 from fastweights.compiler.targets.triton.source import sourced
-from fastweights.compiler.targets.triton.target import step
 from fastweights.core.files import write_atomically
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
@@ -86,13 +87,14 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
 def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
     """One way over time of a cell, and how many programs a head has."""
     if name == CHUNKS:
-        from fastweights.backends.chunkwise import triton_state_passing as walk
+        from fastweights.backends.chunkwise.triton import state_passing
 
-        return {way: vars(walk.assembled(way, size, torch.float32, chip))}
+        return {way: vars(state_passing.assembled(way, size, torch.float32, chip))}
     cell, shape = Cell.named(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)
-    source = sourced(step(cell, sizes, torch.float32), title(cell, sizes, torch.float32), torch.float32, HEADS)
+    title = CellSpec(cell, sizes, torch.float32).title
+    source = sourced(passes(cell, sizes, torch.float32), title, torch.float32, HEADS)
     try:
         return {"cuts": source.cuts, way: vars(chips.choose(source, way, chips.target_of(chip)))}
     except Unbuilt as error:

@@ -43,7 +43,16 @@ SECTIONS = {
     "To make a memory": ["cells-in-full", "guarantees"],
     "Reference": ["gallery", "api/index", "cells/index", "tasks/index"],
     "What it costs, and what came out": ["performance", "scale", "results/README", "results/index"],
-    "To work on it": ["compiler", "gpu", "contributing", "changes", "dependencies", "releasing", "citing"],
+    "To work on it": [
+        "compiler",
+        "gpu",
+        "chunkwise-kernels",
+        "contributing",
+        "changes",
+        "dependencies",
+        "releasing",
+        "citing",
+    ],
 }
 WIDE = 100
 """Letters of a signature that stands in one line."""

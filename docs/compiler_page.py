@@ -11,7 +11,7 @@ from fastweights.cell import Cell
 from fastweights.compiler.affine.finder import affine_form
 from fastweights.compiler.frontend.lower import lower, lower_forward
 from fastweights.compiler.frontend.trace import Trace, trace, trace_forward
-from fastweights.compiler.ir.passes import phases
+from fastweights.compiler.ir.passes import split
 from fastweights.compiler.ir.show import show, show_step
 from fastweights.compiler.targets.cpp.emit import Source
 from fastweights.compiler.targets.cpp.plan import plan
@@ -35,14 +35,14 @@ def forms() -> dict[str, str]:
     """What stands in the place of every word in capitals."""
     traced = trace(Cell.of(small_cell.small), SIZES, torch.float32)
     step = lower(traced)
-    ways = phases(step)
-    programs = plan(ways, LANES)
+    passes = split(step)
+    programs = plan(passes, LANES)
     code = Source(programs, "small", torch.float32, LANES).forward()
     return {
         "CELL\n": inspect.getsource(small_cell.small),
         "TRACED\n": _graph(traced),
         "LOWERED\n": show_step(step) + "\n",
-        "WAYS\n": show(ways) + "\n",
+        "PASSES\n": show(passes) + "\n",
         "NESTS\n": show_program(programs.forward.step) + "\n",
         "AFFINE\n": _affine() + "\n",
         "CODE\n": _function(code, "forward_step"),

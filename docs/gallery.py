@@ -1,4 +1,4 @@
-"""The gallery of the site: what every cell does with the same little stream, as pictures."""
+"""The gallery of the site: every cell on the same short stream, and every feature map over a plane, as pictures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,8 @@ from torch import Tensor
 
 from fastweights import Cell, scan
 from fastweights.inspect import Contents, look_into, watch
+from fastweights.layers.base.slow_net import feature_map
+from fastweights.registry import FEATURE_MAPS
 from fastweights.report.palette import LIGHT, rgb
 from fastweights.report.png import png
 from fastweights.testing import scan_checks
@@ -44,6 +46,37 @@ def _page(pictures: Path) -> Iterator[str]:
         yield f"## [{name}](cells/{name}.md)"
         yield f"    {formula}"
         yield f"![What reads of {name} stem from](pictures/cell-{name}.png)"
+    yield from _feature_maps(pictures)
+
+
+def surfaces(name: str, points: int = 41) -> Tensor:
+    """Components `[output_size, points, points]` of a feature map over the square from -1 to 1: rows from above are y
+    from 1 down, columns are x."""
+    line = torch.linspace(-1, 1, points, dtype=torch.float64)
+    plane = torch.stack(torch.meshgrid(line.flip(0), line, indexing="ij")[::-1], dim=-1)
+    return feature_map(name, 2).eval()(plane).detach().movedim(-1, 0)
+
+
+def surfaces_picture(heights: Tensor) -> Tensor:
+    """Surfaces side by side as bytes `[3, height, width]`: blue above 0, orange below it, strong where they are far."""
+    share = heights / heights.abs().amax().clamp(min=1e-30)
+    framed = torch.nn.functional.pad(share, (1, 1, 1, 1), value=0.1)
+    padded = torch.nn.functional.pad(framed, (1, 1, 1, 1))
+    return _coloured(torch.cat([*padded], dim=-1), pixels=3)
+
+
+def _feature_maps(pictures: Path) -> Iterator[str]:
+    yield "## Feature maps"
+    yield (
+        "Each picture shows a feature map of keys with two numbers, as far as it has no random directions: one square "
+        "for each component of phi(x), over x from -1 to 1. DPFP-1 is Figure 1 of Schlag et al. 2021: every key has a "
+        "single component above 0, so that keys of different quadrants are orthogonal."
+    )
+    for name in (*FEATURE_MAPS.names(), "dpfp-2"):
+        if hasattr(feature_map(name, 2), "function"):
+            pictures.joinpath(f"map-{name}.png").write_bytes(png(surfaces_picture(surfaces(name)).numpy()))
+            yield f"### {name}"
+            yield f"![Components of {name} over the plane](pictures/map-{name}.png)"
 
 
 class _Scan(torch.nn.Module):
@@ -79,9 +112,13 @@ def _given(cell: Cell) -> Any:
 
 def picture(found: Contents) -> Tensor:
     """The attention map of the first head in the page's colours, bytes `[3, height, width]`."""
-    share = found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30)
+    return _coloured(found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30), PIXELS)
+
+
+def _coloured(share: Tensor, pixels: int) -> Tensor:
+    """Numbers from -1 to 1 as colours."""
     paper, plus, minus = (torch.tensor(rgb(colour)) for colour in (LIGHT.paper, *LIGHT.series[:2]))
     ink = torch.where(share[..., None] < 0, minus, plus)
     mixed = paper + share.abs().sqrt()[..., None] * (ink - paper)
-    large = mixed.permute(2, 0, 1).repeat_interleave(PIXELS, 1).repeat_interleave(PIXELS, 2)
+    large = mixed.permute(2, 0, 1).repeat_interleave(pixels, 1).repeat_interleave(pixels, 2)
     return large.round().to(torch.uint8)

@@ -18,7 +18,7 @@ from pictures import write_pictures
 from task_pages import task_page
 
 from fastweights.cell import Cell
-from fastweights.compiler import lowered
+from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
@@ -58,7 +58,7 @@ def page(name: str) -> str:
 def backends(cell: Cell) -> list[str]:
     """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
     try:
-        lowered(cell, cell.example_sizes, torch.float32)
+        pipeline.passes(cell, cell.example_sizes, torch.float32)
     except Unsupported:
         return backends_of(cell)
     return sorted({*backends_of(cell), "compiled"})

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from fastweights import Cell
 from fastweights.backends.chunkwise import chunkwise
-from fastweights.call.call import pose
+from fastweights.call.scan_call import scan_call
+from fastweights.call.tensors import Tensors
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
 from fuzzing import Verdict, compared, parser, run
@@ -273,7 +274,7 @@ def tried(seed: int, stream: int, number: int, backend: str) -> tuple[Verdict, s
 def explained(made: Made) -> Verdict | None:
     """A verdict on what `explain` says if it is neither the form nor a reason with a line of the cell."""
     a = made.arguments
-    told = chunkwise.told(pose(made.cell, *a))
+    told = chunkwise.describe(scan_call(made.cell, Tensors(*a)))
     is_line = "\n" not in told and (" <- " in told or "nothing is written" in told or f"in {made.file}:" in told)
     return None if is_line else Verdict("raw", f"it is explained by {told!r}")
 

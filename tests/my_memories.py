@@ -14,6 +14,11 @@ def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
     return decay * (W + beta * torch.outer(v - W @ k, k))
 
 
+def descent(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    """W <- W - beta grad_W |W k - v|^2 / 2, with the gradient from torch."""
+    return W - beta * torch.func.grad(lambda W: (W @ k - v).square().sum() / 2)(W)
+
+
 def make_leaky(kept):
     def leaky(W: Matrix, k: Key, v: Value) -> Matrix:
         return kept * W + torch.outer(v, k)

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.interpret import REDUCTIONS, read
-from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Table
-from fastweights.compiler.ir.passes import Phase
-from fastweights.compiler.targets.cpp.plan import Way
+from fastweights.compiler.ir.nodes import Apply, Constant, ConstantTensor, Expression
+from fastweights.compiler.ir.passes import Pass
+from fastweights.compiler.targets.cpp.plan import PassPlan
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 
 Memory = dict[str, Tensor]
@@ -16,9 +16,9 @@ Memory = dict[str, Tensor]
 def executed(program: Program, memory: Memory) -> Memory:
     """What memory holds after a program; NaN stands where nobody has written."""
     memory = {name: x.clone() for name, x in memory.items()}
-    for definition, buffer in program.buffers.items():
-        if isinstance(definition, Table):
-            memory[buffer.name] = torch.tensor(definition.numbers, dtype=torch.float64).reshape(definition.shape)
+    for node, buffer in program.buffers.items():
+        if isinstance(node, ConstantTensor):
+            memory[buffer.name] = torch.tensor(node.numbers, dtype=torch.float64).reshape(node.shape)
         if buffer.local or buffer.name not in memory:
             memory[buffer.name] = torch.full(buffer.shape, torch.nan, dtype=torch.float64)
     for nest in program.nests:
@@ -36,45 +36,46 @@ def _execute(program: Program, nest: Nest, memory: Memory) -> None:
             return torch.full(nest.shape, expression.value, dtype=torch.float64)
         if isinstance(expression, Apply):
             return FUNCTIONS[expression.function].meaning(*map(value, expression.arguments))
-        if (expression.definition, expression.index) in stored:
-            return stored[expression.definition, expression.index]
-        buffer = program.buffer(expression.definition)
-        return read(before[buffer.name].reshape(expression.definition.shape), expression.index, nest.shape)
+        if (expression.node, expression.index) in stored:
+            return stored[expression.node, expression.index]
+        buffer = program.buffer(expression.node)
+        return read(before[buffer.name].reshape(expression.node.shape), expression.index, nest.shape)
 
     for statement in nest.statements:
         result = value(statement.expression)
         if statement.reduction:
             result = REDUCTIONS[statement.reduction](result, statement.axis, keepdim=True)
         else:
-            stored[statement.definition, statement.place] = result
+            stored[statement.node, statement.place] = result
         _store(program, statement, result, memory)
 
 
 def _store(program: Program, statement: Statement, result: Tensor, memory: Memory) -> None:
-    name, shape = program.buffer(statement.definition).name, statement.definition.shape
-    places = torch.arange(statement.definition.size).reshape(shape)
+    name, shape = program.buffer(statement.node).name, statement.node.shape
+    places = torch.arange(statement.node.size).reshape(shape)
     chosen = read(places, statement.place, tuple(result.shape)).flatten()
     flat = memory[name].flatten()
     flat[chosen] = flat[chosen] + result.flatten() if statement.add else result.flatten()
     memory[name] = flat.reshape(memory[name].shape)
 
 
-def step(way: Way, memory: Memory, then: Memory) -> Memory:
-    """One step of a way, with what its beginning reads ahead; what it reads ahead itself is what another beginning,
+def step(plan: PassPlan, memory: Memory, then: Memory) -> Memory:
+    """One step of a pass, with what its beginning reads ahead; what it reads ahead itself is what another beginning,
     after it and with the inputs of the next step, would."""
-    memory = memory | executed(way.begin, memory)
-    after = executed(way.step, memory | {f"next_{name}": x for name, x in then.items()})
-    new = {b.name: after[b.name if b.name in way.step.in_place else f"new_{b.name}"] for b in way.state}
-    again = executed(way.begin, memory | then | new)
-    for buffer in way.ahead:
+    memory = memory | executed(plan.begin, memory)
+    after = executed(plan.step, memory | {f"next_{name}": x for name, x in then.items()})
+    new = {b.name: after[b.name if b.name in plan.step.in_place else f"new_{b.name}"] for b in plan.state}
+    again = executed(plan.begin, memory | then | new)
+    for buffer in plan.ahead:
         torch.testing.assert_close(after[f"next_{buffer.name}"], again[buffer.name])
     return after | {f"new {name}": x for name, x in new.items()}
 
 
-def sample(phase: Phase, params: Memory) -> tuple[Memory, Memory]:
+def sample(kernel_pass: Pass, params: Memory) -> tuple[Memory, Memory]:
     """Numbers for what one step is given, and for what moves with the next one: from 0 to 1, where every cell has a
     value, also those that take logarithms of their state."""
-    carried = {name: torch.rand(d.shape, dtype=torch.float64) for name, d in phase.carried.items()}
-    moving, then = ({n: torch.rand(d.shape, dtype=torch.float64) for n, d in phase.moving.items()} for _ in range(2))
-    added = {name: torch.rand(v.shape, dtype=torch.float64) for name, v in phase.added.items()}
+    carried = {name: torch.rand(d.shape, dtype=torch.float64) for name, d in kernel_pass.carried.items()}
+    shapes = {name: d.shape for name, d in kernel_pass.moving.items()}
+    moving, then = ({name: torch.rand(s, dtype=torch.float64) for name, s in shapes.items()} for _ in range(2))
+    added = {name: torch.rand(v.shape, dtype=torch.float64) for name, v in kernel_pass.added.items()}
     return params | carried | moving | added, then

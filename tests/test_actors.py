@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,6 +84,7 @@ def test_what_a_process_refuses_is_said_here(crew_of):
         crew.hear([0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", APART)
 def test_agents_learn_what_they_did_apart(way, tmp_path):
     updates = {"impala": 80, "hogwild": 160}[way]
@@ -93,6 +95,7 @@ def test_agents_learn_what_they_did_apart(way, tmp_path):
     assert Run(tmp_path).result().test["return"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", APART)
 def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
     learn, calls = acting.WAYS[way].learn, []
@@ -114,6 +117,7 @@ def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
     assert not any(process.is_alive() for process in calls[0].processes)
 
 
+@pytest.mark.slow
 def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch):
     """As where the environment takes a process down: nobody is hired again and again."""
     begun = acting.begin_acting
@@ -150,6 +154,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["synchronous", "impala"])
 def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous(way, tmp_path):
     """In the middle between two evaluations. Those who acted for it end by themselves."""
@@ -179,8 +184,50 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
         ({"actors": 3}, "batch_size must be a multiple of 3, of all actors, got 8"),
         ({"acting": "hogwild", "accumulate": 2}, "devices, accumulate, precision must be"),
         ({"compiled": True}, "compiled must be False for actors in processes"),
+        ({"environments": 6}, "environments must be 0, or at least 8 with acting='impala', got 6"),
+        ({"acting": "hogwild", "environments": 12}, "environments must be 0, .* got 12 with acting='hogwild'"),
+        ({"environments": 9}, "environments must be a multiple of 2, of all actors, got 9"),
     ],
 )
 def test_settings_that_cannot_be_shared_out_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         replace(SETTINGS, **changes)
+
+
+def test_a_learner_takes_the_oldest_unrolls_of_more_environments(tmp_path, monkeypatch):
+    """Eight environments, six unrolls an update: each unroll is learned from once, in the order of their arrival."""
+    rooms, learned, take, make = [], [], acting.Impala._take, acting.Impala._unroll
+
+    def taken(self):
+        before = len(self.ready)
+        take(self)
+        rooms.extend(torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[before:])
+
+    def unroll(self, number):
+        rows = [torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[:number]]
+        made = make(self, number)
+        assert len(made.seen) == number == len(rows)
+        learned.extend(rows)
+        return made
+
+    monkeypatch.setattr(acting.Impala, "_take", taken)
+    monkeypatch.setattr(acting.Impala, "_unroll", unroll)
+    carry_out(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
+    assert len(learned) == 8 * 6
+    assert all(torch.equal(one, other) for one, other in zip(learned, rooms, strict=False))
+
+
+def test_no_actor_reads_the_weights_that_are_written():
+    """Three copies; with all of them in use, the actors keep the newest of the past."""
+    learner = acting.Impala.__new__(acting.Impala)
+    weights = torch.nn.Linear(1, 1)
+    learner.copies, learner.newest = [torch.nn.Linear(1, 1) for _ in range(3)], 0
+    learner.session, learner.crew = SimpleNamespace(bare=weights), SimpleNamespace(told=[0, 1])
+    learner._publish()
+    assert learner.newest == 2
+    assert torch.equal(learner.copies[2].weight, weights.weight)
+    learner._publish()
+    assert learner.newest == 2
+    learner.crew.told[0] = 2
+    learner._publish()
+    assert learner.newest == 0

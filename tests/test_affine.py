@@ -13,7 +13,8 @@ import fastweights
 from fastweights import Cell, InputError
 from fastweights.backends.chunkwise import chunkwise
 from fastweights.backends.chunkwise import coefficients as _coefficients
-from fastweights.call.call import pose
+from fastweights.call.scan_call import scan_call
+from fastweights.call.tensors import Tensors
 from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.frontend.lower import lower_forward
 from fastweights.compiler.frontend.trace import trace_forward
@@ -30,7 +31,7 @@ SHAPE = Shape(1, 3, 1, 5, 4)
 def found(cell: Cell) -> str:
     """What is said of the step as it is now."""
     a = scan_checks.arguments(cell, SHAPE)
-    return chunkwise.told(pose(cell, a.inputs, a.state, a.params, None, None, None))
+    return chunkwise.describe(scan_call(cell, Tensors(a.inputs, a.state, a.params)))
 
 
 FORMS = {

@@ -11,18 +11,23 @@ import pytest
 import torch
 
 from fastweights import InputError
+from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.run_trial import carry_out
 from fastweights.inspect import watch_episode
+from fastweights.layers import make_layer
 from fastweights.models.agent import Agent
+from fastweights.recipes.irie2021 import _atari as atari
+from fastweights.recipes.irie2022 import _procgen as procgen
 from fastweights.state import to
-from fastweights.tasks.catch import Catch
+from fastweights.tasks.catch import Catch, CatchWorlds
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.ranks import share
 from fastweights.training.faults import first_fault
-from fastweights.training.loops.actor_critic import measure
+from fastweights.training.loops import actor_critic
+from fastweights.training.loops.actor_critic import VALIDATED, measure
 from fastweights.training.progress import Interrupted
 from fastweights.training.rl.actor_critic_loss import objective, rms_prop, update
 from fastweights.training.rl.rollout_worker import Stage
@@ -94,7 +99,7 @@ def test_acting_and_measuring_change_no_agent():
 
     task = InPictures(size=6, seen=2)
     Stage(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
-    found = [measure(model, task, SETTINGS, 1) for _ in range(2)]
+    found = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
     assert found[0] == found[1]
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -124,7 +129,7 @@ def learnt(task, model, settings, updates):
     found = Stage(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
         update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
-    return measure(bare, task, settings, 1)["return"]
+    return measure(bare, task, settings, VALIDATED)["return"]
 
 
 def test_a_memory_learns_the_t_maze_and_no_memory_does_not():
@@ -161,6 +166,59 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, sto
     assert run_of(tmp_path / "stopped") == run_of(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_weights_that_are_kept_are_those_of_the_setting(keep, tmp_path, monkeypatch):
+    """Validation returns of 0, 2 and 1: the best weights are those of the second evaluation."""
+    scores = iter([0.0, 2.0, 1.0])
+    real = actor_critic.measure
+
+    def scored(model, task, settings, splits):
+        return {**real(model, task, settings, splits), "return": next(scores, 5.0)}
+
+    monkeypatch.setattr(actor_critic, "measure", scored)
+    trial = TRIAL._replace(training=replace(SETTINGS, steps=6, evaluate_every=2, keep=keep))
+    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    kept, last = (read_tensor_file(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
+    assert Run(tmp_path).result().step == {"best": 4, "last": 6}[keep]
+    assert all(torch.equal(tensor, last[name]) for name, tensor in kept.items()) == (keep == "last")
+
+
+def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch):
+    """Every set of the test has as many episodes; their metrics are beside that of all together."""
+    played, real = [], actor_critic.play
+
+    def count(model, actions, worlds, number, settings):
+        returns = real(model, actions, worlds, number, settings)
+        played.append(returns.numel())
+        return returns
+
+    monkeypatch.setattr(actor_critic, "play", count)
+    monkeypatch.setattr(Catch, "tests", {"left": 5, "right": 6})
+    trial = TRIAL._replace(training=replace(SETTINGS, steps=1, evaluate_every=1, episodes=2, test_episodes=4))
+    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    # Validation and the test of the agent, validation of three constant actions, the test of two baselines.
+    assert played == [2, 4, 4, 4, 2, 2, 2, 4, 4, 4, 4]
+    result = Run(tmp_path).result()
+    parts = result.details["return"]
+    assert parts.keys() == {"left", "right"}
+    assert result.test["return"] == pytest.approx(sum(parts.values()) / 2)
+
+
+def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypatch):
+    """Where the third action alone is paid, a constant action has the largest return, and random actions a third."""
+
+    def step(self, actions):
+        return real(self, actions)._replace(reward=(actions == 2).float())
+
+    real = CatchWorlds.step
+    monkeypatch.setattr(CatchWorlds, "step", step)
+    training = replace(SETTINGS, steps=1, evaluate_every=1, episodes=64)
+    carry_out(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
+    baselines = Run(tmp_path).result().baselines
+    assert baselines["a constant action"] == 5.0
+    assert 1.0 < baselines["random actions"] < 2.4
+
+
 def test_only_the_state_of_the_beginning_is_kept():
     """A state of the memory for an unroll, whatever its length."""
     model = agent("delta-net")
@@ -192,7 +250,7 @@ def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measur
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Take a smaller"):
         stage(model).act(model, T)
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Take a smaller"):
-        measure(model, Catch(size=6, seen=2), SETTINGS, 1)
+        measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
         watch_episode(model, Catch(size=6, seen=2))
 
@@ -210,6 +268,7 @@ def one_update(fabric, path):
         torch.save(model.state_dict(), path)
 
 
+@pytest.mark.slow
 def test_processes_learn_together_what_one_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     for devices in (1, 2):
@@ -284,6 +343,42 @@ def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameter
 def test_agents_of_atari_have_the_paper_s_parameters(layer, options, millions):
     """Irie et al. 2021, Sec. 4.3, with 18 actions."""
     assert round(count(ATARI, 18, layer, **options) / 1e6, 2) == millions
+
+
+ATARI_MILLIONS = {
+    **{"feed-forward": 1.09, "lstm": 1.62, "linear": 1.52, "delta-net": 1.52, "delta-rnn": 1.59},
+    **{"recurrent-delta-net": 1.55, "recurrent-delta-net-large": 3.37},
+}
+
+
+@pytest.mark.parametrize("name", atari.NETWORKS)
+def test_recipes_of_atari_have_the_paper_s_networks(name):
+    """Sizes of Irie et al. 2021, Sec. 4.4; gradients through fast weights end after one step, as in the public code."""
+    options = dict(atari.NETWORKS[name])
+    assert round(count(ATARI, 18, options.pop("layer"), **options) / 1e6, 2) == ATARI_MILLIONS[name]
+    trial = atari.trial(name, "gopher", "paper")
+    assert trial.training.truncate == (0 if name in ("lstm", "feed-forward") else 1)
+    assert trial.model_options == atari.NETWORKS[name]
+
+
+KEYS_IN_RL = {"sum": ("elu", "sum-5"), "delta-net": ("elu", "sum-5"), "delta-rnn": ("softmax", "none")}
+"""What keys go through in reinforcement learning, by layer."""
+
+
+@pytest.mark.parametrize("networks", [atari.NETWORKS, procgen.NETWORKS], ids=["atari", "procgen"])
+def test_keys_in_reinforcement_learning_are_the_paper_s(networks):
+    """Layers that map keys themselves, and softmax(x) for all that is self-referential (Irie et al. 2022, B.2)."""
+    for options in networks.values():
+        if options["layer"] is None or "lstm" in options["layer"]:
+            continue
+        layer = make_layer(options["layer"], 16, 2, **options.get("options", {}))
+        if "sr" in options["layer"]:
+            inner = getattr(layer, "layer", layer)
+            keys = getattr(inner, "keys", None) or inner.slow_net.keys
+            assert (keys.features, keys.normalised) == ("softmax", "none")
+        elif options["layer"] in KEYS_IN_RL:
+            keys = layer.slow_net.keys
+            assert (keys.features, keys.normalised) == KEYS_IN_RL[options["layer"]]
 
 
 def test_pictures_are_read_by_the_network_of_impala():

@@ -13,6 +13,7 @@ import fastweights
 from fastweights.compiler.targets.target import TARGETS
 from fastweights.registry import BACKENDS
 
+pytestmark = pytest.mark.quick
 ROOT = Path(fastweights.__file__).parent
 FOUNDATIONS = {"core", "signature", "state", "registry"}
 MAY_IMPORT = {
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "dispatch": FOUNDATIONS | {"cell", "call"},
     "functional": FOUNDATIONS | {"cell", "dispatch", "normalisers"},
     "parallel": FOUNDATIONS | {"cell", "call", "backends", "dispatch"},
-    "layers": FOUNDATIONS | {"cell", "cells", "dispatch"},
+    "layers": FOUNDATIONS | {"rules", "cell", "cells", "dispatch"},
     "models": FOUNDATIONS | {"cell", "cells", "dispatch", "layers"},
     "tasks": FOUNDATIONS | {"tokenizers"},
     "testing": FOUNDATIONS | {"cell", "dispatch", "tasks"},
@@ -179,7 +180,7 @@ def test_command_line_loads_no_torch_before_it_needs_it():
 
 
 def test_a_report_needs_no_torch_and_a_trained_model_no_trainer(tmp_path):
-    agents = Path(__file__).parents[1] / "docs" / "results" / "irie2022" / "table-4"
+    agents = Path(__file__).parents[1] / "docs" / "results" / "agents" / "rates"
     shutil.copytree(agents, tmp_path / "runs", ignore=shutil.ignore_patterns("figures", "report.*"))
     assert "torch" not in loaded(f"from fastweights.cli import main; main(['report', {str(tmp_path)!r}])")
     assert (tmp_path / "report.md").exists()

@@ -11,10 +11,11 @@ import torch
 from fastweights import cli
 from fastweights.cell import Cell
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.targets.target import write
+from fastweights.compiler.pipeline import write
 from fastweights.dispatch import scan
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from fastweights.testing.tolerance import error, tolerance
+from tiers import CORE
 
 SHAPE = Shape(2, 5, 3, 4, 6)
 FLAGS = ["-O1", "-Wno-psabi", "-Werror"]
@@ -33,10 +34,10 @@ def write_sample(cell, dtype, folder):
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    """One program with every cell of the library, in float32."""
+def library(request, tmp_path_factory):
+    """One program with several cells, in float32."""
     folder = tmp_path_factory.mktemp("cells")
-    code = [write_sample(Cell.named(name), torch.float32, folder / name)[0] for name in Cell.names()]
+    code = [write_sample(Cell.named(name), torch.float32, folder / name)[0] for name in request.param]
     subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", *code, "-o", folder / "cells.so"], check=True)
     return ctypes.CDLL(str(folder / "cells.so"))
 
@@ -45,7 +46,14 @@ def structure(record):
     return (ctypes.c_void_p * len(record))(*(x.data_ptr() for x in record))
 
 
-@pytest.mark.parametrize("name", Cell.names())
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        *(pytest.param(CORE, name, id=f"{name} of few") for name in CORE),
+        *(pytest.param(Cell.names(), name, id=f"{name} of all", marks=pytest.mark.slow) for name in Cell.names()),
+    ],
+    indirect=["library"],
+)
 def test_a_step_and_a_sequence_are_those_of_the_reference(library, name):
     """One after the other: the second goes on with the state that the first has left."""
     cell = Cell.named(name)

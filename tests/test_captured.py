@@ -16,8 +16,8 @@ from fastweights import Cell, InputError, explain, scan
 from fastweights.cell import examples
 from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.specialise import specialisations as forms
-from fastweights.compiler.specialise.call_log import calls_of
-from fastweights.compiler.specialise.op_log import write_down
+from fastweights.compiler.specialise.call_log import log_calls
+from fastweights.compiler.specialise.op_log import record_ops
 from fastweights.compiler.targets.cpp import cache_folder as place
 from fastweights.signature import Key, Matrix, Value
 from fastweights.testing import scan_checks
@@ -305,7 +305,7 @@ def test_what_is_the_same_step_is_written_down_alike():
     """Whatever Python it is made of; and what is not, is not."""
     texts = {}
     for name, make in NUMBERS.items():
-        texts[name] = [write_down(writing(make(c)), SIZES, torch.float32).text for c in (2.0, 5.0)]
+        texts[name] = [record_ops(writing(make(c)), SIZES, torch.float32).text for c in (2.0, 5.0)]
     (two, five) = texts["a number"]
     assert two != five
     assert all(pair == [two, five] for pair in texts.values()), texts
@@ -315,7 +315,7 @@ def test_calls_tell_numbers_apart_that_python_calls_equal():
     makers = [lambda c: lambda v: torch.add(v, c), lambda c: lambda v: v + torch.full((3,), c)]
     for make in makers:
         cells = [writing(make(c)) for c in (1, 1.0, 0.0, -0.0, float("nan"))]
-        keys = [calls_of(cell, examples(cell, SIZES, torch.float32)).key for cell in cells]
+        keys = [log_calls(cell, examples(cell, SIZES, torch.float32)).key for cell in cells]
         assert len(set(keys)) == len(keys)
 
 

@@ -1,5 +1,6 @@
 """Every cell on every backend keeps every guarantee; found by walking the folders."""
 
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from fastweights.registry import BACKENDS, RULES, describe
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 from fastweights.testing.samples import OWN
+from tiers import OF_SHAPES, OF_TRACERS, QUICK, kinds, one_per_kind, shapes_by_tier, slow_unless
 
 CELLS = {name: Cell.named(name) for name in Cell.names()}
 
@@ -24,18 +26,43 @@ def could_run(cell):
     return [name for name in BACKENDS.names() if name != "chunkwise" or in_chunks]
 
 
-@pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
-@pytest.mark.parametrize(
-    ("cell", "backend"),
-    [pytest.param(cell, b, id=f"{name}-{b}") for name, cell in CELLS.items() for b in could_run(cell)],
-)
+RUNS_ON = {name: could_run(cell) for name, cell in CELLS.items()}
+TRACED = {
+    backend: one_per_kind({name: kinds(CELLS[name]) for name, backends in RUNS_ON.items() if backend in backends})
+    for backend in BACKENDS.names()
+}
+"""The cells whose tracing `make test` checks on a backend: all where it traces kernels, else one per kind."""
+TRACED["compiled"] = set(CELLS)
+
+
+def cases():
+    """Every cell on every backend that could run it, with every check, in tiers."""
+    for name, backends in RUNS_ON.items():
+        for backend in backends:
+            for kind, check in checks_in(scan_checks).items():
+                yield from tiered(name, backend, kind, check)
+
+
+def tiered(name, backend, kind, check):
+    """The case of a check that `make test` runs, and the case that only `make test-all` adds."""
+    case, marks = f"{name}-{backend}-{kind}", slow_unless(kind not in OF_TRACERS or name in TRACED[backend])
+    if name in RULES.names() and backend == "compiled" and kind in QUICK:
+        marks.append(pytest.mark.quick)
+    now, later = shapes_by_tier(name, OF_SHAPES[kind]) if kind in OF_SHAPES else ([], [])
+    yield pytest.param(CELLS[name], backend, partial(check, shapes=now) if now else check, id=case, marks=marks)
+    if later:
+        more = partial(check, shapes=later)
+        yield pytest.param(CELLS[name], backend, more, id=f"{case}-other-shapes", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("cell", "backend", "check"), [*cases()])
 def test_guarantee(cell, backend, check):
     check(cell, backend)
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_backends_run_what_they_could(cell):
-    assert backends_of(cell) == could_run(cell)
+    assert backends_of(cell) == RUNS_ON[cell.name]
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)

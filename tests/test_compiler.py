@@ -15,10 +15,12 @@ from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
 
 from fastweights import Cell, InputError, cli, compiler, dispatch, explain, scan
-from fastweights.call import call as problem
+from fastweights.call import plan
+from fastweights.call.scan_call import scan_call
+from fastweights.call.tensors import Tensors
 from fastweights.compiler import op
 from fastweights.compiler.specialise import specialisations as forms
-from fastweights.compiler.specialise.guard import Watch
+from fastweights.compiler.specialise.guard import Guard
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
 from fastweights.signature import Key, Matrix, Output, Rate, Slot, Value
 from fastweights.testing import scan_checks
@@ -184,7 +186,7 @@ def compare(cell: Cell) -> None:
 
 def forget() -> None:
     """As in a new process: only the cache on disk is left."""
-    for known in (forms._FORMS, forms.BY_KEY, op._SEEN, problem._AGREED):
+    for known in (forms._SPECIALISATIONS, forms.BY_KEY, op._BY_SHAPES, plan._PLANS):
         known.clear()
 
 
@@ -255,9 +257,7 @@ def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):
 def test_large_matrices_are_trained_chunkwise_on_cpus_only():
     cell = Cell.named("sum")
     inputs = [x.requires_grad_() for x in sample_inputs(cell, Shape(1, 64, 1, 100, 100), torch.float32)]
-    here, elsewhere = (
-        problem.pose(cell, cell.Inputs(*(x.to(d) for x in inputs)), *[None] * 5) for d in ("cpu", "meta")
-    )
+    here, elsewhere = (scan_call(cell, Tensors(cell.Inputs(*(x.to(d) for x in inputs)))) for d in ("cpu", "meta"))
     assert dispatch._order(here)[0] == "chunkwise"
     assert dispatch._order(elsewhere)[0] == "compiled"
 
@@ -346,6 +346,58 @@ def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
     compare(fresh(2.0))
 
 
+def without_a_compiler(monkeypatch):
+    """No compiler process may start."""
+    monkeypatch.setattr(toolchain, "attempt", lambda *_: pytest.fail("a compiler was started"))
+
+
+def test_a_change_of_the_compiler_that_emits_the_same_code_builds_nothing(cache, monkeypatch):
+    compare(fresh(2.0))
+    before = {library: library.stat().st_mtime_ns for library in libraries(cache)}
+    forget()
+    monkeypatch.setattr("fastweights.compiler.targets.cpp.target.fingerprint", lambda target: "edited")
+    without_a_compiler(monkeypatch)
+    compare(fresh(2.0))
+    assert {library: library.stat().st_mtime_ns for library in libraries(cache)} == before
+    forget()
+    monkeypatch.setattr(compiler, "trace", lambda *_: pytest.fail("traced"))
+    compare(fresh(2.0))  # the emitted code was recorded for the edited compiler, too
+
+
+def test_comments_do_not_count_in_the_digest_of_a_source():
+    assert build.source_digest("int a; // rule.py:3: a\n") == build.source_digest("int a; // rule.py:4: a\n")
+    assert build.source_digest("int a;") != build.source_digest("int b;")
+
+
+@pytest.mark.parametrize("content", [b"", b"0123", b"\xff" * 24, b"../../../../tmp/elsewhere", b"0" * 24])
+def test_a_damaged_record_is_written_again(cache, content, monkeypatch):
+    compare(fresh(2.0))
+    records = {path: path.read_bytes() for path in cache.glob("*.record")}
+    assert len(records) == 2
+    for path in records:
+        path.write_bytes(content)
+    forget()
+    without_a_compiler(monkeypatch)
+    compare(fresh(2.0))
+    assert {path: path.read_bytes() for path in records} == records
+
+
+def test_a_record_that_others_could_have_written_is_not_read(cache, monkeypatch):
+    compare(fresh(2.0))
+    (one, _) = sorted(cache.glob("*.record"))
+    one.chmod(0o666)
+    assert build._read_record(one.name) == ""
+
+
+def test_records_are_private_under_any_umask(cache):
+    before = os.umask(0)
+    try:
+        compare(fresh(2.0))
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in cache.glob("*.record")} == {0o600}
+
+
 def test_other_constants_make_another_kernel(cache):
     compare(fresh(2.0))
     compare(fresh(3.0))
@@ -377,6 +429,7 @@ def start(cache, **environment):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 100\n")
@@ -465,7 +518,7 @@ def test_source_names_the_lines_of_the_cell(capsys):
 @pytest.mark.parametrize("name", Cell.names())
 def test_a_step_of_the_library_is_not_looked_at_again(name):
     """Nothing that it reaches may change unseen: a call costs no second look, and a program that is exported holds."""
-    assert Watch(Cell.named(name)).holds()
+    assert Guard(Cell.named(name)).holds()
 
 
 def test_a_step_is_looked_at_whenever_garbage_is_collected():
@@ -479,7 +532,7 @@ def test_a_step_is_looked_at_whenever_garbage_is_collected():
     before = sys.gettrace()
     sys.settrace(collect)
     try:
-        assert Watch(Cell.named("delta-lstm")).holds()
+        assert Guard(Cell.named("delta-lstm")).holds()
     finally:
         sys.settrace(before)
         gc.unfreeze()

@@ -8,8 +8,10 @@ from torch import Tensor, func
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
+import my_memories
 from fastweights import Cell, InputError, explain, scan
 from fastweights.layers import make_layer
+from fastweights.testing import checks_in, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 
@@ -20,6 +22,12 @@ DELTA = Cell.named("delta")
 SHAPE = Shape(1, 3, 1, 3, 2)
 POINT = tuple(sample_inputs(DELTA, SHAPE))
 DIRECTION = tuple(torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(5)) for x in POINT)
+
+
+@pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
+def test_rule_that_takes_a_gradient_keeps_every_guarantee(check: Any) -> None:
+    """`torch.func.grad` runs under vmap, gradient checkpointing, `torch.compile` and `torch.export`."""
+    check(Cell.of(my_memories.descent), "reference")
 
 
 def run(backend: str) -> Any:

@@ -35,6 +35,7 @@ def curve(run):
     return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
+@pytest.mark.slow
 def test_they_learn_what_one_does_from_streams(tmp_path):
     for devices in ("1", "2"):
         flags = [*SMALL, "--dropout", "0", "--devices", devices, "--run", str(tmp_path / devices)]
@@ -42,6 +43,7 @@ def test_they_learn_what_one_does_from_streams(tmp_path):
     torch.testing.assert_close(curve(tmp_path / "2"), curve(tmp_path / "1"), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_they_learn_what_one_does_from_labelled_sequences(tmp_path):
     for devices in ("1", "2"):
         only = ["--models", "lstm", "--device", "cpu", "--devices", devices]
@@ -64,6 +66,7 @@ def one_update(fabric, path):
         torch.save(model.state_dict(), path)
 
 
+@pytest.mark.slow
 def test_every_answer_of_a_batch_weighs_the_same(tmp_path):
     """However many of them a process has."""
     for devices in (1, 2):
@@ -80,6 +83,7 @@ def start(*arguments):
     return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
 
 
+@pytest.mark.slow
 def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
     """With dropout, of which each has its own."""
     run, whole = tmp_path / "stopped", tmp_path / "whole"

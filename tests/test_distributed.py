@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -31,6 +32,7 @@ def work(rank: int, folder: str, layer: nn.Module) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_processes_share_the_gradient_of_the_whole_batch(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     layer = make()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fastweights.models.dropout import Dropout
+from fastweights.models.word_dropout import WordDropout
 
 SHAPES = [(1,), (3,), (2, 37, 5), (0, 4), (64, 1000)]
 
@@ -72,3 +73,14 @@ def test_transforms_and_compiled_programs_take_pytorchs_own():
     compiled = torch.compile(Dropout(0.5), fullgraph=True, backend="eager")(x)
     for y in (rows, compiled):
         assert set(y.unique().tolist()) == {0.0, 2.0}
+
+
+def test_a_dropped_word_is_dropped_wherever_it_occurs():
+    torch.manual_seed(0)
+    tokens = torch.arange(1000).repeat(2, 2)
+    dropped = WordDropout(0.25)(torch.ones(2, 2000, 3), tokens, 1000)
+    assert torch.equal(dropped[:, :1000], dropped[:, 1000:])
+    assert torch.equal(dropped[0], dropped[1])
+    assert dropped.unique().tolist() == pytest.approx([0.0, 4 / 3])
+    assert 0.15 < (dropped[0, :1000, 0] == 0).float().mean() < 0.35
+    assert torch.equal(WordDropout(0.25).eval()(torch.ones(2, 2000, 3), tokens, 1000), torch.ones(2, 2000, 3))

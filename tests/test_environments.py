@@ -1,6 +1,7 @@
 """Environments by their published rules, told a second time in plain Python."""
 
 import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from fastweights.core.action_spaces import Discrete
 from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.tasks.kinds._random import TEST, TRAINING, VALIDATION
 from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.t_maze import DOWN, LEFT, RIGHT, UP, TMaze
 
@@ -213,6 +215,17 @@ def test_an_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
     assert firsts["life"] >= 5 > firsts["game"]
 
 
+def test_a_game_of_atari_ends_after_its_frames(pong):
+    """A time step has four frames; up to 30 actions that do nothing come before the first."""
+    worlds = Atari("pong", frames=400).worlds(2, 0)
+    worlds.begin()
+    ends = next(t for t in range(200) if bool(worlds.step(torch.tensor([0, 0])).first.any()))
+    worlds.close()
+    assert 60 <= ends <= 100
+    with pytest.raises(InputError, match="frames must be from 1"):
+        Atari("pong", frames=0)
+
+
 @pytest.fixture
 def envpool():
     found = pytest.importorskip("envpool", reason="needs the extra procgen")
@@ -225,7 +238,7 @@ def envpool():
 def test_games_of_procgen_take_turns(envpool):
     task = Procgen(("starpilot", "maze"))
     worlds = task.worlds(4, 0)
-    seen, _, first = worlds.begin()
+    seen, _, first, _ = worlds.begin()
     assert (seen.shape, seen.dtype, first.tolist()) == ((4, 3, 64, 64), torch.uint8, 4 * [True])
     earned = torch.zeros(4)
     for _ in range(100):
@@ -240,12 +253,23 @@ def test_an_episode_of_procgen_begins_in_the_step_that_ends_the_one_before(envpo
     worlds = Procgen(("bigfish",), levels=1).worlds(2, 0)
     start = worlds.begin().seen[0]
     for _ in range(2000):
-        seen, _, first = worlds.step(torch.full((2,), 4))
+        seen, _, first, _ = worlds.step(torch.full((2,), 4))
         if first[0]:
             break
     worlds.close()
     assert bool(first[0])
     assert torch.equal(seen[0], start)
+
+
+def test_every_split_of_procgen_has_its_levels(monkeypatch):
+    """Training and validation share levels. The three sets of the test are those of the paper, together and apart."""
+    made, fake = [], ModuleType("envpool")
+    fake.make = lambda name, kind, **options: made.append((options["start_level"], options["num_levels"]))
+    monkeypatch.setitem(sys.modules, "envpool", fake)
+    task = Procgen(("maze",), levels=30)
+    for split in (TRAINING, VALIDATION, TEST, *task.tests.values()):
+        task.worlds(2, 0, split)
+    assert made == [(0, 30), (0, 30), (1000, 600), (1000, 200), (1200, 200), (1400, 200)]
 
 
 def test_the_score_of_procgen_is_the_mean_over_games():

@@ -3,6 +3,7 @@
 import contextlib
 import html
 import json
+import math
 import os
 import pickle
 import re
@@ -48,6 +49,7 @@ from fastweights.training.settings.actor_critic import ActorCritic
 from fastweights.training.settings.streamed import Streamed
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.settings.translation import Translation
+from tiers import in_tiers
 
 RETRIEVAL = "schlag2021/figure-2"
 SLOW = "state-tracking/groups"
@@ -101,7 +103,15 @@ def everywhere(shared_folder):
     return shared_folder / "experiments"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def combinations(name):
+    """The loops, kinds of tasks and models of the smoke runs of an experiment."""
+    experiment = EXPERIMENTS.load(name)
+    preset = experiment.preset("smoke")
+    trials = [experiment.trial(model, preset.columns[0], "smoke") for model in preset.models]
+    return {(type(trial.training), TASKS.load(trial.task).kind(), trial.model) for trial in trials}
+
+
+@pytest.mark.parametrize("name", in_tiers({name: combinations(name) for name in EXPERIMENTS.names()}))
 def test_every_experiment_runs_and_reports(name, everywhere, capsys):
     experiment = EXPERIMENTS.load(name)
     preset = experiment.preset("smoke")
@@ -170,7 +180,7 @@ def test_every_seed_holds_out_the_next_part_of_the_data():
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_data_of_an_experiment_fit_together(name):
     experiment = EXPERIMENTS.load(name)
-    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper"}
+    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper", "sanity"}
     for key, preset in experiment.presets.items():
         assert preset.skip <= {(m, c) for m in preset.models for c in preset.columns}
         for model, column in preset.places:
@@ -199,7 +209,7 @@ def test_data_of_an_experiment_fit_together(name):
     assert experiment.published or experiment.claims or experiment.metric.data == "validation", "nothing to say"
 
 
-BASELINES = ("random actions",)
+BASELINES = ("random actions", "a constant action")
 """Names in claims besides models."""
 
 PUBLISHED_SIZES = {
@@ -252,6 +262,7 @@ def same(one, other):
     return equal and one.result().test == other.result().test
 
 
+@pytest.mark.slow
 def test_killed_runs_end_as_if_nothing_had_been(tmp_path):
     models = ("--models", "recurrent-delta-net")
     assert reproduce(SLOW, tmp_path / "whole", *models) == 0
@@ -278,6 +289,7 @@ def stopped(folder, *flags):
     return error
 
 
+@pytest.mark.slow
 def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert "same command again" in stopped(tmp_path)
     (checkpoint,) = tmp_path.rglob("last.safetensors")
@@ -285,12 +297,14 @@ def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert not list(tmp_path.rglob("result.json"))
 
 
+@pytest.mark.slow
 def test_stopped_jobs_leave_checkpoints(tmp_path):
     assert "same command again" in stopped(tmp_path, "--jobs", "2")
     assert list(tmp_path.rglob("last.safetensors"))
     assert not list(tmp_path.rglob("result.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [True, False])
 def test_jobs_end_with_the_command_that_started_them(tmp_path, early):
     """Even if that is killed: they let go of its output at once, and in training they write a checkpoint first."""
@@ -327,6 +341,7 @@ def holders(path):
     return found
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_folder(tmp_path):
     processes = [start(RETRIEVAL, tmp_path) for _ in range(2)]
     for process in processes:
@@ -340,6 +355,7 @@ def test_two_processes_share_a_folder(tmp_path):
         assert steps == sorted(set(steps)), "a run was trained twice"
 
 
+@pytest.mark.slow
 def test_several_jobs_share_the_runs(tmp_path):
     process = start(RETRIEVAL, tmp_path, "--jobs", "2", "--models", "softmax", "linear", "dpfp-1")
     output, error = process.communicate(timeout=300)
@@ -347,6 +363,7 @@ def test_several_jobs_share_the_runs(tmp_path):
     assert len(collect(tmp_path).groups[0].records) == 3
 
 
+@pytest.mark.slow
 def test_a_process_whose_time_is_up_is_started_again(tmp_path):
     """Else submitit raises in the middle of a step, and the run would count as failed."""
     pytest.importorskip("submitit")
@@ -694,6 +711,23 @@ def test_training_stops_when_patience_is_at_its_end(tmp_path):
     losses = [line["validation"]["loss"] for line in Run(tmp_path).metrics()]
     assert len(losses) < 1000
     assert min(losses[-3:]) >= min(losses[:-3])
+
+
+def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
+    """The same weights and the same evaluations, and beside these all metrics on test data."""
+    task, lines, weights = TASKS.load("state-tracking")(group="s3", evaluation_size=8), {}, {}
+    for curve in (False, True):
+        settings = Supervised(steps=6, batch_size=4, learning_rate=0.01, evaluate_every=2, test_curve=curve)
+        run = Run(tmp_path / str(curve))
+        torch.manual_seed(0)
+        model = MODELS.load("block-model")("tokens", 6, 6, "delta-net", 8, 1, 2, 8, dropout=0.5)
+        train(Session(make_fabric(settings), model, task, settings, run))
+        lines[curve] = [{name: v for name, v in line.items() if name != "seconds"} for line in run.metrics()]
+        weights[curve] = read_tensor_file(run.path / "best.safetensors").tensors
+    for plain, line in zip(lines[False], lines[True], strict=True):
+        assert plain == {name: value for name, value in line.items() if name != "test"}
+        assert all(0 <= line["test"][name] < math.inf for name in plain["validation"])
+    assert all(map(torch.equal, weights[False].values(), weights[True].values()))
 
 
 def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next():

@@ -1,16 +1,18 @@
 """Feature maps and normalisers, each by what it claims; common claims over all of them."""
 
+import math
+
 import pytest
 import torch
 
 from fastweights import InputError
 from fastweights.cell import Cell, examples
-from fastweights.compiler import lowered
-from fastweights.compiler.specialise.guard import Watch
+from fastweights.compiler import pipeline
+from fastweights.compiler.specialise.guard import Guard
 from fastweights.layers.base.fused_inputs import prepared_by
 from fastweights.layers.base.slow_net import Keys, feature_map, normaliser
 from fastweights.registry import FEATURE_MAPS, NORMALISERS
-from fastweights.testing.tolerance import error
+from fastweights.testing.tolerance import error, tolerance
 
 SIZE = 6
 RANDOM = [name for name in FEATURE_MAPS.names() if name.endswith("favor")]
@@ -52,6 +54,13 @@ def test_dpfp_is_the_formula():
     assert feature_map("dpfp-3", SIZE)(x).tolist() == pytest.approx(want)
 
 
+def test_elu_is_the_formula():
+    """Schlag et al. 2021, Eq. 30: x + 1 above 0, exp(x) below."""
+    x = torch.linspace(-30, 30, 121, dtype=torch.float64)
+    want = torch.tensor([a + 1 if a > 0 else math.exp(a) for a in x.tolist()], dtype=torch.float64)
+    assert error(feature_map("elu", 121)(x), want) < tolerance(torch.float64).forward
+
+
 @pytest.mark.parametrize("name", ["dpfp-0", "dpfp-12", "elu-2", "favor-0", "elo"])
 def test_impossible_options_are_refused(name):
     with pytest.raises(InputError, match="must be"):
@@ -62,7 +71,7 @@ def test_elu_does_not_vanish_in_half_precision():
     assert (feature_map("elu", SIZE)(torch.full((SIZE,), -8.0, dtype=torch.bfloat16)) > 0).all()
 
 
-@pytest.mark.parametrize(("name", "scale"), [("favor", 1), ("scaled-favor", SIZE**-0.5)])
+@pytest.mark.parametrize(("name", "scale"), [("favor", 1), ("gaussian-favor", 1), ("scaled-favor", SIZE**-0.5)])
 def test_favor_approximates_the_softmax_kernel(name, scale):
     q, k = 0.3 * torch.randn(2, 50, SIZE, dtype=torch.float64) / scale**0.5
     errors = []
@@ -70,6 +79,31 @@ def test_favor_approximates_the_softmax_kernel(name, scale):
         phi = feature_map(f"{name}-{directions}", SIZE).double().eval()
         errors.append(error((phi(q) * phi(k)).sum(-1), (scale * q * k).sum(-1).exp()))
     assert errors[1] < 0.02 < errors[0]
+
+
+def test_gaussian_favor_is_the_printed_formula():
+    """Schlag et al. 2021, Eqs. 31-32, feature by feature, with rows of R from N(0, I)."""
+    phi, x = feature_map("gaussian-favor-7", SIZE).double().eval(), torch.randn(SIZE, dtype=torch.float64)
+    R = phi.directions.T
+    h = math.exp(-sum(a * a for a in x.tolist()) / 2) / 2**0.5
+    want = [h / 7**0.5 * math.exp(sign * float(r @ x)) for sign in (1, -1) for r in R]
+    assert phi(x).tolist() == pytest.approx(want, rel=1e-12)
+    drawn = feature_map("gaussian-favor-20000", SIZE).directions
+    assert error(drawn @ drawn.T / 20_000, torch.eye(SIZE)) < 0.03
+    product = drawn.T[:SIZE] @ drawn[:, :SIZE]
+    assert (product - product.diag().diag()).abs().max() > 0.1
+
+
+def test_relu_favor_is_its_formula_and_its_kernel():
+    """Performer-ReLU: relu(+-R x) / sqrt(2 m); on average the arc-cosine kernel of first order, halved."""
+    phi, x = feature_map("relu-favor-7", SIZE).double().eval(), torch.randn(SIZE, dtype=torch.float64)
+    want = [max(sign * float(r @ x), 0) / 14**0.5 for sign in (1, -1) for r in phi.directions.T]
+    assert phi(x).tolist() == pytest.approx(want, rel=1e-12)
+    many, (q, k) = feature_map("relu-favor-60000", SIZE).double().eval(), torch.randn(2, 50, SIZE, dtype=torch.float64)
+    lengths = q.norm(dim=-1) * k.norm(dim=-1)
+    angle = ((q * k).sum(-1) / lengths).acos()
+    kernel = lengths * (angle.sin() + (math.pi - angle) * angle.cos()) / (2 * math.pi)
+    assert error((many(q) * many(k)).sum(-1), kernel) < 0.02
 
 
 def test_favor_directions_are_orthogonal_in_groups():
@@ -129,8 +163,8 @@ def test_functions_are_parts_of_a_kernel(name, normalised):
     keys = Keys(SIZE, name, normalised)
     cell = prepared_by(Cell.named("delta"), keys, "sigmoid")
     sizes = {"K": keys.output_size, "V": 4}
-    assert lowered(cell, sizes, torch.float32).forward.made
-    assert Watch(cell).holds()
+    assert pipeline.passes(cell, sizes, torch.float32).forward.made
+    assert Guard(cell).holds()
     state, x = examples(cell, sizes, torch.float64, value=0.3)
     inner, prepare = cell.inside
     assert x.k.shape == (SIZE,)

@@ -19,12 +19,14 @@ def fuzzed(script: str, *flags: str) -> list[int]:
     return [int(count) for count in TABLE.findall(result.stdout)[0]]
 
 
+@pytest.mark.slow
 def test_random_cells_are_equal_or_refused():
     equal, refused, void = fuzzed("fuzz_cells.py", "--number", "12", "--seed", "3")
     assert equal >= 6
     assert equal + refused + void == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "number"), [("chunkwise", 40), ("compiled", 6), ("triton", 4)])
 def test_random_affine_cells_are_equal_or_refused(backend, number):
     if backend == "triton":

@@ -204,14 +204,19 @@ def test_multi_level_layer_stores_at_the_end_of_every_segment():
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 @pytest.mark.parametrize("with_reset", [False, True])
-def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset):
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset, layer_norm):
     """Ba et al. 2016, Eq. 4: results, last states and gradients, from any state."""
-    make = lambda form: make_layer("fast-weight-rnn", 12, heads=2, inner_steps=steps, form=form).double()  # noqa: E731
+    # Without layer normalisation large fast weights make the state grow beyond every bound.
+    size, rate = (1.0, 0.5) if layer_norm else (0.1, 0.01)
+    options = {"inner_steps": steps, "layer_norm": layer_norm, "rate": rate}
+    make = lambda form: make_layer("fast-weight-rnn", 12, heads=2, form=form, **options).double()  # noqa: E731
     torch.manual_seed(1)
     layers = [make(form) for form in ("matrix", "attention")]
     layers[1].load_state_dict(layers[0].state_dict())
     x = torch.randn(3, 20, 12, dtype=torch.float64)
     state = sample_state(layers[0].cell, Shape(3, 20, 2, 6, 6))
+    state = type(state)(*(size * leaf for leaf in state))
     reset = sample_reset(Shape(3, 20, 2, 6, 6)) if with_reset else None
     results = []
     for layer in layers:
@@ -248,11 +253,20 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
         ("multi-level-fast-weight-rnn", {"segment": 0}, "segment must be a whole number of at least 1"),
         ("delta-mlp", {"depth": 0}, "depth must be a whole number of at least 1"),
         ("neurons-and-synapses", {"components": 5}, "components must be even"),
+        ("neurons-and-synapses", {"components": 1, "body": "mlp"}, "components must be at least 2"),
+        ("neurons-and-synapses", {"transmits": 6}, "transmits must be from 0 to 5"),
+        ("neurons-and-synapses", {"effect": "sum"}, "effect must be one of operator, product"),
         ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
         ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
         ("recurrent-delta-net", {"feature_map": "elu"}, "feature_map must be left out"),
         ("delta-net", {"squashing": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
         ("srwm", {"heads": 5}, "heads must be a divisor"),
+        ("srwm", {"output_size": 5}, "output_size must be a multiple of the 2 heads"),
+        ("outer-product", {"activation": "step"}, "activation must be one of"),
+        ("delta-rnn-v1", {"activation": "step"}, "activation must be one of"),
+        ("delta", {"query": "x"}, "query must be one of input, projection"),
+        ("delta", {"query": "input", "key_size": 5}, "key_size must be 12 / 2 with query='input'"),
+        ("delta-lstm", {"query": "input"}, "query must be 'projection' for delta-lstm"),
     ],
 )
 def test_options_out_of_range_are_refused(name, options, message):

@@ -3,11 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 
 from fastweights import Cell, InputError, cli, scan
-from fastweights.inspect import look_into, page, watch, watch_text
+from fastweights.commands._shown import rates
+from fastweights.inspect import look_into, page, rate_ranges, watch, watch_text
 from fastweights.inspect.contents import effective_rank
 from fastweights.layers import make_layer
 from fastweights.models import LanguageModel
@@ -15,6 +17,7 @@ from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import error, tolerance
+from formulas import trace
 
 EXACT = tolerance(torch.float64).gradient
 
@@ -79,6 +82,61 @@ def test_every_cell_can_be_looked_into(name):
     assert error(found.courses["read"], y.flatten(2).norm(dim=2)) < EXACT
     for course, most in found.limits.items():
         assert (found.courses[course] <= most + 1e-9).all()
+
+
+def computes_rates(cell):
+    """Whether a cell has weights for a rate, or takes one that it squashes itself."""
+    names = [name for kind in ("State", "Params") for name in cell.slots.get(kind, {})]
+    raw = [name for name, slot in cell.slots["Inputs"].items() if slot.kind == "value"]
+    return any("beta" in name for name in names + raw)
+
+
+INVENTED = [name for name in Cell.names() if computes_rates(Cell.named(name))]
+
+
+@pytest.mark.parametrize("name", INVENTED)
+@pytest.mark.parametrize("with_reset", [False, True])
+def test_rates_that_a_memory_computes_itself_are_those_of_its_formula(name, with_reset):
+    """Course and range equal the rates in the NumPy loops, from the state before each write and after each reset."""
+    cell, shape = Cell.named(name), Shape(2, 6, 2, 5, 4)
+    given = scan_checks.arguments(cell, shape)
+    reset = torch.zeros(2, 6, dtype=torch.bool)
+    reset[:, 3] = with_reset
+    given = given._replace(reset=reset if with_reset else None)
+    model = Scanning(cell)
+    with watch(model) as scans:
+        model(given)
+    found, ranges = look_into(scans[0], 1), rate_ranges(scans)[""]
+    pieces = [slice(0, 3), slice(3, 6)] if with_reset else [slice(0, 6)]
+    every = {}
+    for b, h in np.ndindex(2, 2):
+        state, rows = one_head(given.state, (b, h)), []
+        for piece in pieces:
+            rows += trace(name, state, one_head(given.inputs, (b, piece, h)), one_head(given.params, h))[2]
+            state = {field: np.zeros_like(leaf) for field, leaf in state.items()}
+        for rate in rows[0]:
+            every.setdefault(rate, []).extend(row[rate] for row in rows)
+            if b == 1:
+                want = torch.tensor(np.array([row[rate] for row in rows]))
+                assert error(found.courses[rate][:, h], want) < EXACT
+    assert {*every} <= {*found.rates}
+    assert all(ranges[rate] == pytest.approx((min(values), max(values))) for rate, values in every.items())
+    assert all(0 < low <= high < 1 for low, high in found.rate_ranges.values())
+
+
+def one_head(record, place):
+    return {} if record is None else {name: leaf[place].numpy() for name, leaf in record._asdict().items()}
+
+
+def test_rates_of_a_memory_are_printed(capsys):
+    model = LanguageModel(5, ["srwm", "lstm", "sum"], 8, depth=3, heads=2).eval()
+    with watch(model) as scans:
+        model(torch.randint(5, (1, 6)))
+    lines = rates([look_into(scan) for scan in scans]).splitlines()
+    assert lines[0] == "Rates over steps and heads:"
+    (line,) = lines[1:]
+    assert re.fullmatch(r"blocks\.0\.layer: (beta_(y|q|k|beta) 0\.\d\d to 0\.\d\d(, )?){4}", line), line
+    assert rates([]) == ""
 
 
 def fading(W: Matrix, k: Key, v: Value, rate: Rate) -> Matrix:

@@ -173,7 +173,7 @@ def test_a_user_without_a_home_is_told(monkeypatch, caplog):
 @pytest.mark.parametrize("command", ["g++ '", '"', "''", "/", "g++-that-is-not-there -O2", "\\"])
 def test_a_compiler_that_cannot_be_found_is_named(command, folder, monkeypatch):
     monkeypatch.setenv("CXX", command)
-    assert build.stem("kernel")
+    assert build.stem("kernel", "")
     with pytest.raises(Unbuilt) as error:
         build.build(SOURCE, "kernel")
     assert f"there is no C++ compiler {command!r}, which $CXX names" in str(error.value)

@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fastweights.core.errors import InputError
+from fastweights.core.measurements import Point
 from fastweights.core.padding import within
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
@@ -20,7 +21,7 @@ from fastweights.tasks.sources.corpus import Corpus
 from fastweights.tasks.sources.wikitext import member
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.loops.streamed import measure, remembering, sliding
+from fastweights.training.loops.streamed import measure, remembering, sliding, state_norms
 from fastweights.training.session import state_size
 from fastweights.training.settings.streamed import Streamed
 
@@ -141,6 +142,19 @@ def archive(**files):
         for name, text in files.items():
             file.writestr(name.replace("__", "/").replace("_tokens", ".tokens").replace("wiki_", "wiki."), text)
     return content.getvalue()
+
+
+def test_the_norm_of_a_state_is_measured_along_one_stream():
+    """After each whole block of tokens, over the states of all layers."""
+    model, tokens = make(), torch.randint(N, (23,))
+    norms = state_norms(model, tokens, 5)
+    assert list(norms) == [Point("state", n) for n in range(1, 5)]
+    for n in range(1, 5):
+        _, state = model(tokens[None, : 5 * n])
+        whole = sum(leaf.square().sum() for layer in state.layers for leaf in layer) ** 0.5
+        assert norms[Point("state", n)] == pytest.approx(whole.item())
+    with pytest.raises(InputError, match="state_every must be 0 without carry"):
+        Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry=False, state_every=5)
 
 
 def test_archive_or_its_files_are_the_same_text(tmp_path, monkeypatch):

@@ -146,6 +146,7 @@ def test_a_text_that_is_not_there_is_refused_before_anything_begins(tmp_path, ca
     assert "step" not in written.out
 
 
+@pytest.mark.slow
 def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
     flags = (*SMOKE, "--steps", "300", "--evaluate_every", "50")
     assert cli.main([*flags, "--run", str(tmp_path / "whole")]) == 0

@@ -14,6 +14,7 @@ from fastweights.testing.tolerance import error, tolerance
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="needs fastweights[onnx]"),
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -11,9 +11,9 @@ from fastweights import Cell, InputError, explain, scan
 from fastweights.compiler.frontend.lower import lower
 from fastweights.compiler.frontend.trace import trace
 from fastweights.compiler.ir.functions import FUNCTIONS
-from fastweights.compiler.ir.nodes import Table, behind
+from fastweights.compiler.ir.nodes import ConstantTensor, behind
 from fastweights.compiler.operations import OPERATIONS
-from fastweights.compiler.specialise.op_log import write_down
+from fastweights.compiler.specialise.op_log import record_ops
 from fastweights.signature import Key, Matrix, Output, Slot, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
@@ -60,7 +60,7 @@ def twice(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
 
 def off(cell: Cell) -> float:
     """How far the lowered step and its gradient are from autograd."""
-    write_down(cell, SIZES, torch.float64)
+    record_ops(cell, SIZES, torch.float64)
     draw = torch.Generator().manual_seed(1)
     W, k, v, *back = (torch.randn(s, generator=draw, dtype=torch.float64) for s in ((3, 4), 4, 3, (3, 4), 3))
     records = [State(W), Inputs(k, v)]
@@ -228,7 +228,9 @@ def test_the_same_operations_have_the_same_code():
     """Also where PyTorch begins with memory that nobody has filled."""
     cell = once([operation("F.pad(v[None], (1, 1), mode='circular')")])
     tables = [
-        sorted(d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, Table))
+        sorted(
+            d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, ConstantTensor)
+        )
         for _ in range(2)
     ]
     assert tables[0] == tables[1]

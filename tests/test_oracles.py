@@ -1,17 +1,61 @@
 """Each family of memories against mathematics that shares no line with it."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from fastweights import Cell, scan
 from fastweights.cells.neurons_and_synapses import CELLS, OPERATORS, make_neurons_and_synapses
-from fastweights.testing.samples import Shape, sample_inputs, sample_params
+from fastweights.registry import CELLS as CELL_FILES
+from fastweights.registry import RULES
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from fastweights.testing.tolerance import error, tolerance
+from formulas import FORMULAS, loop
 
 SHAPE = Shape(2, 70, 3, 5, 4)
 SMALL = Shape(1, 5, 1, 4, 4)
 EXACT = tolerance(torch.float64).forward
+
+
+PAPERS = r"Ba et al\. 2016|Gregor 2020|Schlag et al\. 2021|Irie et al\. 202[12]"
+
+
+def named_in_a_paper():
+    """Cells and rules whose docstring names one of the five papers as the source."""
+    parts = [(folder, name) for folder in (CELL_FILES, RULES) for name in folder.names()]
+    return {name for folder, name in parts if re.search(PAPERS, folder.describe(name).source)}
+
+
+def test_every_cell_of_the_papers_has_a_formula():
+    # Gregor's neurons have loops over pairs of neurons below.
+    assert named_in_a_paper() - {*FORMULAS} == {"neurons-and-synapses"}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("start", ["zero", "any"])
+def test_cell_equals_its_formula(name, start):
+    """Outputs and last states of every head; marks are 0 or 1 from a state of zeros, and else any number between."""
+    shape = Shape(2, 9, 2, 5, 4)
+    cell = Cell.named(name)
+    x, params, state = sample_inputs(cell, shape), sample_params(cell, shape), sample_state(cell, shape)
+    if start == "zero":
+        marks = {
+            field: getattr(x, field).round() for field, slot in cell.slots["Inputs"].items() if slot.kind == "control"
+        }
+        x, state = x._replace(**marks), cell.State(*map(torch.zeros_like, state))
+    y, last = scan(cell, x, state, params, backend="reference")
+    for b, h in np.ndindex(2, 2):
+        outputs, after = loop(name, one_head(state, (b, h)), one_head(x, (b, slice(None), h)), one_head(params, h))
+        assert error(y[b, :, h], torch.tensor(outputs)) < EXACT
+        for field, want in after.items():
+            assert error(getattr(last, field)[b, h], torch.tensor(want)) < EXACT, field
+
+
+def one_head(record, place):
+    """The fields of one head as arrays; none of no record."""
+    return {} if record is None else {name: leaf[place].numpy() for name, leaf in record._asdict().items()}
 
 
 def heads_first(x):
@@ -93,12 +137,34 @@ def test_gated_fades_the_others():
 @pytest.mark.parametrize("synapse", OPERATORS)
 def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron(body, synapse, cells):
     """Every pair of operators, in loops over pairs of neurons (Gregor 2020, Eqs. 5-18)."""
-    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells))
+    check_neurons(body, synapse, cells)
+
+
+NO_LSTM = [name for name in OPERATORS if not name.startswith("lstm")]
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("body", NO_LSTM)
+@pytest.mark.parametrize("synapse", NO_LSTM)
+def test_neurons_with_other_components_and_effects_are_the_equations(body, synapse, odd):
+    """Any component can transmit and gate, states can have an odd size, and the operator can put out u (Sec. 7)."""
+    check_neurons(body, synapse, "private", "product", 2, 0, odd)
+    check_neurons(body, synapse, "private", "operator", 0, 3, odd)
+
+
+@pytest.mark.parametrize("cells", CELLS)
+def test_lstm_synapses_can_put_out_their_effect(cells):
+    check_neurons("lstm", "lstm", cells, "operator", 0, 2)
+
+
+def check_neurons(body, synapse, cells, effect="product", transmits=0, gates=1, odd=False):
+    """Outputs and the last state against loops over pairs of neurons."""
+    cell = Cell.of(make_neurons_and_synapses((2,), body, synapse, cells, effect, transmits, gates, odd))
     x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
     y, state = scan(cell, x, params=params, backend="reference")
     observed = x.x[0, :, 0].numpy()
     numbers = {name: value[0].numpy() for name, value in params._asdict().items()}
-    (h, w, p), predictions = gregor(numbers, observed, 2, body, synapse, cells == "private")
+    (h, w, p), predictions = gregor(numbers, observed, 2, body, synapse, cells == "private", effect, transmits, gates)
     assert error(y[0, :, 0], torch.tensor(predictions)) < EXACT
     for got, want in zip(state, (h.T, w.transpose(2, 0, 1) - params.start[0].numpy(), p), strict=True):
         assert error(got[0, 0], torch.tensor(want)) < EXACT
@@ -123,7 +189,7 @@ def operator(name, state, z, product, plain, bound):
     return np.concatenate([sigmoid(gate_out) * squashed, cell])
 
 
-def gregor(params, observed, hidden, body, synapse, private):
+def gregor(params, observed, hidden, body, synapse, private, effect, transmits, gates):
     """Bodies `[N, C]`, synapses `[N, N, C]` and predictions after all steps, and the predictions of each."""
     inputs = observed.shape[1]
     N, e, bound = inputs + hidden, params["embedding"], 3 if private else np.inf
@@ -145,13 +211,15 @@ def gregor(params, observed, hidden, body, synapse, private):
         for turn in (1, 0):
             before, new = h.copy(), w.copy()
             for i in (i for i in range(N) if layer[i] == turn):
-                passed = w[i, :, : C // 2] if private and synapse.startswith("lstm") else w[i]
-                u = passed * before[:, :1]
+                half = C // 2 if private and synapse.startswith("lstm") else C
+                u = w[i, :, :half] * before[:, transmits : transmits + 1]
                 for j in range(N):
-                    product = before[i] * before[j, 1]
-                    seen = (before[i], before[j], u[j], product, e[turn], e[layer[j]])
+                    product = before[i] * before[j, gates]
+                    seen = (before[i], before[j], *[u[j]] * (effect == "product"), product, e[turn], e[layer[j]])
                     z = network("synapse", synapse, w[i, j], *seen)
                     new[i, j] = operator(synapse, w[i, j], z, product, lambda z: z, bound)
+                if effect == "operator":
+                    u = new[i, :, :half]
                 if turn:
                     z = network("body", body, before[i], u.sum(0), e[turn])
                     h[i] = operator(body, before[i], z, np.zeros(C), sigmoid, bound)

@@ -11,13 +11,15 @@ import torch
 from fastweights import Cell
 from fastweights.compiler import op
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.pipeline import passes
 from fastweights.compiler.specialise import specialisations as forms
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp import target
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from test_c_interface import check_example, samples
 
-pytestmark = pytest.mark.extended
+pytestmark = pytest.mark.slow
 NAMES = Cell.names()
 ZIG = [sys.executable, "-m", "ziglang", "c++", "-nostdlib++"]
 PROGRAMS = {
@@ -46,7 +48,7 @@ def test_the_example_of_a_cell_runs(name, how, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_are_those_of_the_reference(name, compiler, monkeypatch):
     require(compiler.split()[0])
-    for module, known in ((forms, "_FORMS"), (forms, "BY_KEY"), (op, "_SEEN")):
+    for module, known in ((forms, "_SPECIALISATIONS"), (forms, "BY_KEY"), (op, "_BY_SHAPES")):
         monkeypatch.setattr(module, known, {})
     monkeypatch.setenv("CXX", compiler)
     cell, shape = Cell.named(name), Shape(2, 5, 3, 4, 6)
@@ -64,7 +66,8 @@ def test_kernels_compile_for_another_system(name, system, tmp_path, monkeypatch)
     cell = Cell.named(name)
     state, inputs, *params = samples(cell, torch.float32)
     arguments = cell, sizes_of(cell, [*inputs, *state, *sum(params, ())]), torch.float32
-    for way, text in (target._sources(*arguments) | target._one_step_source(*arguments)).items():
+    spec, found = CellSpec(*arguments), passes(*arguments)
+    for way, text in (target.sources(spec, found) | target.one_step_sources(spec, found)).items():
         code, library = tmp_path / f"{way}.cpp", tmp_path / f"{way}.so"
         code.write_text(text)
         flags = ["-target", system, "-std=gnu++20", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-w"]

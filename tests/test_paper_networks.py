@@ -2,15 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import conv1d, layer_norm, pad
 
-from fastweights import InputError
+import formulas
+from fastweights import Cell, InputError, scan
+from fastweights.cells.delta_rnn_v1 import make_delta_rnn_v1
 from fastweights.layers import make_layer
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
+from fastweights.models.blocks import Blocks
+from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.positions.ascending import Ascending
@@ -22,6 +27,8 @@ from fastweights.recipes.ba2016._glimpses import SCHEDULES
 from fastweights.recipes.irie2021 import table_1 as irie2021
 from fastweights.recipes.schlag2021 import table_2 as schlag2021
 from fastweights.registry import NORMS
+from fastweights.rules._activations import ACTIVATIONS
+from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 
 SYMBOLS, DIGITS = 37, 10
@@ -52,6 +59,30 @@ def test_ba_network_is_the_paper_s_loop():
     assert error(network(tokens, 1), network.head(h).unsqueeze(1)) < tolerance(torch.float64).forward
 
 
+@pytest.mark.parametrize("form", ["matrix", "attention"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_fast_weights_without_layer_norm_are_equation_2(form, steps):
+    """Ba et al. 2016, Eqs. 1-2: h <- relu(W h + C x + A h') for S steps, without gain, bias or normalisation."""
+    options = {"inner_steps": steps, "layer_norm": False, "form": form, "input_size": 4}
+    layer, x = make_layer("fast-weight-rnn", 6, heads=1, **options).double(), torch.randn(7, 4, dtype=torch.float64)
+    layer.slow_weights.W.data.normal_(std=0.3)
+    C, W = (p.detach().numpy() for p in (layer.slow_net.projection.weight, layer.slow_weights.W[0]))
+    decay, eta = (float(constant) for constant in (layer.slow_weights.decay, layer.slow_weights.eta))
+    assert (decay, eta) == pytest.approx((0.95, 0.5))
+    A, h, outputs = np.zeros((6, 6)), np.zeros(6), []
+    for t in range(7):
+        A = decay * A + eta * np.outer(h, h)
+        boundary = W @ h + C @ x[t].numpy()
+        h = np.maximum(boundary, 0)
+        for _ in range(steps):
+            h = np.maximum(boundary + A @ h, 0)
+        outputs.append(h)
+    y, state = layer(x[None])
+    assert error(y[0], torch.tensor(np.array(outputs))) < tolerance(torch.float64).forward
+    assert error(state.A[0, 0], torch.tensor(A)) < tolerance(torch.float64).forward
+    assert [name for name, _ in layer.named_parameters()] == ["slow_net.projection.weight", "slow_weights.W"]
+
+
 @pytest.mark.parametrize("units", [20, 50, 100])
 def test_ba_networks_have_the_parameters_of_the_paper_s_description(units):
     """Fast weights cost two vectors a unit, for LayerNorm, and spare two biases; an LSTM costs four recurrent nets."""
@@ -69,6 +100,95 @@ def test_schedule_by_quadrants_is_what_the_layer_does_by_itself():
     layer, x = make_layer("multi-level-fast-weight-rnn", 12, heads=1).double(), torch.randn(2, 24, 12).double()
     marks = {name: torch.tensor(steps).expand(2, 24) for name, steps in SCHEDULES["quadrant"].items()}
     assert torch.equal(layer(x)[0], layer(x, controls=marks)[0])
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_convnet_on_glimpses_is_its_formula(layers):
+    """Loops over quadrants and glimpses: one map for all glimpses, one for all quadrants, one for the image."""
+    network, x = GlimpseNetwork("features", 4, 10, features=3, layers=layers).double(), torch.randn(2, 24, 4).double()
+    maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    for image, outputs in zip(x, network(x, 1), strict=True):
+        units = [affine(maps[0], glimpse).relu() for glimpse in image]
+        if layers == 3:
+            units = [affine(maps[1], torch.cat(units[6 * n : 6 * n + 6])).relu() for n in range(4)]
+        whole = affine(maps[-2], torch.cat(units)).relu()
+        assert error(outputs[0], affine(maps[-1], whole)) < tolerance(torch.float64).forward
+    assert len(maps) == layers + 1
+
+
+def affine(linear, x):
+    return linear.weight @ x + linear.bias
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_programmer_of_1991_is_its_formula(activation):
+    """Schlag et al. 2021, Eqs. 1-3: (a, b) = maps of x, W <- sigma(W + a b^T), y = W x, for each head's part of x."""
+    layer = make_layer("outer-product", 6, heads=2, activation=activation, query="input").double()
+    x = torch.randn(5, 6, dtype=torch.float64)
+    k, v = (layer.slow_net.projection.weight @ x.T).T.unflatten(-1, (2, 2, 3)).unbind(2)
+    read = []
+    for h in range(2):
+        W = torch.zeros(3, 3, dtype=torch.float64)
+        for t in range(5):
+            W = SIGMA[activation](W + v[t, h].unsqueeze(1) * k[t, h])
+            read.append(W @ x[t, 3 * h : 3 * h + 3])
+    want = layer.output(torch.stack(read).unflatten(0, (2, 5)).transpose(0, 1).flatten(1))
+    assert error(layer(x[None])[0][0], want) < tolerance(torch.float64).forward
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_recurrent_network_with_fast_weights_is_its_formula(activation):
+    """Irie et al. 2021, Eq. 11: y <- sigma(W q + R y), where the delta rule writes W and R."""
+    cell, shape = Cell.of(make_delta_rnn_v1(activation)), Shape(1, 6, 1, 5, 4)
+    inputs = sample_inputs(cell, shape)
+    x = {name: leaf[0, :, 0].numpy() for name, leaf in inputs._asdict().items()}
+    W, R, y, outputs = np.zeros((4, 5)), np.zeros((4, 4)), np.zeros(4), []
+    for t in range(6):
+        W = formulas.written(W, formulas.softmax(x["k"][t]), x["v"][t], x["beta"][t])
+        keys = formulas.softmax(x["recurrent_k"][t])
+        R = formulas.written(R, keys, x["recurrent_v"][t], x["recurrent_beta"][t])
+        y = SIGMA[activation](torch.tensor(W @ formulas.softmax(x["q"][t]) + R @ y)).numpy()
+        outputs.append(y)
+    got, _ = scan(cell, inputs, backend="reference")
+    assert error(got[0, :, 0], torch.tensor(np.array(outputs))) < tolerance(torch.float64).forward
+
+
+SIGMA = {
+    "identity": lambda x: x,
+    "relu": lambda x: (x + x.abs()) / 2,
+    "sigmoid": lambda x: 1 / (1 + (-x).exp()),
+    "softmax": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "tanh": lambda x: (x.exp() - (-x).exp()) / (x.exp() + (-x).exp()),
+}
+
+
+@pytest.mark.parametrize("feature_map", ["identity", "softmax"])
+@pytest.mark.parametrize("output_size", [4, 10])
+def test_self_referential_matrix_of_any_output_size_is_its_formula(output_size, feature_map):
+    """Irie et al. 2022, Eqs. 5-8: a matrix of d_out + 2 d_in + 4 rows, whose y nothing maps."""
+    layer = make_layer("srwm", 6, heads=2, output_size=output_size, feature_map=feature_map).double()
+    x = torch.randn(2, 7, 6, dtype=torch.float64)
+    y, _ = layer(x)
+    assert y.shape == (2, 7, output_size)
+    for b, h in np.ndindex(2, 2):
+        seen = x[b, :, 3 * h : 3 * h + 3]
+        seen = SIGMA[feature_map](seen).numpy()
+        params = {name: weight[h].detach().numpy() for name, weight in layer.slow_weights()._asdict().items()}
+        state = {name: np.zeros_like(weight) for name, weight in params.items()}
+        outputs, _ = formulas.loop("srwm", state, {"x": seen}, params)
+        got = y[b, :].unflatten(-1, (2, -1))[:, h]
+        assert error(got, torch.tensor(outputs)) < tolerance(torch.float64).forward
+    parts = [p.shape[1] for p in layer.parameters()]
+    assert parts == [output_size // 2, 3, 3, 4]
+
+
+@pytest.mark.parametrize("feature_map", ["identity", "softmax"])
+def test_fake_self_referential_matrix_is_its_formula(feature_map):
+    """Irie et al. 2022, Sec. 4.3: the y part of Eq. 5, with softmax(x) in reinforcement learning."""
+    layer, x = make_layer("fake-srwm", 6, heads=2, feature_map=feature_map).double(), torch.randn(2, 7, 6).double()
+    parts = SIGMA[feature_map](x.unflatten(-1, (2, 3)))
+    want = layer.output(torch.cat([parts[:, :, h] @ layer.weight[h].T for h in range(2)], -1))
+    assert error(layer(x)[0], want) < tolerance(torch.float64).forward
 
 
 class Doubled(nn.Module):
@@ -243,7 +363,9 @@ def test_delta_delta_net_begins_where_it_learned_to():
     assert all(p.grad.abs().sum() > 0 for p in learned.values())
     with pytest.raises(InputError, match="initial must be left out with learned_start"):
         make_layer("delta-delta-net", 8, heads=2, learned_start=True, initial="learned")
-    stack = make_stack("delta-delta-net", 8, 2, 2, 16, options={"learned_start": True})
+    stack = make_stack(
+        Blocks(layer="delta-delta-net", d_model=8, depth=2, heads=2, d_ff=16, options={"learned_start": True})
+    )
     assert stack[0].layer.start.W_q is not stack[1].layer.start.W_q
 
 

@@ -59,7 +59,7 @@ def work(rank, size, folder):
     dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module", params=CUTS)
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
 def together(request, tmp_path_factory):
     """What the processes found, in their order."""
     folder = tmp_path_factory.mktemp("ranks")

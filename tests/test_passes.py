@@ -21,36 +21,39 @@ from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
+    ConstantTensor,
     Index,
     Input,
     Load,
     Map,
+    Node,
     Reduce,
     Region,
     Reshape,
-    Table,
     Value,
     behind,
     identity,
     whole,
 )
-from fastweights.compiler.ir.passes import phases
+from fastweights.compiler.ir.passes import split
 from fastweights.compiler.ir.show import show, show_step
 from fastweights.compiler.ir.step import Step
-from fastweights.compiler.ir.verify import verify, verify_phases, verify_step
+from fastweights.compiler.ir.verify import verify, verify_passes, verify_step
 from fastweights.compiler.op import sizes_of
-from fastweights.compiler.targets.cpp.layout_constraints import demands
+from fastweights.compiler.pipeline import source
+from fastweights.compiler.targets.cpp.layout_constraints import constraints
 from fastweights.compiler.targets.cpp.lookahead import Later
+from fastweights.compiler.targets.cpp.outline import structure
 from fastweights.compiler.targets.cpp.plan import plan
+from fastweights.compiler.targets.cpp.schedule import Buffer, Nest, Program, Role, Statement
 from fastweights.compiler.targets.cpp.show import show_program
-from fastweights.compiler.targets.cpp.target import source
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import tolerance
 from interpret import expected
 
 ROOT = Path(compiler.__file__).parent
+pytestmark = pytest.mark.quick
 SHAPE = Shape(B=1, T=3, H=1, K=5, V=4)
 CELLS = Cell.names()
 
@@ -104,8 +107,8 @@ def test_lowered_step_is_well_formed_and_means_the_same(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(name):
-    cell, ways = Cell.named(name), phases(lowered(name))
-    verify_phases(ways)
+    cell, passes = Cell.named(name), split(lowered(name))
+    verify_passes(passes)
     a = scan_checks.with_gradients(scan_checks.arguments(cell, SHAPE)._replace(reset=None))
     y, state = scan_checks.run(cell, "reference", a)
     back = [torch.randn_like(x) for x in (y, *state)]
@@ -119,7 +122,7 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
         "d_y": back[0][0, :, 0],
         **{f"d_state_{n}": x[0, 0] for n, x in zip(state._fields, back[1:], strict=True)},
     }
-    got = interpret(ways, given, SHAPE.T)
+    got = interpret(passes, given, SHAPE.T)
     want = {f"state_{n}": x[0, 0] for n, x in zip(state._fields, state, strict=True)} | {"y": y[0, :, 0]}
     want |= {f"d_{n}": d[place] for n, d, place in zip(names, gradients, places, strict=True)}
     assert_equal([got[n] for n in want], [want[n].detach() for n in want])
@@ -129,31 +132,31 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
 @pytest.mark.parametrize("name", CELLS)
 def test_loop_nests_come_to_what_the_ways_mean(name):
     """Whatever is computed in place, ahead of the next step, or inside what reads it."""
-    ways = phases(lowered(name))
-    programs = plan(ways, lanes=8)
-    params = {n: torch.rand(d.shape, dtype=torch.float64) for n, d in ways.params.items()}
-    for kind, phase in ways.ways.items():
-        memory, then = programs_of.sample(phase, params)
+    passes = split(lowered(name))
+    programs = plan(passes, lanes=8)
+    params = {n: torch.rand(d.shape, dtype=torch.float64) for n, d in passes.params.items()}
+    for kind, each in passes.by_name.items():
+        memory, then = programs_of.sample(each, params)
         after = programs_of.step(getattr(programs, kind), memory, then)
-        given = {**phase.carried, **phase.moving, **ways.params}
+        given = {**each.carried, **each.moving, **passes.params}
         interpreter = Interpreter({d: memory[n] for n, d in given.items()})
-        want = {f"new {n}": interpreter.value(v) for n, v in phase.new.items()}
-        want |= {n: interpreter.value(v) for n, v in phase.made.items()}
-        want |= {n: memory[n] + interpreter.value(v) for n, v in phase.added.items()}
+        want = {f"new {n}": interpreter.value(v) for n, v in each.new.items()}
+        want |= {n: interpreter.value(v) for n, v in each.made.items()}
+        want |= {n: memory[n] + interpreter.value(v) for n, v in each.added.items()}
         assert_equal([after[n] for n in want], [*want.values()])
 
 
 def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
-    for way in ("forward", "again"):
-        program = getattr(plan(phases(lowered("delta")), lanes=8), way).step
+    for name in ("forward", "recompute"):
+        program = getattr(plan(split(lowered("delta")), lanes=8), name).step
         matrices = [nest for nest in program.nests if len(nest.shape) > 1]
-        assert len(matrices) == 1, way
-    assert "next_state_W_read_0[i] = sum of" in show_program(plan(phases(lowered("delta")), 8).forward.step)
+        assert len(matrices) == 1, name
+    assert "next_state_W_read_0[i] = sum of" in show_program(plan(split(lowered("delta")), 8).forward.step)
 
 
 def test_steps_of_an_inner_loop_are_written_once():
     """Conjugate gradients: three steps more are more calls of the same functions, and come to the same."""
-    texts = [source(Cell.of(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64) for steps in (9, 12)]
+    texts = [source(Cell.of(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64, "cpu") for steps in (9, 12)]
     functions, calls = (
         [Counter(re.findall(pattern, text, re.MULTILINE)) for text in texts]
         for pattern in (r"static void (\w+_nest_\d+)\(.*\{$", r"^    (\w+_nest_\d+)\(")
@@ -169,27 +172,58 @@ def test_steps_of_an_inner_loop_are_written_once():
     scan_checks.assert_close(got, want, torch.float64)
 
 
+def test_nests_share_a_structure_if_they_differ_in_their_buffers_only():
+    """Whether two operands are one buffer belongs to the structure, and so do shapes and constants."""
+    a, b, c, scaled = Input((4,)), Input((4,)), Input((4,)), Input((4,))
+    buffers = {node: Buffer(f"x{n}", node.shape) for n, node in enumerate((a, b, c, scaled))}
+    program = Program([], buffers, [])
+
+    def key(first: Node, second: Node, factor: float = 2.0) -> object:
+        product = Apply("mul", (Constant(factor), load(first, Index(0)), load(second, Index(0))))
+        return structure(program, Nest((4,), [Statement(scaled, (4,), product, (Index(0),))]))
+
+    assert key(a, b) == key(b, c) == key(c, a)
+    assert len({key(a, b), key(a, a), key(a, scaled), key(a, b, 3.0)}) == 4
+
+
 def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():
     flat, squared = Reshape((12,), W), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     highest = Reduce((), "max", 4, load(squared, Index(0)))
-    asked = demands([W, k, flat, squared, highest])
+    asked = constraints([W, k, flat, squared, highest])
     assert asked == ({W}, {squared})
     later = Map((4,), load(k, Index(0)))
-    assert asked.of({squared: later}) == ({W}, {squared, later})
+    assert asked.extended({squared: later}) == ({W}, {squared, later})
 
 
 def test_what_depends_on_the_next_state_moves_to_the_next_step():
     new, read = Input((4,)), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     later = Later({k: new})
-    assert later.definition(W) is W
-    assert later.definition(read) == later.definition(read)
-    assert later.definition(read).expression == product(load(new, Index(0)), load(new, Index(0)))
+    assert later.node(W) is W
+    assert later.node(read) == later.node(read)
+    assert later.node(read).expression == product(load(new, Index(0)), load(new, Index(0)))
 
 
-def test_every_stage_is_on_the_page_of_the_compiler():
+def test_only_the_pipeline_traces_and_lowers():
+    """Targets take its passes: no target imports the frontend or the pipeline."""
+    for file in (ROOT / "targets").rglob("*.py"):
+        imported = re.findall(r"^\s*(?:from|import) fastweights\.compiler\.(\w+)", file.read_text(), re.MULTILINE)
+        assert not {"frontend", "pipeline"} & set(imported), file
+
+
+def test_no_target_reads_a_role_off_a_name():
+    """Names of buffers are printed, and never taken apart."""
+    prefixes = "|".join({"s_", "d_", *(role.value for role in Role if role.value)})
+    for file in (ROOT / "targets").rglob("*.py"):
+        found = re.findall(rf"(?:startswith|removeprefix|split)\(.*[\"'](?:{prefixes})[\"']", file.read_text())
+        assert not found, file
+
+
+def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
     page = (Path(__file__).parents[1] / "docs" / "compiler.md").read_text(encoding="utf-8")
-    files = [*ROOT.glob("[a-z]*.py"), *(ROOT / "cpp").glob("[a-z]*.py"), *ROOT.glob("*/target.py")]
-    assert not [str(file) for file in files if f"`{file.relative_to(ROOT)}`" not in page]
+    paths = set(re.findall(r"`([\w/]+(?:\.py|\.h|\.cpp|/))`", page.partition("\n## ")[0]))
+    files = {str(file.relative_to(ROOT)) for file in ROOT.rglob("[a-z]*.py")}
+    assert not {file for file in files if not {file, f"{file.rpartition('/')[0]}/"} & paths}
+    assert not {path for path in paths if not (ROOT / path).exists() and not (ROOT.parents[2] / path).exists()}
 
 
 def test_what_does_not_change_over_a_sum_leaves_it():
@@ -211,10 +245,10 @@ def test_equal_expressions_are_one_definition():
 
 
 def test_small_tensors_are_kept_for_the_way_back():
-    kept = phases(lowered("delta-rnn")).again.made
+    kept = split(lowered("delta-rnn")).recompute.made
     assert kept
     state = sum(d.size for d in lowered("delta-rnn").state.values())
-    assert sum(v.expression.definition.size for v in kept.values()) < state
+    assert sum(v.expression.node.size for v in kept.values()) < state
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -222,9 +256,9 @@ def test_printed_form_names_everything_that_is_computed(name):
     step = lowered(name)
     text = show_step(step)
     assert len(text.splitlines()) >= len(behind(step.results) - set(step.given))
-    ways = show(phases(step))
+    passes = show(split(step))
     for result in ("new state_", "y", "kept_", "d_in_"):
-        assert f"\n  {result}" in ways or result == "kept_"
+        assert f"\n  {result}" in passes or result == "kept_"
 
 
 def test_printed_form_can_be_read():
@@ -241,8 +275,8 @@ def product(*factors: Load) -> Apply:
     return Apply("mul", factors)
 
 
-def load(definition: Definition, *index: Index) -> Load:
-    return Load(definition, index)
+def load(node: Node, *index: Index) -> Load:
+    return Load(node, index)
 
 
 MALFORMED = {
@@ -251,12 +285,12 @@ MALFORMED = {
     "an index outside": Value((3,), load(k, Index(0, 1, 2))),
     "an axis that is not there": Value((3,), load(k, Index(1))),
     "an axis of one element": Value((1,), load(k, Index(0))),
-    "a function that nobody knows": Value((4,), Apply("softmax", (load(k, Index(0)),))),
+    "an unknown function": Value((4,), Apply("softmax", (load(k, Index(0)),))),
     "add of 1": Value((4,), Apply("add", (load(k, Index(0)),))),
     "argument 0 of where": Value((4,), Apply("where", (load(k, Index(0)),) * 3)),
     "argument 1 of add": Value((), Apply("add", (Constant(1.0), Apply("eq", (Constant(1.0),) * 2)))),
     "a mask in the place of numbers": Value((), Apply("eq", (Constant(1.0), Constant(1.0)))),
-    "as many numbers as elements": whole(Table((3,), (1.0, 2.0))),
+    "as many numbers as elements": whole(ConstantTensor((3,), (1.0, 2.0))),
     "a reduction of one element": whole(Reduce((4,), "sum", 1, load(k, Index(0)))),
     "a reshape to another number": whole(Reshape((5,), k)),
     "an element that no region writes": whole(Assemble((4,), (Region((1,), (3,), load(k, Index(0))),))),
@@ -277,9 +311,9 @@ def test_gradients_have_the_shape_of_what_they_are_of():
 
 
 def test_definitions_cannot_be_changed():
-    for definition in (W, Map((4,), load(k, Index(0))), Reshape((12,), W)):
+    for node in (W, Map((4,), load(k, Index(0))), Reshape((12,), W)):
         with pytest.raises(AttributeError):
-            definition.shape = (1,)
+            node.shape = (1,)
 
 
 def test_interpreter_knows_every_kind_and_every_function():
@@ -288,7 +322,7 @@ def test_interpreter_knows_every_kind_and_every_function():
     rows = Reduce((3,), "sum", 4, product(load(W, Index(0), Index(1)), load(k, Index(1))))
     joined = Assemble((6,), (Region((0,), (3,), load(rows, Index(0))), Region((3,), (3,), load(k, Index(0, -1, 3)))))
     pairs = Reshape((2, 3), joined)
-    table = Table((2, 3), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    table = ConstantTensor((2, 3), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
     total = Map((2, 3), Apply("add", (whole(pairs).expression, whole(table).expression)))
     verify([whole(total)], given)
     want = torch.cat([x @ x[0], x[0].flip(0)[:3]]).reshape(2, 3) + torch.arange(1.0, 7.0).reshape(2, 3)
@@ -299,6 +333,6 @@ def test_interpreter_knows_every_kind_and_every_function():
         assert Interpreter(given).evaluate(Apply(name, tuple(numbers)), identity_shape(k)).shape == (4,)
 
 
-def identity_shape(definition: Definition) -> tuple[int, ...]:
-    assert len(identity(definition.shape)) == len(definition.shape)
-    return definition.shape
+def identity_shape(node: Node) -> tuple[int, ...]:
+    assert len(identity(node.shape)) == len(node.shape)
+    return node.shape

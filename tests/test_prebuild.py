@@ -28,8 +28,8 @@ def cache(tmp_path, monkeypatch):
 
 
 def forget(monkeypatch):
-    monkeypatch.setattr(forms, "_FORMS", {})
-    monkeypatch.setattr("fastweights.call.call._AGREED", {})
+    monkeypatch.setattr(forms, "_SPECIALISATIONS", {})
+    monkeypatch.setattr("fastweights.call.plan._PLANS", {})
 
 
 def use_layer(name):

@@ -13,15 +13,17 @@ from fastweights.core.measurements import Detail
 from fastweights.core.metric import LOSS
 from fastweights.experiments.experiment import Summary
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
+from fastweights.report.bars import draw_bars
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.page import _numbers, _ours, write_report
 from fastweights.report.palette import DARK, LIGHT
-from fastweights.report.plots import learning_curves, over_axis
+from fastweights.report.plots import curves_on_test_data, improvements, learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
 from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.run_folder.runs_file import RUNS
+from tiers import in_tiers
 
 BLOCKS = [
     Heading(1, "Experiments"),
@@ -242,16 +244,25 @@ def page_of(folder, *records):
 
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
+WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob(RUNS))]
 
 
 def id_of(folder):
     return str(folder.relative_to(RESULTS))
 
 
-WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob(RUNS))]
+def kinds_of_training(name):
+    """The types of the settings of an experiment's smoke runs."""
+    experiment = EXPERIMENTS.load(name)
+    preset = experiment.preset("smoke")
+    return {type(experiment.trial(model, preset.columns[0], "smoke").training) for model in preset.models}
 
 
-@pytest.mark.parametrize("folder", WITH_RUNS, ids=map(id_of, WITH_RUNS))
+@pytest.mark.parametrize(
+    "folder",
+    in_tiers({path: kinds_of_training(id_of(path.parent)) for path in WITH_RUNS}),
+    ids=map(id_of, WITH_RUNS),
+)
 def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     copy = tmp_path / "runs"
     made = shutil.ignore_patterns("figures", "report.*", ".*.lock", "*.safetensors")
@@ -264,9 +275,7 @@ def test_committed_reports_follow_from_their_runs(folder, tmp_path):
 
 
 def test_every_committed_report_has_its_runs():
-    """But for one, whose runs are lost."""
-    reports = [path.parent for path in RESULTS.rglob("report.md")]
-    assert {*map(id_of, reports)} - {*map(id_of, WITH_RUNS)} == {"schlag2021/figure-3/paper"}
+    assert [path.parent for path in sorted(RESULTS.rglob("report.md"))] == WITH_RUNS
 
 
 def test_figures_of_runs_that_are_gone_are_deleted_and_no_other_file(tmp_path):
@@ -305,6 +314,42 @@ def test_a_detail_is_that_of_the_column_where_it_was_measured():
     assert {detail: summary.mean for (_, detail), summary in details.items()} == {
         Detail("early", delay): value for delay, value in numbers.items()
     }
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS.names() if EXPERIMENTS.load(name).improvement])
+def test_improvements_are_relative_to_the_size_of_the_other_score(name, monkeypatch):
+    """Bars from the worst to the best game: 100 (a - b) / |b|, also for negative scores."""
+    charts = []
+    monkeypatch.setattr("fastweights.report.plots.draw_bars", lambda chart: charts.append(chart) or b"")
+    found = group(name, "paper")
+    better, base = found.experiment.improvement
+    scores = {"gopher": (30.0, 20.0), "qbert": (-10.0, -20.0), "zaxxon": (5.0, 20.0), "berzerk": (5.0, 0.0)}
+    records = []
+    for run in found.records:
+        game, model = run.config["column"], run.config["model"]
+        if game in scores:
+            records.append(run._replace(value=scores[game][model == base]))
+        elif model == better:
+            records.append(run)
+    improvements(found._replace(records=records))
+    labels = found.experiment.columns
+    assert charts[0].ordered == [(labels["zaxxon"], -75.0), *[(labels[g], 50.0) for g in ("gopher", "qbert")]]
+    assert draw_bars(charts[0]).startswith(b"<?xml")
+    assert improvements(found._replace(records=[])) == []
+
+
+def test_curves_on_test_data_are_drawn_where_they_were_measured(monkeypatch):
+    charts = []
+    monkeypatch.setattr("fastweights.report.plots.draw", lambda chart: charts.append(chart) or b"")
+    found = group("irie2022/figure-7", "cpu")
+    lines = [{"step": n, "seconds": 1.0, "validation": {"accuracy": 0.5}, "test": {"accuracy": n / 10}} for n in (1, 2)]
+    measured = [run._replace(metrics=lines) for run in found.records]
+    assert [figure.name for figure in curves_on_test_data(found._replace(records=measured))] == [
+        "irie2022-figure-7-cpu-mini-imagenet-5-test"
+    ]
+    assert {tuple(line.points) for line in charts[0].lines} == {((1, 10.0), (2, 20.0))}
+    without = [{name: value for name, value in line.items() if name != "test"} for line in lines]
+    assert curves_on_test_data(found._replace(records=[run._replace(metrics=without) for run in measured])) == []
 
 
 def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):

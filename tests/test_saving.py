@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import my_memories
 from fastweights import Cell, FastWeight, FastWeightProgrammer, InputError, LanguageModel, family, make_layer, scan
 from fastweights.layers import layer_names
+from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 from fastweights.signature import Key, Matrix, Value
 from fastweights.state import with_methods
@@ -100,7 +101,9 @@ ANY = {name: lambda name=name: make_layer(name, 16, heads=2) for name in layer_n
 ANY |= {
     "a two-layer lstm that begins as it learned": lambda: make_layer("lstm", 16, 2, layers=2, initial="learned"),
     "a short window": lambda: make_layer("softmax-attention", 16, heads=2, window=5),
-    "a stack": lambda: make_stack("delta-net", 16, depth=1, heads=2, d_ff=32, convolution=3, positions="ascending"),
+    "a stack": lambda: make_stack(
+        Blocks(layer="delta-net", d_model=16, depth=1, heads=2, d_ff=32, convolution=3, positions="ascending")
+    ),
     "an LSTM that programs": lambda: FastWeightProgrammer(
         make_layer("lstm", 16, heads=2), make_layer("delta-rnn", 16, heads=2), 16
     ),

@@ -33,6 +33,7 @@ def stop_after_ten(session, *told, rest=Session.rest):
         raise Interrupted("Stopped.")
 
 
+@pytest.mark.slow
 def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeypatch):
     """Also with a batch in parts and activations computed again; what they leave, one can load."""
     one, sharded, mixed = (tmp_path / name for name in ("one", "sharded", "mixed"))

@@ -36,9 +36,9 @@ def cache(tmp_path, monkeypatch):
 
 
 def forget(monkeypatch):
-    for module, name in ((forms, "_FORMS"), (forms, "BY_KEY"), (op, "_SEEN"), (toolchain, "_KNOWN")):
+    for module, name in ((forms, "_SPECIALISATIONS"), (forms, "BY_KEY"), (op, "_BY_SHAPES"), (toolchain, "_KNOWN")):
         monkeypatch.setattr(module, name, {})
-    monkeypatch.setattr("fastweights.call.call._AGREED", {})
+    monkeypatch.setattr("fastweights.call.plan._PLANS", {})
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_without_any_compiler_the_advice_is_to_install_one(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(compiler, "PACKAGE", "no_such_package")
-    assert "Install one (pip install 'fastweights[compiler]'" in toolchain.lack()
+    assert "Install one (pip install 'fastweights[compiler]'" in toolchain.missing_requirement()
     with pytest.raises(Unbuilt, match="Install one"):
         toolchain.toolchain()
 

@@ -17,6 +17,7 @@ from fastweights.training.session import Session
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
 FILES = ("last.safetensors", "best.safetensors")
+pytestmark = pytest.mark.slow
 LONG = [*SMALL[:-2], "--steps", "60", "--evaluate-every", "5"]
 
 

@@ -25,6 +25,7 @@ from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_ten
 from fastweights.layers import layer_names
 from fastweights.tasks.text import OZ
 from fastweights.training.run_folder.run import LOCK, Run
+from tiers import base_of, in_tiers
 
 SMALL = ["--preset", "smoke", "--sample", "20"]
 SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]
@@ -96,6 +97,7 @@ def test_training_learns(finished):
     assert bits[-1] < bits[0] - 0.5
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
     run = tmp_path / "killed"
     process = start("train", "oz", *SLOW, "--text", text, "--run", run)
@@ -112,6 +114,7 @@ def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
     assert metrics(run) == metrics(finished)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_run_says_how_to_go_on_and_does(finished, text, tmp_path, number, capsys):
     run = tmp_path / "stopped"
@@ -321,6 +324,7 @@ def limit_file_size():
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
+@pytest.mark.slow
 def test_full_disk_loses_nothing(text, tmp_path, fastweights):
     run = tmp_path / "run"
     result = fastweights("train", "oz", *SLOW, "--text", text, "--run", run, preexec_fn=limit_file_size)
@@ -359,7 +363,7 @@ def test_yaml_file_and_flags_make_one_config(text, tmp_path):
     assert (config["layer"], config["steps"]) == ("lstm", 2)
 
 
-@pytest.mark.parametrize("layer", layer_names())
+@pytest.mark.parametrize("layer", in_tiers({name: {base_of(name)} for name in layer_names()}))
 def test_every_layer_trains(layer, text, tmp_path):
     run = tmp_path / "run"
     # The preset's 0.004 lets the IRNN diverge within 20 updates: nothing bounds its state along a stream.

@@ -1,10 +1,12 @@
 """Encoder and decoder: padding, streaming, reordering, and the search over what they say."""
 
 import itertools
+import math
 from typing import NamedTuple
 
 import pytest
 import torch
+from torch import nn
 
 from fastweights import InputError
 from fastweights.models.beam_search import beam_search
@@ -82,6 +84,72 @@ def test_what_are_no_tokens_is_refused_in_one_line(source):
     with pytest.raises(InputError, match="tokens must be") as refusal:
         make("linear").encode(source)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_with_softmax_attention_it_is_torch_s_transformer(norm):
+    """Vaswani et al. 2017: sqrt(D) times the embedding plus sinusoids, `nn.Transformer`, the embedding as output."""
+    model = Translator(
+        N, "softmax-attention", d_model=16, depth=2, heads=2, d_ff=24, norm=norm,
+        options={"rotates": False, "bias": True},
+    ).double().eval()  # fmt: skip
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) / 4)
+    theirs = torch_transformer(model, norm == "pre").double().eval()
+    source, source_lengths, target, target_lengths = sentences()
+    x, y = (sinusoids(4 * model.embedding(tokens)) for tokens in (source, target))
+    padding = torch.arange(source.shape[1]) >= source_lengths[:, None]
+    later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+    h = theirs(x, y, tgt_mask=later, src_key_padding_mask=padding, memory_key_padding_mask=padding)
+    inside = torch.arange(target.shape[1]) < target_lengths[:, None]
+    want = h @ model.embedding.weight.T
+    assert error(model(source, source_lengths, target, target_lengths)[inside], want[inside]) <= EXACT
+
+
+def torch_transformer(model, pre):
+    """`nn.Transformer` with the weights of a translator; LayerNorm at the ends with pre-norm alone."""
+    options = {"dim_feedforward": 24, "batch_first": True, "norm_first": pre}
+    ends = [model.source_norm, model.norm] if pre else [None, None]
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, **options), 2, ends[0], False)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 2, **options), 2, ends[1])
+    theirs = nn.Transformer(16, 2, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
+    for layer, block in zip(encoder.layers, model.encoder, strict=True):
+        copy(layer, [*whole_attention(block.layer.attention), *feed_forward(block)])
+    for layer, block in zip(decoder.layers, model.decoder, strict=True):
+        own, cross = [block.layer.projection, block.layer.output], whole_attention(block.cross)
+        copy(layer, [*own, *cross, *feed_forward(block)])
+    return theirs
+
+
+def copy(layer, parts):
+    for parameter, given in zip(layer.parameters(), [p for part in parts for p in part.parameters()], strict=True):
+        parameter.data = given.detach().clone()
+
+
+def whole_attention(attention):
+    """Query, key and value in one map, as torch has them."""
+    joined = nn.Linear(16, 48).double()
+    for name in ("weight", "bias"):
+        parts = [getattr(attention.query, name), getattr(attention.key_and_value, name)]
+        getattr(joined, name).data = torch.cat(parts).detach()
+    return [joined, attention.output]
+
+
+def feed_forward(block):
+    """The feed-forward network, then LayerNorm in the order of torch's."""
+    norms = [getattr(block, f"{part}_norm", None) for part in ("layer", "cross", "feed_forward")]
+    return [block.feed_forward[0], block.feed_forward[3], *filter(None, norms)]
+
+
+def sinusoids(x):
+    """x plus sines and cosines in turns, of wavelengths from 2 pi to 20,000 pi."""
+    for t in range(x.shape[1]):
+        for i in range(8):
+            angle = t / 10_000 ** (2 * i / 16)
+            x[:, t, 2 * i] += math.sin(angle)
+            x[:, t, 2 * i + 1] += math.cos(angle)
+    return x
 
 
 @pytest.mark.parametrize("feature_map", FEATURE_MAPS.names())

@@ -13,6 +13,7 @@ import torch
 from fastweights import Cell, cli
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
+from fastweights.compiler.pipeline import passes, source
 from fastweights.compiler.targets.triton import target
 from fastweights.compiler.targets.triton.functions import CODE
 from fastweights.compiler.targets.triton.partition import cut
@@ -85,7 +86,7 @@ def given(cell: Cell, shape: Shape) -> list[torch.Tensor]:
 
 
 def lowered(cell: Cell, shape: Shape):
-    return target.step(cell, sizes_of(cell, given(cell, shape)), torch.float64)
+    return passes(cell, sizes_of(cell, given(cell, shape)), torch.float64).step
 
 
 @pytest.mark.parametrize("name", Cell.names())
@@ -124,16 +125,16 @@ def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
-def test_the_walk_from_chunk_to_chunk_builds_for_them_and_spills_nothing(chip):
-    from fastweights.backends.chunkwise import triton_state_passing as walk
+def test_state_passing_builds_for_them_and_spills_nothing(chip):
+    from fastweights.backends.chunkwise.triton import state_passing
 
     for way, K in product(("forward", "backward"), (16, 100)):
-        assert walk.assembled(way, K, torch.float32, chip).spills == 0
+        assert state_passing.assembled(way, K, torch.float32, chip).spills == 0
 
 
 def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
     cell = Cell.named("recurrent-delta-net")
-    text = target.source(cell, {"K": 16, "V": 16}, torch.float32)
+    text = source(cell, {"K": 16, "V": 16}, torch.float32, "cuda")
     assert "T: tl.int64" in text
     assert "static_range" not in text
     assert "atomic" not in text
@@ -143,11 +144,11 @@ def test_what_is_missing_is_named_with_a_remedy(monkeypatch, capsys):
     import triton
 
     monkeypatch.setattr(triton, "__version__", "3.5.1")
-    assert target.lack() == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
+    assert target.missing_requirement() == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
     assert cli.main(["explain", "delta", "--target", "sm_90"]) == 2
     assert "Triton is 3.5.1" in capsys.readouterr().err
     monkeypatch.setattr(target, "find_spec", lambda name: None)
-    assert target.lack() == "there is no Triton. pip install 'fastweights[gpu]'"
+    assert target.missing_requirement() == "there is no Triton. pip install 'fastweights[gpu]'"
 
 
 @pytest.mark.parametrize(

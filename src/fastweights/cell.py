@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastweights import inner
 from fastweights.core.arguments import Size, checked
-from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.errors import InputError, invalid, require, require_name
 from fastweights.core.import_path import address_of, find, find_imported, is_address
 from fastweights.inner.step import Parts, step_of
 from fastweights.registry import CELLS, RULES, hyphens, names
@@ -56,6 +56,8 @@ class Cell:
     inside: Inside | None
     key: str
     """The address of the function, with a number for those that share it: what a traced program calls the cell."""
+    rates: Callable[..., Mapping[str, Tensor]] | None = None
+    """The learning rates that the step computes itself, by name, from what the step is given: see `invents`."""
 
     def __call__(self, *args: Any) -> tuple[Any, Tensor]:
         return self.step(*args)
@@ -227,8 +229,8 @@ def _cell(
     all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
-    inside = getattr(function, "inside", None)
-    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key)
+    inside, rates = getattr(function, "inside", None), getattr(function, "rates", None)
+    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key, rates)
     with_methods(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":
@@ -292,7 +294,7 @@ def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], l
     dtype = torch.promote_types(like.dtype, torch.float32)
     for letter in letters(cell, "State"):
         if letter not in sizes:
-            require(False, "state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
+            raise invalid("state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))
 

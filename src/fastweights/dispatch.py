@@ -9,31 +9,33 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.call.call import Problem, agree, pose
+from fastweights.call.plan import CallPlan, plan_of
+from fastweights.call.scan_call import ScanCall, prepare, scan_call
 from fastweights.call.state_out import check_apart, check_unwatched, put
+from fastweights.call.tensors import Tensors
 from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
-from fastweights.core.errors import require, require_name
+from fastweights.core.errors import invalid, require_name
 from fastweights.registry import BACKENDS
 
 # Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
 
-WATCHERS: list[Callable[[Problem], None]] = []
-"""Told of every call before it runs: see `fastweights.inspect`."""
+WATCHERS: list[Callable[[ScanCall], None]] = []
+"""Functions that are called with every call before it runs: see `fastweights.inspect`."""
 
 log = logging.getLogger("fastweights")
 
 
 class Explanation(NamedTuple):
-    """Which backend runs a problem, and why the others do not."""
+    """The backend that runs a call, and why the others do not."""
 
-    problem: str
+    call: str
     chosen: str
     reasons: dict[str, str]
 
     def __str__(self) -> str:
-        return "\n".join([self.problem, *(f"  {name:<10} {reason}" for name, reason in self.reasons.items())])
+        return "\n".join([self.call, *(f"  {name:<10} {reason}" for name, reason in self.reasons.items())])
 
 
 def scan(
@@ -80,25 +82,33 @@ def scan(
     cell = Cell.of(cell)
     if not isinstance(backend, str):
         require_backend(backend)
-    agreement = agree(cell, inputs, state, params, reset, lengths, initial, state_out)
+    tensors = Tensors(inputs, state, params, reset, lengths, initial)
+    plan = plan_of(cell, tensors, state_out)
     if state_out is not None:
         check_apart(state_out, state, [*inputs, *(params or ()), *(initial or ())])
-    again = None if WATCHERS or state is None else agreement.known.get(backend)
-    result = None if again is None else again(inputs, state, params, state_out)
+    fast_path = None if WATCHERS else plan.fast_paths.get(backend)
+    result = None if fast_path is None else fast_path(tensors, state_out)
     if result is None:
-        if state_out is not None:
-            check_unwatched(state_out, [*inputs, *(state or ()), *(params or ()), *(initial or ())])
-        problem = pose(cell, inputs, state, params, reset, lengths, initial, state_out, agreement)
-        for note in WATCHERS:
-            note(problem)
-        # Precision is the scan's own business: an autocast region must not turn its sums into half precision.
-        with full_precision(inputs[0].device):
-            module = MODULES[_choose(problem, backend)]
-            result = module.run(problem)
-        # Of one step, what this library's Python takes is longer than the step: a backend may do calls alike at once.
-        if agreement.known.get(backend) is None and hasattr(module, "again"):
-            agreement.known[backend] = module.again(problem)
+        result = _run(plan, tensors, state_out, backend)
     return result if state_out is None else (result[0], put(result[1], state_out))
+
+
+def _run(plan: CallPlan, tensors: Tensors, state_out: Any, backend: str) -> tuple[Tensor, Any]:
+    """Runs a call by the chosen backend, and keeps the fast path of that backend for the next call of the signature."""
+    if state_out is not None:
+        check_unwatched(state_out, tensors.all())
+    call = prepare(plan, tensors, state_out)
+    for note in WATCHERS:
+        note(call)
+    # An autocast region must not turn the sums of a scan into half precision.
+    with full_precision(plan.device):
+        chosen = _choose(call, backend)
+        result: tuple[Tensor, Any] = MODULES[chosen].run(call)
+    if backend not in plan.fast_paths or plan.fast_paths[backend] is not None:
+        # "auto" chooses again as long as a faster backend may become able to run the call.
+        is_final = backend != "auto" or chosen == plan.order[0]
+        plan.fast_paths[backend] = MODULES[chosen].fast_path(call) if is_final else None
+    return result
 
 
 def require_backend(backend: str) -> None:
@@ -106,9 +116,9 @@ def require_backend(backend: str) -> None:
     require_name("backend", backend, ["auto", *MODULES])
 
 
-def run_problem(problem: Problem, backend: str) -> tuple[Tensor, Any]:
-    """What `scan` does with a call that has been checked."""
-    result: tuple[Tensor, Any] = MODULES[_choose(problem, backend)].run(problem)
+def run_call(call: ScanCall, backend: str) -> tuple[Tensor, Any]:
+    """Runs a call that has been checked by a backend, without a fast path."""
+    result: tuple[Tensor, Any] = MODULES[_choose(call, backend)].run(call)
     return result
 
 
@@ -134,39 +144,42 @@ def explain(
       chunkwise  could run: W <- W - W e f^T + v k^T
       reference  could run
     """
-    problem = pose(Cell.of(cell), inputs, state, params, reset, lengths, initial)
-    refusals = {name: MODULES[name].refusal(problem, build=False) for name in _order(problem)}
-    chosen = next(name for name, refusal in refusals.items() if not refusal)
+    call = scan_call(Cell.of(cell), Tensors(inputs, state, params, reset, lengths, initial))
+    unsupported = {name: MODULES[name].unsupported_reason(call, build=False) for name in _order(call)}
+    chosen = next(name for name, reason in unsupported.items() if not reason)
     reasons = {}
-    for name, refusal in refusals.items():
-        how = "" if refusal else MODULES[name].told(problem)
+    for name, reason in unsupported.items():
+        details = "" if reason else MODULES[name].describe(call)
         does = "runs" if name == chosen else "could run"
-        reasons[name] = f"cannot: {refusal}" if refusal else f"{does}: {how}" if how else does
-    return Explanation(str(problem), chosen, reasons)
+        reasons[name] = f"cannot: {reason}" if reason else f"{does}: {details}" if details else does
+    return Explanation(str(call), chosen, reasons)
 
 
-def _choose(problem: Problem, backend: str) -> str:
+def _choose(call: ScanCall, backend: str) -> str:
     if backend == "auto":
-        return _choose_fastest(problem)
+        return _choose_fastest(call)
     require_backend(backend)
-    refusal = MODULES[backend].refusal(problem, build=True)
-    require(not refusal, "backend", "one that can run this", f"'{backend}': {refusal}", "Use backend='auto'.")
+    reason = MODULES[backend].unsupported_reason(call, build=True)
+    if reason:
+        raise invalid("backend", "one that can run this", f"'{backend}': {reason}", "Use backend='auto'.")
     return backend
 
 
-def _choose_fastest(problem: Problem) -> str:
-    for name in _order(problem):
-        refusal = MODULES[name].refusal(problem, build=True)
-        if not refusal:
+def _choose_fastest(call: ScanCall) -> str:
+    for name in _order(call):
+        reason = MODULES[name].unsupported_reason(call, build=True)
+        if not reason:
             return name
         if not torch.compiler.is_compiling():
-            _log_once(f"{name} is passed over: {refusal}")
-    raise AssertionError("the reference refuses nothing")
+            _log_once(f"{name} is passed over: {reason}")
+    raise AssertionError("the reference backend supports every call")
 
 
-def _order(problem: Problem) -> list[str]:
-    """The backends in the order in which `auto` tries them for a problem: the cheapest first, by what each says."""
-    return sorted(MODULES, key=lambda name: MODULES[name].cost(problem))
+def _order(call: ScanCall) -> list[str]:
+    """The backends in the order in which `auto` tries them: by their costs, which are computed once per plan."""
+    if not call.plan.order:
+        call.plan.order.extend(sorted(MODULES, key=lambda name: MODULES[name].cost(call)))
+    return call.plan.order
 
 
 @cache

@@ -1,13 +1,18 @@
 """Memories as functions, with the argument names, layouts and defaults of flash-linear-attention.
 
-q, k `[B, T, H, K]`, v `[B, T, H, V]`, beta and g `[B, T, H]`, or g `[B, T, H, K]` where every feature of the keys fades
-by itself; states `[B, H, K, V]`, float32 unless the inputs are float64. `scale` multiplies the queries: a number, a
-tensor `[]` or `[H]`, which may need gradients, or K^-0.5 if None.
-Unlike there, any device, float32 and float64 work, gradients reach `initial_state`, and `reset`, bool `[B, T]`, begins
-a new sequence before a step. With `cu_seqlens`, int `[N + 1]`, one member of a batch holds N sequences, one behind the
-other, and states are `[N, H, K, V]`, one a sequence.
-With `state_out`, where no gradients are wanted, the final state is written there and returned; it may be
-`initial_state`, which is then updated in place.
+All functions share these arguments:
+
+- q, k `[B, T, H, K]` and v `[B, T, H, V]`; beta and g `[B, T, H]`, or g `[B, T, H, K]` with one decay per key feature.
+- `scale` multiplies the queries: a number, a tensor `[]` or `[H]`, which may need gradients, or K^-0.5 if None.
+- `initial_state` `[B, H, K, V]`, float32 unless the inputs are float64. None: zeros.
+- `output_final_state`: whether the final state is returned; None is returned in its place otherwise.
+- `reset`, bool `[B, T]`: a new sequence begins before the step.
+- `cu_seqlens`, int `[N + 1]`: one member of a batch holds N sequences, one after the other. States are then
+  `[N, H, K, V]`, one per sequence.
+- `state_out`: the final state is written there and returned, where no gradients are wanted. It may be `initial_state`,
+  which is then updated in place.
+
+Unlike in flash-linear-attention, any device works, float32 and float64 work, and gradients reach `initial_state`.
 """
 
 import types
@@ -21,15 +26,16 @@ from torch import Tensor
 from fastweights.cell import Cell, MemoryState
 from fastweights.core.arguments import fit
 from fastweights.core.autocast import PRECISIONS
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid
 from fastweights.core.family import family
 from fastweights.core.packing import Group, alike, check_packed, in_order, pack, starts
 from fastweights.core.padding import remedy_for
+from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
 from fastweights.normalisers.l2 import l2
 from fastweights.signature import KeyDecay, RawKey, Slot, Value
 
-Result = tuple[Tensor, Tensor | None]
+OutputAndState = tuple[Tensor, Tensor | None]
 
 
 def linear_attention(
@@ -42,12 +48,13 @@ def linear_attention(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W + v k^T, o = scale W q: the sum rule, without a normaliser.
 
     Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
     """
-    return _run(("sum", False), (q, k, v), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run("sum", (q, k, v), options)
 
 
 def delta_rule(
@@ -62,13 +69,13 @@ def delta_rule(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W + beta (v - W k) k^T, o = scale W q.
 
     Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
     """
-    memory = "delta", use_qk_l2norm_in_kernel
-    return _run(memory, (q, k, v, beta), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run("delta", (q, k, v, beta), options, use_qk_l2norm_in_kernel)
 
 
 def gated_delta_rule(
@@ -84,13 +91,13 @@ def gated_delta_rule(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- exp(g) W + beta (v - exp(g) W k) k^T, o = scale W q, with g <= 0 the logarithm of the decay.
 
     Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
     """
-    memory = "gated-delta", use_qk_l2norm_in_kernel
-    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run("gated-delta", (q, k, v, g, beta), options, use_qk_l2norm_in_kernel)
 
 
 def kimi_delta_attention(
@@ -106,13 +113,13 @@ def kimi_delta_attention(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- M + beta (v - M k) k^T with M = W diag(exp(g)), o = scale W q; g `[B, T, H, K]` is at most 0.
 
     Source: Kimi Team 2025 (Kimi Linear).
     """
-    memory = "kda", use_qk_l2norm_in_kernel
-    return _run(memory, (q, k, v, g, beta), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run("kda", (q, k, v, g, beta), options, use_qk_l2norm_in_kernel)
 
 
 def gated_linear_attention(
@@ -126,12 +133,13 @@ def gated_linear_attention(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W diag(exp(g)) + v k^T, o = scale W q, g `[B, T, H, K]`; with k = 1 - exp(g) it is HGRN2.
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
     """
-    return _run(("gla", False), (q, k, v, g), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run("gla", (q, k, v, g), options)
 
 
 def rwkv7(
@@ -147,15 +155,15 @@ def rwkv7(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
-) -> Result:
+) -> OutputAndState:
     """W <- W diag(exp(w)) + (W a) b^T + v k^T, o = scale W r; all but v are `[B, T, H, K]`.
 
     What is removed, (W a) b^T, is read before W fades; RWKV-7 has a = -u, b = rate * u for a u of length 1.
 
     Source: Peng et al. 2025 (RWKV-7).
     """
-    memory = f"{__name__}:_removing", False
-    return _run(memory, (r, k, v, a, b, w), scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run(f"{__name__}:_removing", (r, k, v, a, b, w), options)
 
 
 class _Removal(NamedTuple):
@@ -168,7 +176,7 @@ class _Removal(NamedTuple):
 
 
 def _removing(state: MemoryState, x: _Removal) -> tuple[MemoryState, Value]:
-    """The cell `rwkv7` for any a and b: a layer would not hold their product to what it removes."""
+    """The step of the cell `rwkv7` with independent a and b."""
     W = state.W * x.w + torch.outer(state.W @ x.a, x.b) + torch.outer(x.v, x.k)
     return MemoryState(W), W @ x.r
 
@@ -177,77 +185,72 @@ class _State(NamedTuple):
     S: Annotated[Tensor, Slot("K V", "memory")]
 
 
-def _run(
-    memory: tuple[str, bool],
-    given: tuple[Tensor, ...],
-    scale: float | Tensor | None,
-    initial_state: Tensor | None,
-    output_final_state: bool,
-    reset: Tensor | None,
-    cu_seqlens: Tensor | None,
-    state_out: Tensor | None,
-) -> Result:
-    _require_flag("output_final_state", output_final_state)
-    _require_flag("use_qk_l2norm_in_kernel", memory[1])
-    cell = _cell(*memory, scale is not None)
-    wanted = output_final_state or state_out is not None
-    if cu_seqlens is not None:
-        check_packed(cu_seqlens, given[0])
-        require(reset is None, "reset", "None where cu_seqlens is given", "both", "They say the same.")
-        if initial_state is not None or wanted:
-            o, last = _scan_packed(cell, given, scale, initial_state, cu_seqlens, state_out)
-            return o, last if wanted else None
-        reset = starts(cu_seqlens, given[0].shape[1])
-    o, last = _scan(cell, given, scale, initial_state, reset, None, state_out)
-    return o, last if wanted else None
+class _Options(NamedTuple):
+    """The arguments that all functions share."""
+
+    scale: float | Tensor | None
+    initial_state: Tensor | None
+    output_final_state: bool
+    reset: Tensor | None
+    cu_seqlens: Tensor | None
+    state_out: Tensor | None
+
+
+def _run(name: str, inputs: tuple[Tensor, ...], options: _Options, unit: bool = False) -> OutputAndState:
+    """Runs the memory of a cell. With `unit`, queries and keys are normalised to length 1."""
+    _require_flag("output_final_state", options.output_final_state)
+    _require_flag("use_qk_l2norm_in_kernel", unit)
+    cell = _cell(name, unit, options.scale is not None)
+    returns_state = options.output_final_state or options.state_out is not None
+    if options.cu_seqlens is not None:
+        check_packed(options.cu_seqlens, inputs[0])
+        if options.reset is not None:
+            raise invalid("reset", "None where cu_seqlens is given", "both", "They say the same.")
+        if options.initial_state is not None or returns_state:
+            o, last = _scan_packed(cell, inputs, options, options.cu_seqlens)
+            return o, last if returns_state else None
+        options = options._replace(reset=starts(options.cu_seqlens, inputs[0].shape[1]))
+    o, last = _scan(cell, inputs, options)
+    return o, last if returns_state else None
 
 
 def _scan_packed(
-    cell: Cell,
-    given: tuple[Tensor, ...],
-    scale: float | Tensor | None,
-    initial_state: Tensor | None,
-    cu_seqlens: Tensor,
-    state_out: Tensor | None,
+    cell: Cell, inputs: tuple[Tensor, ...], options: _Options, cu_seqlens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sequences with a state each, side by side."""
-    everybody = [torch.arange(len(cu_seqlens) - 1, device=cu_seqlens.device)]
-    # States are written over all at once.
-    groups = [Group.of(cu_seqlens, one) for one in (alike(cu_seqlens) if state_out is None else everybody)]
+    """Scans packed sequences with one state each, as members of a batch."""
+    sequences = torch.arange(len(cu_seqlens) - 1, device=cu_seqlens.device)
+    # A given `state_out` is written in one scan of all sequences.
+    chosen = alike(cu_seqlens) if options.state_out is None else [sequences]
+    groups = [Group.of(cu_seqlens, members) for members in chosen]
     if len(groups) == 1:
         (group,) = groups
-        inputs = tuple(map(group.unpack, given))
-        o, last = _scan(cell, inputs, scale, initial_state, None, group.lengths, state_out)
+        o, last = _scan(cell, tuple(map(group.unpack, inputs)), options, group.lengths)
         return pack(groups, [o]), last
-    _require_state("initial_state", initial_state, given, len(everybody[0]))
-    found = []
+    state = options.initial_state
+    _require_state("initial_state", state, inputs, len(sequences))
+    results = []
     for group in groups:
-        start = None if initial_state is None else initial_state[group.chosen]
-        found.append(_scan(cell, tuple(map(group.unpack, given)), scale, start, None, group.lengths, None))
-    outputs, states = zip(*found, strict=True)
+        start = None if state is None else state[group.chosen]
+        own = options._replace(initial_state=start)
+        results.append(_scan(cell, tuple(map(group.unpack, inputs)), own, group.lengths))
+    outputs, states = zip(*results, strict=True)
     return pack(groups, outputs), in_order(groups, states)
 
 
 def _scan(
-    cell: Cell,
-    given: tuple[Tensor, ...],
-    scale: float | Tensor | None,
-    initial_state: Tensor | None,
-    reset: Tensor | None,
-    lengths: Tensor | None,
-    state_out: Tensor | None,
+    cell: Cell, inputs: tuple[Tensor, ...], options: _Options, lengths: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    q = given[0]
-    inputs: Callable[..., Any] = cell.Inputs
-    _require_axes(cell, given)
+    q, (scale, initial_state, _, reset, _, state_out) = inputs[0], options
+    Inputs: Callable[..., Any] = cell.Inputs
+    _require_axes(cell, inputs)
     if scale is not None:
-        given = (*given, _factor(scale, q))
-    _require_state("initial_state", initial_state, given, len(q))
+        inputs = (*inputs, _factor(scale, q))
+    _require_state("initial_state", initial_state, inputs, len(q))
     if state_out is not initial_state:
-        _require_state("state_out", state_out, given, len(q))
+        _require_state("state_out", state_out, inputs, len(q))
     state = None if initial_state is None else _State(initial_state)
     out = None if state_out is None else state if state_out is initial_state else _State(state_out)
-    o, last = scan(cell, inputs(*given), state, reset=reset, lengths=lengths, state_out=out)
+    o, last = scan(cell, Inputs(*inputs), state, reset=reset, lengths=lengths, state_out=out)
     return o if o.dtype == q.dtype else o.to(q.dtype), last.S
 
 
@@ -256,18 +259,19 @@ def _require_flag(name: str, value: bool) -> None:
         fit(name, value, bool)
 
 
-def _require_axes(cell: Cell, given: tuple[Tensor, ...]) -> None:
+def _require_axes(cell: Cell, inputs: tuple[Tensor, ...]) -> None:
     """`InputError` unless queries, keys and values have the axes that the code in front of `scan` reads."""
-    for name, x in zip(cell.Inputs._fields, given, strict=False):  # type: ignore[attr-defined]
+    names = cell.Inputs._fields  # type: ignore[attr-defined]
+    for name, x in zip(names, inputs, strict=False):
         if not isinstance(x, Tensor):
-            require(False, name, "a tensor", type(x).__name__, remedy_for(x, name))
-    for name, x in zip(cell.Inputs._fields, given[:3], strict=False):  # type: ignore[attr-defined]
+            raise invalid(name, "a tensor", type(x).__name__, remedy_for(x, name))
+    for name, x in zip(names, inputs[:3], strict=False):
         if x.ndim != 4:
-            require(False, name, "[B, T, H, .]", list(x.shape), "Give batch, time and heads an axis each.")
+            raise invalid(name, "[B, T, H, .]", list(x.shape), "Give batch, time and heads an axis each.")
 
 
 def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
-    """The factor on all queries `[B, T, H]`, which is not rounded to half precision."""
+    """The factor on all queries, `[B, T, H]`, in float32 at least."""
     dtype, H = torch.promote_types(q.dtype, torch.float32), q.shape[2]
     if not isinstance(scale, Tensor):
         number = scale if type(scale) is float else fit("scale", scale, float)
@@ -275,81 +279,64 @@ def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
     fits = scale.dtype in PRECISIONS and (scale.ndim == 0 or tuple(scale.shape) == (H,))
     if not fits or scale.device != q.device:
         wanted = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
-        require(False, "scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
+        raise invalid("scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
     return scale.to(dtype).expand(q.shape[:3])
 
 
-def _require_state(name: str, state: Tensor | None, given: tuple[Tensor, ...], sequences: int) -> None:
-    """`InputError` under the name that a caller knows, where `scan` would say S."""
-    q, _, v = given[:3]
-    if state is not None:
-        require(isinstance(state, Tensor), name, "a tensor", type(state).__name__)
-        shape = (sequences, q.shape[2], q.shape[3], v.shape[3])
-        # A step takes microseconds: no message is made that nobody reads.
-        if state.shape != shape:
-            require(False, name, f"[N, H, K, V] = {list(shape)}", list(state.shape))
+def _require_state(name: str, state: Tensor | None, inputs: tuple[Tensor, ...], sequences: int) -> None:
+    """`InputError` under the name of the argument, where `scan` would name the field S."""
+    if state is None:
+        return
+    q, _, v = inputs[:3]
+    if not isinstance(state, Tensor):
+        raise invalid(name, "a tensor", type(state).__name__)
+    shape = (sequences, q.shape[2], q.shape[3], v.shape[3])
+    if state.shape != shape:
+        raise invalid(name, f"[N, H, K, V] = {list(shape)}", list(state.shape))
 
 
-CELLS = types.SimpleNamespace()
-"""Cells by name. `torch.compile` keeps no such object as the answer of a function, but finds it here."""
-
-
-def _cell(name: str, unit: bool, scaled: bool) -> Cell:
-    found: Cell = getattr(CELLS, _name_of_cell(name, unit, scaled))
-    return found
-
-
-def _name_of_cell(name: str, unit: bool, scaled: bool) -> str:
-    return _named(name, unit, scaled)
-
-
-# As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.
-_name_of_cell._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
+@traced_constant
 @cache
-def _named(name: str, unit: bool, scaled: bool) -> str:
-    under = f"{name}, {unit}, {scaled}".replace(".", "/")
-    setattr(CELLS, under, Cell.of(_laid_out(name, unit, scaled)))
-    return under
+def _cell(name: str, unit: bool, scaled: bool) -> Cell:
+    return Cell.of(_laid_out(name, unit, scaled))
 
 
 NAMES = {"decay": "g"}
-"""Names of inputs that the functions have other names for, which an error message gives."""
+"""Names of inputs of cells, and the names that the functions and their error messages use instead."""
 
 
 @family
 def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
-    """The step of a memory whose state lies as it does there, keys before values, and whose inputs are made inside.
+    """The step of a memory in the layout of flash-linear-attention: states have keys before values.
 
-    A kernel reads inputs and state as they come and writes the state as it goes out: for one step, turning it over
-    would take longer than the step. Keys and queries get length 1 if `unit`; decays are logarithms. The factor on the
-    queries is an input if `scaled`, else K^-0.5.
+    The step itself maps its inputs, so that a kernel reads inputs and state as they come and writes the state as it
+    goes out. For one step, transposing the state would take longer than the step. With `unit`, keys and queries are
+    normalised to length 1. Decays are logarithms. The factor on the queries is an input if `scaled`, else K^-0.5.
     """
-    inside = Cell.of(name)
-    makes: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _as_it_is, "decay": torch.exp}
-    made = tuple(makes.get(slot.kind, _as_it_is) for slot in inside.slots["Inputs"].values())
-    # By themselves, and in a tuple: of what cannot change, a call need not ask what it is now.
-    run, Instructions = inside.step, inside.Inputs
-    fields = [(NAMES.get(field, field), Annotated[Tensor, slot]) for field, slot in inside.slots["Inputs"].items()]
+    inner = Cell.of(name)
+    maps: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _identity, "decay": torch.exp}
+    input_maps = tuple(maps.get(slot.kind, _identity) for slot in inner.slots["Inputs"].values())
+    # Plain functions and tuples can be guarded: a call need not inspect the step again.
+    run, InnerInputs = inner.step, inner.Inputs
+    fields = [(NAMES.get(field, field), Annotated[Tensor, slot]) for field, slot in inner.slots["Inputs"].items()]
     factor = [("scale", Annotated[Tensor, Slot("", "value")])] if scaled else []
     Inputs = NamedTuple("Inputs", [*fields, *factor])  # type: ignore[misc]
 
-    def prepare(x: Any) -> Any:
-        q, *rest = [make(value) for make, value in zip(made, x, strict=False)]
-        return Instructions(q * (x.scale[..., None] if scaled else q.shape[-1] ** -0.5), *rest)
+    def map_inputs(x: Any) -> Any:
+        q, *rest = [function(value) for function, value in zip(input_maps, x, strict=False)]
+        return InnerInputs(q * (x.scale[..., None] if scaled else q.shape[-1] ** -0.5), *rest)
 
     def step(state: _State, x: Any) -> tuple[_State, Tensor]:
-        after, y = run(MemoryState(state.S.mT), prepare(x))
+        after, y = run(MemoryState(state.S.mT), map_inputs(x))
         return _State(after.W.mT), y
 
     step.__annotations__ |= {
         "x": Inputs,
-        "return": types.GenericAlias(tuple, (_State, Annotated[Tensor, inside.output])),
+        "return": types.GenericAlias(tuple, (_State, Annotated[Tensor, inner.output])),
     }
-    step.__name__, step.__doc__ = inside.name.replace("-", "_"), inside.summary
+    step.__name__, step.__doc__ = inner.name.replace("-", "_"), inner.summary
     return step
 
 
-def _as_it_is(x: Tensor) -> Tensor:
+def _identity(x: Tensor) -> Tensor:
     return x

@@ -1,12 +1,12 @@
-"""One sequence over several processes of `torch.distributed`, each with a stretch of its time.
+"""Sequence parallelism: one sequence over several processes of `torch.distributed`, each with a segment of its time.
 
-The states of a recurrence are small beside its sequence: nothing else is handed from one process to the next, and
-gradients of them back. Memories whose states the compiler finds to be rows of one matrix S that is affine in itself
-first compute, all at once, what their stretches do with any S,
+The states of a recurrence are small compared with the sequence. Only states are sent from one process to the next, and
+their gradients back. If the compiler finds that the states of a cell are rows of one matrix S that is affine in itself,
+all processes first compute their segments as functions of S, at the same time:
 
     S[end] = S[start] kept + written,     read[t] = base[t] + S[start] queries[t],
 
-so that only two products wait for the process before. All other cells wait for their turn.
+Only two products then wait for the process before. All other cells run one process after the other.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fastweights.backends.chunkwise import Stretch, stretch
-from fastweights.call.call import pose
+from fastweights.backends.chunkwise import Segment, segment
+from fastweights.call.scan_call import scan_call
+from fastweights.call.tensors import Tensors
 from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
 from fastweights.dispatch import scan
@@ -33,52 +34,51 @@ def scan_over_ranks(
     reset: Tensor | None = None,
     group: dist.ProcessGroup | None = None,
 ) -> tuple[Tensor, Any]:
-    """Runs a cell over a sequence that is cut over processes: all of them call this, and all go backward.
+    """Runs a cell over a sequence that is split over processes. All processes call it, and all run the backward pass.
 
     Args:
-        cell: What `scan` takes.
-        inputs: `cell.Inputs` of tensors `[B, T, H, ...]`: this process's stretch, those before it in earlier processes.
-            T may be another one in each.
-        state: `cell.State` before the whole sequence, of which only the first process's counts. None: zeros.
-        params: `cell.Params`, the same in all processes, of which each has a gradient of its own: they are to be added.
-        reset: bool `[B, T]`: the state goes back to zeros before step t.
-        group: The processes in the order of time; all of them if None.
+        cell: A cell, as `scan` takes it.
+        inputs: `cell.Inputs` of tensors `[B, T, H, ...]`: the segment of this process. T may differ between processes.
+        state: `cell.State` before the whole sequence; only that of the first process counts. None: zeros.
+        params: `cell.Params`, the same in all processes. Every process has its own gradient; the caller adds them up.
+        reset: bool `[B, T]`: the state is set to zeros before step t.
+        group: The processes in the order of time. None: all processes.
 
     Returns:
-        y `[B, T, H, V]` of this stretch, and the state after it: the last process's is that after the sequence.
+        y `[B, T, H, V]` of this segment, and the state after it: in the last process, after the whole sequence.
 
     Raises:
         InputError: an input does not fit the cell.
     """
     cell = Cell.of(cell)
-    problem = pose(cell, inputs, state, params, reset, None, None)
-    with full_precision(problem.inputs[0].device):
-        found = stretch(problem)
-        if found is not None:
-            return _at_once(found, group)
-        before = _receive(problem.state, group)
+    call = scan_call(cell, Tensors(inputs, state, params, reset))
+    with full_precision(call.plan.device):
+        own = segment(call)
+        if own is not None:
+            return _join(own, group)
+        before = _receive(call.tensors.state, group)
         y, after = scan(cell, inputs, before, params, reset)
         return _send(y, after, group)
 
 
-def _at_once(found: Stretch, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
-    """All but the last two products."""
-    start = _receive(found.problem.state, group)
-    return _send(found.output(start), found.after(start), group)
+def _join(own: Segment, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
+    """y and the state after the segment of this process, from the state that the process before sends."""
+    start = _receive(own.call.tensors.state, group)
+    return _send(own.output(start), own.after(start), group)
 
 
 def _receive(state: Any, group: dist.ProcessGroup | None) -> Any:
-    """The state of the process before; the given one in the first."""
+    """The state that the process before sends; in the first process, `state`."""
     if dist.get_rank(group) == 0:
         return state
     leaves, structure = tree_flatten(state)
-    # What comes has a gradient, though nothing here needs one.
+    # The received state has a gradient, even if no tensor of this process needs one.
     hooks = [leaf.detach().requires_grad_() for leaf in leaves]
     return tree_unflatten(list(Receive.apply(group, *hooks)), structure)
 
 
 def _send(y: Tensor, state: Any, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
-    """Hands the state to the process after this one, if there is one; returns the same."""
+    """Sends the state to the process after this one, if there is one; returns y and the state."""
     if dist.get_rank(group) == dist.get_world_size(group) - 1:
         return y, state
     leaves, structure = tree_flatten(state)
@@ -87,7 +87,7 @@ def _send(y: Tensor, state: Any, group: dist.ProcessGroup | None) -> tuple[Tenso
 
 
 class Receive(torch.autograd.Function):
-    """Tensors like the given ones, from the process before, and their gradients back to it."""
+    """Receives tensors from the process before, and sends their gradients back to it."""
 
     @staticmethod
     def forward(ctx: Any, group: dist.ProcessGroup | None, *like: Tensor) -> tuple[Tensor, ...]:
@@ -106,9 +106,9 @@ class Receive(torch.autograd.Function):
 
 
 class Send(torch.autograd.Function):
-    """The given tensors, all but the first handed to the process after this one, and their gradients from there.
+    """Sends all tensors but y to the process after this one, and receives their gradients from there.
 
-    The first only takes part: whoever goes backward from it waits for the gradients.
+    y takes part so that a backward pass from it waits for the gradients.
     """
 
     @staticmethod
@@ -121,7 +121,7 @@ class Send(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        found = [torch.empty_like(gradient, memory_format=torch.contiguous_format) for gradient in gradients]
-        for gradient in found:
+        received = [torch.empty_like(gradient, memory_format=torch.contiguous_format) for gradient in gradients]
+        for gradient in received:
             dist.recv(gradient, group=ctx.group, group_src=dist.get_rank(ctx.group) + 1)
-        return None, d_y, *(one + other for one, other in zip(gradients, found, strict=True))
+        return None, d_y, *(one + other for one, other in zip(gradients, received, strict=True))

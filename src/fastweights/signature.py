@@ -39,6 +39,21 @@ def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
     return declare
 
 
+def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step]:
+    """Names the learning rates that a step computes itself, so that `fastweights inspect` can show them.
+
+    Args:
+        rates: `(state, x, params) -> {name: rate}`, called like the step of one head with the state before the write;
+            without `params` for a cell that has none. A rate is a scalar or a vector.
+    """
+
+    def declare(step: Step) -> Step:
+        step.rates = rates  # type: ignore[attr-defined]
+        return step
+
+    return declare
+
+
 class Slot(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar) and the role that tells a layer how to make it.
 
@@ -120,13 +135,14 @@ Control = Annotated[Tensor, Slot("", "control")]
 
 
 def learn_sizes(slot: Slot, shape: Sequence[int], sizes: dict[str, int]) -> None:
-    """Adds to `sizes` what the shape of a tensor says of them, from axes such as K or 4*K."""
+    """Adds the sizes that follow from the shape of a tensor, from axes such as K, 4*K or 2*K+1."""
     axes = slot.axes.split()
     if len(axes) == len(shape):
-        for axis, found in zip(axes, shape, strict=True):
-            times, _, letter = axis.rpartition("*")
-            if letter.isalpha() and (times.isdigit() or not times):
-                sizes.setdefault(letter, found // int(times or 1))
+        for axis, length in zip(axes, shape, strict=True):
+            head, _, more = axis.partition("+")
+            times, _, letter = head.rpartition("*")
+            if letter.isalpha() and (times.isdigit() or not times) and (more.isdigit() or not more):
+                sizes.setdefault(letter, (length - int(more or 0)) // int(times or 1))
 
 
 def slots_of(kind: str, record: type) -> dict[str, Slot]:

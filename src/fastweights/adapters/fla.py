@@ -79,7 +79,7 @@ def fused_recurrent_delta_rule(
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
     cu_seqlens: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """S <- S + beta k (v - k S)^T, o = scale q S; beta is 1 if None.
 
     Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
@@ -100,7 +100,7 @@ def chunk_delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     cu_seqlens: Tensor | None = None,
     cu_seqlens_cpu: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """`fused_recurrent_delta_rule`; a copy of `cu_seqlens` on the CPU is not needed."""
     given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return fused_recurrent_delta_rule(q, k, v, beta, *given, cu_seqlens)
@@ -125,7 +125,7 @@ def chunk_gated_delta_rule(
     use_gate_in_kernel: bool = False,
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """S <- exp(g) S + beta k (v - exp(g) k S)^T, o = scale q S.
 
     v, g and beta may have more heads than q and k: each of these then serves several. With `use_gate_in_kernel` the
@@ -167,7 +167,7 @@ def fused_recurrent_gated_delta_rule(
     allow_neg_eigval: bool = False,
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """`chunk_gated_delta_rule`; without g nothing decays, and beta is 1 if None.
 
     Raises:
@@ -215,7 +215,7 @@ def chunk_kda(
     *,
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """S <- M + beta k (v - k M)^T with M = diag(exp(g)) S, o = scale q S: a decay for every feature of the keys.
 
     v, g `[B, T, HV, K]` and beta may have more heads than q and k, and rates and states are as in
@@ -256,7 +256,7 @@ def fused_recurrent_kda(
     lower_bound: float | None = None,
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """`chunk_kda`, with its arguments in another order."""
     given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     gates = (use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval)
@@ -275,7 +275,7 @@ def chunk_gla(
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
     cu_seqlens_cpu: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """S <- diag(exp(g)) S + k v^T, o = scale q S, g `[B, T, H, K]`; HGRN2 calls it with k = 1 - exp(g).
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
@@ -296,7 +296,7 @@ def fused_recurrent_gla(
     reverse: bool = False,
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """`chunk_gla`; without gk nothing decays, and `reverse` reads from the last step to the first.
 
     Raises:
@@ -325,7 +325,7 @@ def chunk_rwkv7(
     disable_recompute: bool = False,
     *,
     lower_bound: float | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """S <- diag(exp(w)) S + b (a S) + k v^T, o = scale r S.
 
     `safe_gate`, `chunk_size`, `disable_recompute` and `lower_bound` say how kernels there compute: they change nothing.
@@ -346,7 +346,7 @@ def fused_recurrent_rwkv7(
     initial_state: Tensor | None = None,
     output_final_state: bool = True,
     cu_seqlens: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """`chunk_rwkv7` with other defaults: `scale` is K^-0.5, and the state is returned."""
     return chunk_rwkv7(r, w, k, v, a, b, scale, initial_state, output_final_state, cu_seqlens)
 
@@ -363,19 +363,19 @@ def fused_mul_recurrent_rwkv7(
     output_final_state: bool = False,
     reverse: bool = False,
     cu_seqlens: Tensor | None = None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """`chunk_rwkv7` that removes -kk and writes kk * a there; `reverse` reads from the last step to the first."""
     given, rest = (r, w, k, v, -kk, kk * a), (scale, initial_state, output_final_state)
     return _reversed(chunk_rwkv7, given, rest, cu_seqlens) if reverse else chunk_rwkv7(*given, *rest, cu_seqlens)
 
 
 def _gated(
-    function: Callable[..., functional.Result],
+    function: Callable[..., functional.OutputAndState],
     given: tuple[Tensor, ...],
     rest: tuple[Any, ...],
     v_first: bool,
     cu_seqlens: Tensor | None,
-) -> functional.Result:
+) -> functional.OutputAndState:
     """A memory that fades, for states either way; the first of `rest` is the scale, the second the state."""
     scale, state, *switches = rest
     o, last = function(*given, scale, _turned(state, v_first), *switches, None, cu_seqlens)

@@ -1,1 +1,10 @@
-"""One file a way to run a cell over time: `run(problem)`, `refusal(problem, build)` and `cost(problem)`."""
+"""One module per way to run a cell over time.
+
+Every module has these functions:
+
+- `unsupported_reason(call, build)`: why the backend cannot run a call, empty if it can;
+- `cost(call)`: the time that it takes, relative to a compiled kernel;
+- `describe(call)`: details for `explain`;
+- `run(call)`: y and the last state;
+- `fast_path(call)`: a function that runs further calls of the same signature, or None.
+"""

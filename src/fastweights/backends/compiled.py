@@ -1,114 +1,137 @@
-"""The cell compiled: traced once, lowered to loops, and built by the target of the device, which keeps its kernels."""
+"""The compiled backend: the step is traced once, lowered to loops, and built by the target of the device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fastweights.backends._form import form_of
-from fastweights.backends._transforms import transform
-from fastweights.call.call import Problem
-from fastweights.compiler.op import PLAIN, is_plain, scan, ways
-from fastweights.compiler.specialise.specialisations import why_never
-from fastweights.compiler.targets.target import TARGETS, target_of
+from fastweights.backends._specialisation import all_specialisations, specialisation_of
+from fastweights.backends._transforms import unsupported_transform
+from fastweights.call.plan import CallPlan, FastPath
+from fastweights.call.scan_call import ScanCall, prepare
+from fastweights.call.tensors import Tensors
+from fastweights.compiler.op import is_plain, scan, scan_directly, ways
+from fastweights.compiler.specialise.guard import Guard
+from fastweights.compiler.specialise.specialisations import Specialisation, why_never
+from fastweights.compiler.targets.target import TARGETS, OneStep, Operands, target_of
 from fastweights.core.grad_mode import wants_gradients
 
 
-def refusal(problem: Problem, build: bool) -> str:
-    """Why this backend cannot run the problem; empty if it can. To `build` tells whether its kernel can be built."""
-    first = problem.inputs[0]
-    if first.is_meta:
+def unsupported_reason(call: ScanCall, build: bool) -> str:
+    """Why this backend cannot run a call; empty if it can. With `build`, the kernel is built to find out."""
+    device = call.plan.device.type
+    if device == "meta":
         return ""  # shapes need no kernel
-    if first.device.type not in TARGETS:
-        return f"it compiles for {' and '.join(TARGETS)}, not for {first.device.type}"
-    transformed = transform()
-    if transformed:
-        return transformed
+    if device not in TARGETS:
+        return f"it compiles for {' and '.join(TARGETS)}, not for {device}"
+    transform = unsupported_transform()
+    if transform:
+        return transform
     if torch.compiler.is_compiling():
-        return why_never(problem.cell.key, first.device.type)
-    form, captured = form_of(problem)
-    # Where nothing can be built, a kernel is there or is not, and to look is as cheap.
-    if not build and not target_of(first.device.type).lack():
-        return form.check()
-    if _is_one_step(problem):
-        return form.build_one_step()
-    return form.build(ways(wants_gradients([*_tensors(problem), *captured])))
+        return why_never(call.cell.key, device)
+    specialisation, captured = specialisation_of(call)
+    # Where nothing can be built, looking for a kernel in the cache is as cheap as lowering the step.
+    if not build and not target_of(device).missing_requirement():
+        return specialisation.check()
+    if _is_one_step(call, captured):
+        return specialisation.build_one_step()
+    return specialisation.build(ways(call.plan.wants_gradients or wants_gradients(captured)))
 
 
-def build_all(problem: Problem) -> str:
-    """Builds the kernels for any number of steps and for one, of which either may be asked for next; why it cannot."""
-    form, _ = form_of(problem)
-    return form.build(ways(True)) or form.build_one_step()
+def build_all(call: ScanCall) -> str:
+    """Builds the kernels for any number of steps and for one step; returns why it cannot, else an empty string."""
+    specialisation, _ = specialisation_of(call)
+    return specialisation.build(ways(True)) or specialisation.build_one_step()
 
 
-def cost(problem: Problem) -> float:
-    """How long it takes: the measure of all others."""
+def cost(call: ScanCall) -> float:
+    """The unit of all costs: the time of a compiled kernel."""
     return 1.0
 
 
-def told(problem: Problem) -> str:
-    """Nothing more than that it runs."""
+def describe(call: ScanCall) -> str:
+    """No details."""
     return ""
 
 
-def run(problem: Problem) -> tuple[Tensor, Any]:
+def run(call: ScanCall) -> tuple[Tensor, Any]:
     """Runs the compiled cell."""
-    tensors = [*problem.inputs, *problem.state, *(() if problem.params is None else problem.params)]
-    initial = [] if problem.reset is None else list(problem.initial)
-    lengths = None if problem.lengths is None else problem.lengths.long()
-    cell = problem.cell
-    if not torch.compiler.is_compiling():
-        form, captured = form_of(problem)
-        cell, heads = form.cell, problem.leading[2]
-        tensors += [x.to(tensors[0].dtype).expand(heads, *x.shape) for x in captured]
-        if form.one_step is not None and _is_one_step(problem):
-            y, state = form.one_step(tensors, initial, problem.reset, problem.out)
-            return y.to(problem.dtype), problem.cell.State(*state)
-    y, state = scan(cell, tensors, initial, problem.reset, lengths)
-    return y.to(problem.dtype), problem.cell.State(*state)
+    operands = _operands(call)
+    if torch.compiler.is_compiling():
+        y, state = scan(call.cell, operands)
+        return y.to(call.plan.dtype), call.cell.State(*state)
+    specialisation, captured = specialisation_of(call)
+    H, dtype = call.plan.leading[2], call.plan.compute_dtype
+    if captured:
+        operands = operands._replace(tensors=[*operands.tensors, *(x.to(dtype).expand(H, *x.shape) for x in captured)])
+    if specialisation.one_step is not None and _is_one_step(call, captured):
+        y, last = specialisation.one_step(operands.tensors, operands.initial, operands.reset, call.out)
+    elif is_plain(operands.tensors) and specialisation.kernel is not None:
+        wanted = call.plan.wants_gradients or wants_gradients(captured)
+        y, last = scan_directly(specialisation.kernel, specialisation.cell, operands, wanted)
+    else:
+        y, last = scan(specialisation.cell, operands)
+    return y.to(call.plan.dtype), call.cell.State(*last)
 
 
-def again(problem: Problem) -> Callable[..., tuple[Tensor, Any] | None] | None:
-    """What runs calls of one step that are like this one without looking at them a second time; None if none can.
+def _operands(call: ScanCall) -> Operands:
+    inputs, state, params, reset, lengths, initial = call.tensors
+    lengths = None if lengths is None else lengths.long()
+    return Operands([*inputs, *state, *(params or ())], [] if initial is None else list(initial), reset, lengths)
 
-    It takes inputs, state, params and where to put the new state, and returns None for a call that it must not run.
+
+def fast_path(call: ScanCall) -> FastPath | None:
+    """A function that runs calls of the same signature as long as the guard of the step holds.
+
+    None if the step cannot be guarded, or if PyTorch must see the call.
     """
-    if torch.compiler.is_compiling() or problem.reset is not None or not _is_one_step(problem):
+    if torch.compiler.is_compiling() or unsupported_transform() or not is_plain(call.tensors.all()):
         return None
-    form, forms = form_of(problem)[0], problem.known["forms"]
-    one_step, watch, State, dtype = form.one_step, forms.watch, problem.cell.State, problem.inputs[0].dtype
-    if one_step is None or watch is None:
+    specialisation, captured = specialisation_of(call)
+    guard = all_specialisations(call.plan).guard
+    if guard is None:
         return None
+    one_step = specialisation.one_step if _is_one_step(call, captured) else None
+    if one_step is not None and call.plan.has_state and call.tensors.reset is None:
+        return _one_step_path(call.plan, guard, one_step)
+    return None if specialisation.kernel is None and one_step is None else _path(call.plan, guard, specialisation)
 
-    def run(inputs: Any, state: Any, params: Any, out: Any) -> tuple[Tensor, Any] | None:
-        tensors = [*inputs, *state] if params is None else [*inputs, *state, *params]
-        # What else stands in the way would have kept the call from being known: see `agree`.
-        is_same = forms.watch is watch and watch.holds()
-        if not (is_same and _want_nothing([*tensors, *(out or ())]) and PLAIN.issuperset(map(type, tensors))):
+
+def _path(plan: CallPlan, guard: Guard, specialisation: Specialisation) -> FastPath:
+    """The fast path of any call."""
+
+    def run_guarded(tensors: Tensors, out: Any) -> tuple[Tensor, Any] | None:
+        if not guard.holds():
             return None
-        y, last = one_step([x if x.dtype is dtype else x.to(dtype) for x in tensors], out=out)
-        return y if problem.dtype is dtype else y.to(problem.dtype), State(*last) if out is None else out
+        call = prepare(plan, tensors, out)
+        call.specialisation = specialisation, ()
+        return run(call)
 
-    return run
-
-
-def _is_one_step(problem: Problem) -> bool:
-    """Whether it is one step of which no gradient is wanted."""
-    return problem.leading[1] == 1 and problem.lengths is None and _is_free(_tensors(problem))
+    return run_guarded
 
 
-def _tensors(problem: Problem) -> list[Tensor]:
-    """All that a gradient may be wanted of."""
-    return [*problem.inputs, *problem.state, *(problem.params or ()), *(problem.initial or ())]
+def _one_step_path(plan: CallPlan, guard: Guard, one_step: OneStep) -> FastPath:
+    """The fast path of one time step without gradients or resets: what this library's Python takes is longer than the
+    step, so this function skips `prepare`."""
+    State, dtype, is_cast = plan.cell.State, plan.compute_dtype, plan.dtype is not plan.compute_dtype
+
+    def run_guarded(tensors: Tensors, out: Any) -> tuple[Tensor, Any] | None:
+        if not guard.holds():
+            return None
+        inputs, state, params, *_ = tensors
+        operands = [*inputs, *state] if params is None else [*inputs, *state, *params]
+        if plan.needs_cast:
+            operands = [x.to(dtype) for x in operands]
+        y, last = one_step(operands, out=out)
+        return y.to(plan.dtype) if is_cast else y, State(*last) if out is None else out
+
+    return run_guarded
 
 
-def _is_free(tensors: Sequence[Tensor]) -> bool:
-    """Whether nobody but the kernel must see a call."""
-    return _want_nothing(tensors) and is_plain(tensors) and not transform()
-
-
-def _want_nothing(tensors: Sequence[Tensor]) -> bool:
-    """Whether no derivative is wanted, forwards or backwards."""
-    forward = torch.autograd.forward_ad._current_level >= 0
-    return not forward and not wants_gradients(tensors)
+def _is_one_step(call: ScanCall, captured: Sequence[Tensor]) -> bool:
+    """Whether a call is one time step without gradients."""
+    plan, tensors = call.plan, call.tensors
+    if plan.leading[1] != 1 or tensors.lengths is not None or plan.wants_gradients or wants_gradients(captured):
+        return False
+    return is_plain(tensors.all()) and not unsupported_transform()

@@ -1,8 +1,8 @@
 """The definition: the cell under `torch.vmap`, one step after the other."""
 
 import logging
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Hashable
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from fastweights.call.call import Problem
+from fastweights.call.plan import FastPath
+from fastweights.call.scan_call import ScanCall
+from fastweights.cell import Cell
 from fastweights.compiler.frontend.derivatives import without_derivatives
+from fastweights.core.memo import remember
 from fastweights.core.padding import only
 from fastweights.core.source_location import reason_of
 from fastweights.state import where
@@ -32,63 +35,84 @@ OF_VMAP = (
 )
 """Texts of the errors that `torch.vmap` raises for steps that run for one head alone."""
 
+_GRAPHS: dict[Hashable, Callable[..., Any]] = {}
+OF_HOOKS = "saved tensor hooks"
+"""Text of the error that `torch.func.grad` raises inside gradient checkpointing, which is a pair of such hooks."""
 
-def refusal(problem: Problem, build: bool) -> str:
-    """Nothing: any cell, device and dtype, any order of differentiation."""
+
+def unsupported_reason(call: ScanCall, build: bool) -> str:
+    """Empty: any cell, device and dtype, and any order of differentiation are supported."""
     return ""
 
 
-def cost(problem: Problem) -> float:
-    """In the time of a compiled kernel: 10 to 200 were measured."""
+def cost(call: ScanCall) -> float:
+    """The time relative to a compiled kernel: 10 to 200 were measured."""
     return 50.0
 
 
-def told(problem: Problem) -> str:
-    """Nothing more than that it runs."""
+def describe(call: ScanCall) -> str:
+    """No details."""
     return ""
 
 
-def run(problem: Problem) -> tuple[Tensor, Any]:
+def fast_path(call: ScanCall) -> FastPath | None:
+    """None: choosing a backend takes no time compared with a run."""
+    return None
+
+
+def run(call: ScanCall) -> tuple[Tensor, Any]:
     """Runs the cell over batch and heads with `vmap` and over time with a loop."""
-    problem = problem.mapped
-    step, inside = _over_batch_and_heads(problem), problem.inside
-    state, outputs = problem.state, []
-    for t, x in enumerate(_steps(problem.finite_inputs)):
-        if problem.reset is not None:
-            state = where(problem.reset[:, t], problem.initial, state)
+    call = call.with_inner_cell()
+    _, state, _, reset, _, initial = call.tensors
+    step, inside = _over_batch_and_heads(call), call.inside
+    outputs = []
+    for t, x in enumerate(_steps(call.finite_inputs)):
+        if reset is not None:
+            state = where(reset[:, t], initial, state)
         after, y = step(state, x)
         state = after if inside is None else where(inside[:, t], after, state)
         outputs.append(y)
-    y = torch.stack(outputs, dim=1).to(problem.dtype)
+    y = torch.stack(outputs, dim=1).to(call.plan.dtype)
     return y if inside is None else only(inside, y), state
 
 
-def _over_batch_and_heads(problem: Problem) -> Callable[[Any, Any], Any]:
-    """The step for all heads at once or, where its Python looks at a number (`if x.beta > 0.5`), one after the other.
+def _over_batch_and_heads(call: ScanCall) -> Callable[[Any, Any], Any]:
+    """The step for all heads at once or, if its Python reads a value (`if x.beta > 0.5`), for one head after the other.
 
     Random numbers differ from head to head, as they do where the step is called for each.
     """
-    step, params = _step(problem), () if problem.params is None else (problem.params,)
-    heads = torch.vmap(step, randomness="different")
-    both = torch.vmap(heads, in_dims=(0, 0, *(None for _ in params)), randomness="different")
+    step, params = _step(call), () if call.tensors.params is None else (call.tensors.params,)
+    both = _batched(step, len(params))
     loops, reason = False, ""
 
     def run(state: Any, x: Any) -> Any:
-        nonlocal loops, reason
+        nonlocal step, both, loops, reason
         if not loops:
             try:
                 return both(state, x, *params)
             except RuntimeError as error:
-                if torch.compiler.is_compiling() or not _is_of_vmap(error):
+                if torch.compiler.is_compiling():
+                    raise
+                if OF_HOOKS in str(error) and step is call.cell.step:
+                    step = _as_graph(call)
+                    both = _batched(step, len(params))
+                    return run(state, x)
+                if not _is_of_vmap(error):
                     raise
                 reason = reason_of(error)
         result = _one_after_the_other(step, state, x, params)
         if not loops:
             loops = True
-            _log_once(f"{problem.cell.name} runs one head after the other, which is slow: {reason}")
+            _log_once(f"{call.cell.name} runs one head after the other, which is slow: {reason}")
         return result
 
     return run
+
+
+def _batched(step: Callable[..., Any], params: int) -> Callable[..., Any]:
+    """The step over a batch and its heads; parameters differ by head alone."""
+    heads = torch.vmap(step, randomness="different")
+    return torch.vmap(heads, in_dims=(0, 0, *[None] * params), randomness="different")
 
 
 def _is_of_vmap(error: RuntimeError) -> bool:
@@ -96,11 +120,21 @@ def _is_of_vmap(error: RuntimeError) -> bool:
     return type(error) is not torch.OutOfMemoryError and any(text in str(error) for text in OF_VMAP)
 
 
-def _step(problem: Problem) -> Callable[..., Any]:
+def _step(call: ScanCall) -> Callable[..., Any]:
     if not torch.compiler.is_exporting():
-        return problem.cell.step
-    sizes = tuple((axis, int(size)) for axis, size in problem.sizes.items())
-    return without_derivatives(problem.cell, sizes, problem.inputs[0].dtype)
+        return call.cell.step
+    return _without_derivatives(call.cell, tuple(call.plan.sizes.items()), call.plan.compute_dtype)
+
+
+def _without_derivatives(cell: Cell, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> Callable[..., Any]:
+    return without_derivatives(cell, tuple((axis, int(size)) for axis, size in sizes), dtype)
+
+
+def _as_graph(call: ScanCall) -> Callable[..., Any]:
+    """The step without derivatives, traced once per sizes and dtype: gradient checkpointing asks at every call."""
+    sizes, dtype = tuple(call.plan.sizes.items()), call.plan.compute_dtype
+    work = partial(_without_derivatives, call.cell, sizes, dtype)
+    return remember(_GRAPHS, (call.cell.key, sizes, dtype), work)
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:

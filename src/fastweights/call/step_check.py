@@ -1,8 +1,8 @@
-"""What the annotations of a cell promise, held to what its step does: shapes, dtypes, and arguments left alone.
+"""Checks the step of a cell against its annotations: shapes, dtypes, and arguments that stay unchanged.
 
-The step is run once for one head. Sizes that happen to be equal would hide a transposed product, so that it is run
-again where they differ. That tells nothing of a step that is tied to its sizes anyway, by a tensor or a number that it
-closes over: one that runs at no other sizes at all is left in peace.
+The step runs once for one head. Equal sizes would hide a transposed product, so the step runs again at sizes that all
+differ. A step may be tied to its sizes by a tensor or a number that it closes over: a step that runs at no other sizes
+is not checked there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, examples
-from fastweights.core.errors import InputError, require
+from fastweights.core.errors import InputError, invalid
 from fastweights.core.source_location import FAULTS, is_fault, line_of_error, reason_of
 from fastweights.signature import Slot
 
 Sizes = Mapping[str, int]
 
 LARGE = 1 << 22
-"""Numbers in a state that it would take too long to run again at larger sizes."""
+"""Maximum number of entries of a state for a second run at larger sizes."""
 
 
 def check_step(cell: Cell, records: Sequence[Any], sizes: Sizes) -> None:
-    """Runs the step on records of tensors of one head, which it may spoil.
+    """Runs the step on records of tensors of one head, which a faulty step may overwrite.
 
     Raises:
-        InputError: it fails, writes into them, or returns what is not promised, here or where letters differ in size.
+        InputError: the step fails, writes into its arguments, or returns another type, shape or dtype than annotated.
     """
     before = [x._version for record in records for x in record]
     result = _run(cell, records, sizes)
@@ -35,18 +35,14 @@ def check_step(cell: Cell, records: Sequence[Any], sizes: Sizes) -> None:
     after = [x._version for record in records for x in record]
     written = [name for name, old, new in zip(names, before, after, strict=True) if old != new]
     remedy = "Make a new tensor instead, as by W = W + ... in place of W += ...."
-    require(
-        not written,
-        "cell",
-        "a step that leaves its arguments as they are",
-        f"one that changes {', '.join(written)}",
-        remedy,
-    )
+    if written:
+        got = f"one that changes {', '.join(written)}"
+        raise invalid("cell", "a step that leaves its arguments as they are", got, remedy)
     check_result(cell, result, sizes, records[0][0].dtype)
-    apart, doubled = _apart(sizes), {axis: 2 * size for axis, size in sizes.items()}
-    is_small = all(prod(slot.shape(apart)) <= LARGE for slot in cell.slots["State"].values())
-    if apart != sizes and is_small and _fits(cell, sizes) and _fits(cell, doubled):
-        _check_elsewhere(cell, apart, "Letters that must be equal should be one letter.")
+    distinct, doubled = _distinct(sizes), {axis: 2 * size for axis, size in sizes.items()}
+    is_small = all(prod(slot.shape(distinct)) <= LARGE for slot in cell.slots["State"].values())
+    if distinct != sizes and is_small and _fits(cell, sizes) and _fits(cell, doubled):
+        _check_elsewhere(cell, distinct, "Letters that must be equal should be one letter.")
 
 
 def check_result(cell: Cell, result: Any, sizes: Sizes, dtype: torch.dtype, remedy: str = "") -> None:
@@ -54,22 +50,25 @@ def check_result(cell: Cell, result: Any, sizes: Sizes, dtype: torch.dtype, reme
     is_pair = isinstance(result, tuple) and len(result) == 2
     fields = cell.State._fields  # type: ignore[attr-defined]
     fits = is_pair and getattr(result[0], "_fields", None) == fields
-    require(fits, "cell", f"a step that returns ({cell.State.__name__}(...), y)", f"{cell.name}, which does not")
-    promised = {**{f"the new {name}": slot for name, slot in cell.slots["State"].items()}, "y": cell.output}
-    for (name, slot), value in zip(promised.items(), (*result[0], result[1]), strict=True):
-        if not _keeps(slot, value, sizes, dtype):
-            _refuse(f"{name} of {cell.name}", slot, value, sizes, dtype, remedy)
+    if not fits:
+        raise invalid("cell", f"a step that returns ({cell.State.__name__}(...), y)", f"{cell.name}, which does not")
+    annotated = {**{f"the new {name}": slot for name, slot in cell.slots["State"].items()}, "y": cell.output}
+    for (name, slot), value in zip(annotated.items(), (*result[0], result[1]), strict=True):
+        if not _fits_slot(slot, value, sizes, dtype):
+            raise _invalid(f"{name} of {cell.name}", slot, value, sizes, dtype, remedy)
 
 
-def _keeps(slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype) -> bool:
+def _fits_slot(slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype) -> bool:
     return isinstance(value, Tensor) and value.dtype == dtype and tuple(value.shape) == slot.shape(sizes)
 
 
-def _refuse(name: str, slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype, remedy: str) -> None:
-    require(isinstance(value, Tensor), name, "a tensor", type(value).__name__)
-    require(value.dtype == dtype, name, f"{_short(dtype)} like the state", _short(value.dtype), "Cast it in the step.")
+def _invalid(name: str, slot: Slot, value: Any, sizes: Sizes, dtype: torch.dtype, remedy: str) -> InputError:
+    if not isinstance(value, Tensor):
+        return invalid(name, "a tensor", type(value).__name__)
+    if value.dtype != dtype:
+        return invalid(name, f"{_short(dtype)} like the state", _short(value.dtype), "Cast it in the step.")
     axes = ", ".join(slot.axes.split())
-    require(False, name, f"[{axes}] with {_listed(sizes)}", list(value.shape), remedy)
+    return invalid(name, f"[{axes}] with {_listed(sizes)}", list(value.shape), remedy)
 
 
 def _short(dtype: torch.dtype) -> str:
@@ -83,7 +82,7 @@ def _listed(sizes: Sizes) -> str:
 def _run(cell: Cell, records: Sequence[Any], sizes: Sizes, remedy: str = "") -> Any:
     device = records[0][0].device
     try:
-        # A step may ask for random numbers: those of the caller are not used up.
+        # A step may draw random numbers, which must not advance the generator of the caller.
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             return cell.step(*records)
     except InputError:
@@ -96,8 +95,8 @@ def _run(cell: Cell, records: Sequence[Any], sizes: Sizes, remedy: str = "") -> 
         raise InputError(f"cell must be a step that runs at {_listed(sizes)}, got {got}. {remedy}".rstrip()) from error
 
 
-def _apart(sizes: Sizes) -> dict[str, int]:
-    """Sizes that all differ, each its own or twice, four times, ... as much, so that they divide by what they did."""
+def _distinct(sizes: Sizes) -> dict[str, int]:
+    """Sizes that all differ: each size times a power of two, so that the divisors stay."""
     result: dict[str, int] = {}
     for axis, size in sizes.items():
         while size == 1 or size in result.values():
@@ -111,7 +110,7 @@ def _check_elsewhere(cell: Cell, sizes: Sizes, remedy: str = "") -> None:
 
 
 def _fits(cell: Cell, sizes: Sizes) -> bool:
-    """Whether a step runs at some sizes and keeps its promise there."""
+    """Whether a step runs at some sizes and returns what its annotations say."""
     try:
         _check_elsewhere(cell, sizes)
     except InputError:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastweights.cells._positive_keys import positive_keys
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, Slot, Value
+from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, Slot, Value, invents
 
 
 class DeltaDeltaNetState(NamedTuple):
@@ -31,6 +31,13 @@ class DeltaDeltaNetInputs(NamedTuple):
     beta: Rate
 
 
+def _rates(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> dict[str, Tensor]:
+    """The rate of W; that of the programmer is an input."""
+    W_beta = delta(state.W_beta, x.k, x.value_beta.unsqueeze(-1), x.beta)
+    return {"beta of W": (W_beta @ x.q).squeeze(-1).sigmoid()}
+
+
+@invents(_rates)
 def delta_delta_net(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> tuple[DeltaDeltaNetState, Value]:
     """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q is read from a P that the delta rule writes.
 

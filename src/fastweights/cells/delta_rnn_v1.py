@@ -1,8 +1,12 @@
 """The Delta RNN whose output is squashed."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from fastweights.cells.delta_rnn import DeltaRNNState
+from fastweights.core.errors import require_name
+from fastweights.core.family import family
+from fastweights.rules._activations import ACTIVATIONS
 from fastweights.rules.delta import delta
 from fastweights.signature import Rate, RawKey, Value
 
@@ -17,16 +21,35 @@ class DeltaRNNV1Inputs(NamedTuple):
     recurrent_beta: Rate
 
 
-def delta_rnn_v1(state: DeltaRNNState, x: DeltaRNNV1Inputs) -> tuple[DeltaRNNState, Value]:
-    """y <- softmax(W softmax(q) + R y): the output is squashed, and comes back as it is; all keys by softmax.
+@family
+def make_delta_rnn_v1(activation: str = "softmax") -> Callable[..., Any]:
+    """The step with an activation function.
 
-    At the first step y = 0, so that R is not read. This is version 1 of the authors' code, their ablation.
+    Args:
+        activation: "identity", "relu", "sigmoid", "softmax" or "tanh".
 
-    Source: Irie et al. 2021, Eq. 11 with fast weights; appendix A.2.
-
-    Can: overwrite, recur.
+    Raises:
+        InputError: the activation is unknown.
     """
-    W = delta(state.W, x.k.softmax(-1), x.v, x.beta)
-    R = delta(state.R, x.recurrent_k.softmax(-1), x.recurrent_v, x.recurrent_beta)
-    y = (W @ x.q.softmax(-1) + R @ state.y).softmax(-1)
-    return DeltaRNNState(W, R, y), y
+    require_name("activation", activation, ACTIVATIONS)
+    squash = ACTIVATIONS[activation]
+
+    def delta_rnn_v1(state: DeltaRNNState, x: DeltaRNNV1Inputs) -> tuple[DeltaRNNState, Value]:
+        """y <- sigma(W softmax(q) + R y): an RNN layer with fast weights W and R; its output is the recurrent query.
+
+        sigma is the softmax, as in version 1 of the authors' code, their ablation; `make_delta_rnn_v1` takes others.
+        W and R are written by the delta rule with softmax keys. At the first step y = 0, so that R is not read.
+
+        Source: Irie et al. 2021, Eq. 11 with fast weights; appendix A.2.
+
+        Can: overwrite, recur.
+        """
+        W = delta(state.W, x.k.softmax(-1), x.v, x.beta)
+        R = delta(state.R, x.recurrent_k.softmax(-1), x.recurrent_v, x.recurrent_beta)
+        y = squash(W @ x.q.softmax(-1) + R @ state.y)
+        return DeltaRNNState(W, R, y), y
+
+    return delta_rnn_v1
+
+
+delta_rnn_v1 = make_delta_rnn_v1()

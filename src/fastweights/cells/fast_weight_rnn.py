@@ -1,11 +1,14 @@
 """The fast-weight RNN of Ba et al.: a recurrent network that attends to its recent past."""
 
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
 from fastweights.cells._layer_norm import standardise
+from fastweights.core.arguments import Size, checked
+from fastweights.core.family import family
 from fastweights.rules.hebbian import hebbian
 from fastweights.signature import Slot
 
@@ -34,26 +37,74 @@ class FastWeightRNNParams(NamedTuple):
     eta: Annotated[Tensor, Slot("", "constant")]
 
 
-def settle(apply_A: Callable[[Tensor], Tensor], boundary: Tensor, gains: Tensor, biases: Tensor) -> Tensor:
-    """h <- relu(LN(boundary + A h)) for S steps, from relu(boundary); gains and biases `[S, ..., R]`."""
+class PlainFastWeightRNNParams(NamedTuple):
+    """Recurrent weights, decay lambda and rate eta of the fast weights: without layer normalisation."""
+
+    W: Annotated[Tensor, Slot("R R", "weight")]
+    decay: Annotated[Tensor, Slot("", "constant")]
+    eta: Annotated[Tensor, Slot("", "constant")]
+
+
+Norm = Callable[[Tensor], Tensor]
+
+
+def layer_norms(gains: Tensor, biases: Tensor) -> list[Norm]:
+    """LayerNorm of each inner step, from gains and biases `[S, ..., R]`."""
+    return [partial(_layer_norm, gain, bias) for gain, bias in zip(gains, biases, strict=True)]
+
+
+def no_norms(steps: int) -> list[Norm]:
+    """Nothing in each inner step."""
+    return [_nothing] * steps
+
+
+def _layer_norm(gain: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    return standardise(x) * gain + bias
+
+
+def _nothing(x: Tensor) -> Tensor:
+    return x
+
+
+def settle(apply_A: Callable[[Tensor], Tensor], boundary: Tensor, norms: list[Norm]) -> Tensor:
+    """h <- relu(norm(boundary + A h)) for every inner step, from relu(boundary)."""
     h = boundary.relu()
-    for gain, bias in zip(gains, biases, strict=True):
-        h = (standardise(boundary + apply_A(h)) * gain + bias).relu()
+    for norm in norms:
+        h = norm(boundary + apply_A(h)).relu()
     return h
 
 
-def fast_weight_rnn(
-    state: FastWeightRNNState, x: FastWeightRNNInputs, params: FastWeightRNNParams
-) -> tuple[FastWeightRNNState, Units]:
-    """A <- lambda A + eta h h^T, then h <- relu(LN(W h + x + A h')) for S steps, h' starting at relu(W h + x).
+@family
+@checked
+def make_fast_weight_rnn(layer_norm: bool = True, steps: Size = 1) -> Callable[..., Any]:
+    """The step with layer normalisation (Eq. 5 of the paper) or without it (Eq. 2).
 
-    W h + x stays as it is during the inner steps. What is stored is the state before this step, never the preliminary
-    one. Whether the inner steps share gain and bias is open in the paper; here each has its own.
-
-    Source: Ba et al. 2016, Eqs. 1-2 and 5, with ReLU (Sec. 4).
-
-    Can: fade, recur.
+    Args:
+        layer_norm: Whether every inner step is normalised.
+        steps: S without layer normalisation. With it, the number of gains is S.
     """
-    A = hebbian(state.A, state.h, state.h, params.decay, params.eta)
-    h = settle(A.mv, params.W @ state.h + x.x, params.gain, params.bias)
-    return FastWeightRNNState(A, h), h
+
+    def fast_weight_rnn(
+        state: FastWeightRNNState, x: FastWeightRNNInputs, params: FastWeightRNNParams
+    ) -> tuple[FastWeightRNNState, Units]:
+        """A <- lambda A + eta h h^T, then h <- relu(LN(W h + x + A h')) for S steps, h' starting at relu(W h + x).
+
+        W h + x stays as it is during the inner steps. What is stored is the state before this step, never the
+        preliminary one. Whether the inner steps share gain and bias is open in the paper; here each has its own.
+        `make_fast_weight_rnn(False)` is the step without LN.
+
+        Source: Ba et al. 2016, Eqs. 1-2 and 5, with ReLU (Sec. 4).
+
+        Can: fade, recur.
+        """
+        A = hebbian(state.A, state.h, state.h, params.decay, params.eta)
+        norms = layer_norms(params.gain, params.bias) if layer_norm else no_norms(steps)
+        h = settle(A.mv, params.W @ state.h + x.x, norms)
+        return FastWeightRNNState(A, h), h
+
+    if not layer_norm:
+        fast_weight_rnn.__annotations__["params"] = PlainFastWeightRNNParams
+    return fast_weight_rnn
+
+
+fast_weight_rnn = make_fast_weight_rnn()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import Slot
+from fastweights.signature import Slot, invents
 
 
 class FullRecurrentDeltaNetState(NamedTuple):
@@ -32,6 +32,13 @@ class FullRecurrentDeltaNetParams(NamedTuple):
     R_beta: Annotated[Tensor, Slot("M M*V", "weight")]
 
 
+def _rates(
+    state: FullRecurrentDeltaNetState, x: FullRecurrentDeltaNetInputs, params: FullRecurrentDeltaNetParams
+) -> dict[str, Tensor]:
+    return {"beta": (x.beta + params.R_beta @ state.y.flatten().tanh()).sigmoid()}
+
+
+@invents(_rates)
 def full_recurrent_delta_net(
     state: FullRecurrentDeltaNetState, x: FullRecurrentDeltaNetInputs, params: FullRecurrentDeltaNetParams
 ) -> tuple[FullRecurrentDeltaNetState, Annotated[Tensor, Slot("M V", "value")]]:

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from fastweights.cells.fast_weight_rnn import FastWeightRNNState, Units, settle
+from fastweights.cells.fast_weight_rnn import FastWeightRNNState, Units, layer_norms, settle
 from fastweights.rules.hebbian import hebbian
 from fastweights.signature import Control, Slot
 
@@ -43,5 +43,5 @@ def multi_level_fast_weight_rnn(
     A = state.A + x.store * (hebbian(state.A, state.h, state.h, params.decay, params.eta) - state.A)
     h = state.h - x.store * state.h
     W = params.W + x.integrate * (params.W_integrate - params.W)
-    h = settle(A.mv, W @ h + x.x, params.gain, params.bias)
+    h = settle(A.mv, W @ h + x.x, layer_norms(params.gain, params.bias))
     return FastWeightRNNState(A, h), h

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.core.arguments import Size, checked
+from fastweights.core.arguments import Count, Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.core.family import family
 from fastweights.signature import Slot
@@ -16,6 +16,9 @@ OPERATORS = ("mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated")
 
 CELLS = ("private", "shown")
 """Two readings of an LSTM as a synapse, see `make_neurons_and_synapses`."""
+
+EFFECTS = ("product", "operator")
+"""What a synapse passes on: its state times a component of the other neuron, or its state alone."""
 
 BOUND = 3.0
 """The largest cell of LSTM-id, to either side, where cells are private. Its output h = o c has no bound of its own, and
@@ -29,7 +32,7 @@ class NeuronsAndSynapsesInputs(NamedTuple):
 
 
 Update = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""An operator: state `[2 Z, ...]`, what its network says of [state, x], product term -> new state."""
+"""An operator: state `[C, ...]`, what its network says of [state, x], product term -> new state."""
 
 
 def _mlp(squash: Callable[[Tensor], Tensor]) -> Update:
@@ -82,36 +85,42 @@ def _linear(params: Any, name: str, x: list[Tensor]) -> Tensor:
     return said if bias is None else said + bias.view(-1, *[1] * (said.ndim - 1))
 
 
-def _fields(part: str, operator: str, inputs: str) -> list[tuple[str, Any]]:
+def _axis(times: int, odd: bool) -> str:
+    """So many times the components of a state, which are 2 Z or 2 Z + 1."""
+    return f"{2 * times}*Z+{times}" if odd else f"{2 * times}*Z"
+
+
+def _fields(part: str, operator: str, odd: bool, inputs: str) -> list[tuple[str, Any]]:
     """The parameters of a part's network, which sees [state, x]; of an LSTM's state only the hidden half."""
-    said = "2*Z" if operator.startswith("mlp") else "4*Z"
     if operator.startswith("lstm"):
-        shapes = {part: f"{said} Z+{inputs}"}
+        shapes = {part: f"4*Z Z+{inputs}"}
     else:
-        shapes = {f"{part}_hidden": f"P 2*Z+{inputs}", part: f"{said} P"}
+        said = _axis(1 if operator.startswith("mlp") else 2, odd)
+        shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{said} P"}
     fields = [
         [(name, Slot(axes, "weight")), (f"{name}_bias", Slot(axes.split()[0], "bias"))] for name, axes in shapes.items()
     ]
     return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
 
 
-def _records(hidden: tuple[int, ...], body: str, synapse: str, passed: str) -> tuple[Any, Any]:
-    """The types of the state and of the parameters, for N neurons of L types with 2 Z components each.
+def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed: str, seen: str) -> tuple[Any, Any]:
+    """The types of the state and of the parameters, for N neurons of L types with 2 Z or 2 Z + 1 components each.
 
-    `passed` is the number of components of a synapse that reach the neuron behind it.
+    `passed` is the number of components of a synapse that reach the neuron behind it, `seen` the number of inputs of
+    the network of a synapse.
 
     Components come first: neurons, of which there are more, then are what a vector of the CPU holds.
     """
-    N, L = "+".join(["I", *map(str, hidden)]), 1 + len(hidden)
-    shapes = {"h": f"2*Z {N}", "w": f"2*Z {N} {N}", "p": "I"}
+    N, L, components = "+".join(["I", *map(str, hidden)]), 1 + len(hidden), _axis(1, odd)
+    shapes = {"h": f"{components} {N}", "w": f"{components} {N} {N}", "p": "I"}
     state = [(name, Annotated[Tensor, Slot(axes, "memory")]) for name, axes in shapes.items()]
     fields = [
         ("embedding", Annotated[Tensor, Slot(f"{L} E", "weight")]),
-        ("start", Annotated[Tensor, Slot(f"2*Z {N} {N}", "fixed weight")]),
-        *(_fields("body", body, f"{passed}+E") if hidden else []),
-        *_fields("synapse", synapse, f"6*Z+{passed}+2*E"),
+        ("start", Annotated[Tensor, Slot(f"{components} {N} {N}", "fixed weight")]),
+        *(_fields("body", body, odd, f"{passed}+E") if hidden else []),
+        *_fields("synapse", synapse, odd, seen),
         # Without the last bias: a softmax across neurons ignores a number that all of them get.
-        *_fields("input", "mlp", f"{passed}+E")[:-1],
+        *_fields("input", "mlp", odd, f"{passed}+E")[:-1],
     ]
     return NamedTuple("State", state), NamedTuple("Params", fields)
 
@@ -125,21 +134,50 @@ def make_network(
     width: int,
     body: str,
     synapse: str,
-    cells: str = "shown",
+    cells: str = "private",
+    effect: str = "product",
+    transmits: int = 0,
+    gates: int = 1,
 ) -> tuple[Any, dict[str, int]]:
     """The step for `depth` hidden layers of as many neurons, and its sizes."""
-    require(components >= 2 and components % 2 == 0, "components", "even and at least 2", components)
+    require(components >= 2, "components", "at least 2", components)
+    fits = components % 2 == 0 or not _has_halves(body, synapse)
+    require(fits, "components", "even for LSTM operators, whose state has two halves", components)
+    for name, place in {"transmits": transmits, "gates": gates}.items():
+        require(0 <= place < components, name, f"from 0 to {components - 1}", place)
     for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
         require(size >= 1, name, "at least 1", size)
     require(depth >= 0, "depth", "at least 0", depth)
-    step = make_neurons_and_synapses((neurons,) * depth, body, synapse, cells)
+    kinds = (body, synapse, cells, effect, transmits, gates, components % 2 == 1)
+    step = make_neurons_and_synapses((neurons,) * depth, *kinds)
     return step, {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
+
+
+def _has_halves(body: str, synapse: str) -> bool:
+    """Whether a state is [hidden, cell] for one of the operators."""
+    return body.startswith("lstm") or synapse.startswith("lstm")
+
+
+def _check(body: str, synapse: str, cells: str, effect: str, odd: bool) -> None:
+    """`InputError` unless all choices are known ones and go together."""
+    require_name("body", body, OPERATORS)
+    require_name("synapse", synapse, OPERATORS)
+    require_name("cells", cells, CELLS)
+    require_name("effect", effect, EFFECTS)
+    require(not odd or not _has_halves(body, synapse), "odd", "False for LSTM operators", odd)
 
 
 @family
 @checked
 def make_neurons_and_synapses(
-    hidden: tuple[Size, ...] = (2,), body: str = "lstm", synapse: str = "gated", cells: str = "shown"
+    hidden: tuple[Size, ...] = (2,),
+    body: str = "lstm",
+    synapse: str = "gated",
+    cells: str = "private",
+    effect: str = "product",
+    transmits: Count = 0,
+    gates: Count = 1,
+    odd: bool = False,
 ) -> Any:
     """The step for hidden layers of these sizes and the operators of bodies and synapses.
 
@@ -151,15 +189,21 @@ def make_neurons_and_synapses(
             LSTM-id stays within +-3. "shown": it passes on its cells, too, which have no bound. Equation 5 of the paper
             has one product per component of the state and does not say which halves of an LSTM it means. With "shown",
             synapses with LSTM operators learn nothing: their cells grow by one per symbol and saturate the network.
+        effect: "product": u_ij = w_ij h_j^0 (Eq. 5). "operator": u_ij is the new state of the synapse itself, so that
+            the operator outputs the effect; the synapse then sees no u_ij. The paper reports that this fails to learn
+            well (Sec. 7).
+        transmits: The component of h_j that u_ij is a product with, counted from 0.
+        gates: The component of h_j in the product h_i h_j^1 of Eqs. 6 and 13.
+        odd: Whether states have 2 Z + 1 components, which LSTM operators cannot have.
 
     Raises:
-        InputError: an operator or a reading is unknown, or a layer is empty.
+        InputError: an operator, a reading or an effect is unknown, or a layer is empty.
     """
-    require_name("body", body, OPERATORS)
-    require_name("synapse", synapse, OPERATORS)
-    require_name("cells", cells, CELLS)
-    is_half = synapse.startswith("lstm") and cells == "private"
-    state_type, params_type = _records(hidden, body, synapse, "Z" if is_half else "2*Z")
+    _check(body, synapse, cells, effect, odd)
+    is_half, is_product = synapse.startswith("lstm") and cells == "private", effect == "product"
+    passes = "Z" if is_half else _axis(1, odd)
+    sees = "+".join([_axis(3, odd), *([passes] if is_product else []), "2*E"])
+    state_type, params_type = _records(hidden, body, synapse, odd, passes, sees)
     bound = BOUND if cells == "private" else None
     update_body = _update(body, torch.sigmoid, bound)
     update_synapse = _update(synapse, lambda said: said, bound)
@@ -167,10 +211,10 @@ def make_neurons_and_synapses(
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
         """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. With private cells, u_ij
-        of an LSTM has its hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x: its
-        first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the output,
-        is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
+        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. For a synapse that is
+        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x:
+        its first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the
+        output, is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
 
         The printed equations add a component where the text replaces one, as here. The state of a synapse is its shift
         from a random start that is not learned; without it the neurons of a layer would stay alike.
@@ -186,9 +230,9 @@ def make_neurons_and_synapses(
         for layer in [*range(1, len(sizes)), 0]:
             # Before the synapses change: what they pass on now.
             bodies, types = torch.cat(h, -1), torch.cat(e, -1)
-            passed = w[layer].chunk(2)[0] if is_half else w[layer]
-            u = passed * bodies[0]
-            w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], bodies, e[layer], types)
+            u = _passed(w[layer], is_half) * bodies[transmits] if is_product else None
+            w[layer] = _synapses(update_synapse, params, w[layer], u, h[layer], bodies, gates, e[layer], types)
+            u = _passed(w[layer], is_half) if u is None else u
             seen = [u.sum(-1), e[layer]]
             if layer:
                 said = _network(params, "body", [_visible(h[layer], params, "body"), *seen])
@@ -206,13 +250,27 @@ def make_neurons_and_synapses(
 
 
 def _synapses(
-    update: Update, params: Any, w: Tensor, u: Tensor, bodies: Tensor, others: Tensor, own: Tensor, other: Tensor
+    update: Update,
+    params: Any,
+    w: Tensor,
+    u: Tensor | None,
+    bodies: Tensor,
+    others: Tensor,
+    gates: int,
+    own: Tensor,
+    other: Tensor,
 ) -> Tensor:
-    """The new synapses `[2 Z, n, N]` of a layer's n neurons with all N."""
+    """The new synapses `[C, n, N]` of a layer's n neurons with all N."""
     mine, theirs = bodies.unsqueeze(-1), others.unsqueeze(1)
-    product = mine * others[1]
-    x = [_visible(w, params, "synapse"), mine, theirs, u, product, own.unsqueeze(-1), other.unsqueeze(1)]
+    product = mine * others[gates]
+    effect = [] if u is None else [u]
+    x = [_visible(w, params, "synapse"), mine, theirs, *effect, product, own.unsqueeze(-1), other.unsqueeze(1)]
     return update(w, _network(params, "synapse", x), product)
+
+
+def _passed(w: Tensor, is_half: bool) -> Tensor:
+    """The components of synapses that reach the neurons behind them."""
+    return w.chunk(2)[0] if is_half else w
 
 
 def _visible(state: Tensor, params: Any, part: str) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.cells._self_reference import modify
-from fastweights.signature import Key, Slot, Value
+from fastweights.signature import Key, Slot, Value, invents
 
 
 class OneRateSRWMState(NamedTuple):
@@ -30,6 +30,11 @@ class OneRateSRWMParams(NamedTuple):
     W_beta: Annotated[Tensor, Slot("1 K", "weight")]
 
 
+def _rates(state: OneRateSRWMState, x: OneRateSRWMInputs, params: OneRateSRWMParams) -> dict[str, Tensor]:
+    return {"beta": ((params.W_beta + state.W_beta) @ x.x).sigmoid()}
+
+
+@invents(_rates)
 def one_rate_srwm(
     state: OneRateSRWMState, x: OneRateSRWMInputs, params: OneRateSRWMParams
 ) -> tuple[OneRateSRWMState, Value]:

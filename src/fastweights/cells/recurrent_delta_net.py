@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import Matrix, Output, RawKey, RawRate, Slot, Value
+from fastweights.signature import Matrix, Output, RawKey, RawRate, Slot, Value, invents
 
 
 class RecurrentDeltaNetState(NamedTuple):
@@ -27,6 +27,13 @@ class RecurrentDeltaNetParams(NamedTuple):
     r_beta: Annotated[Tensor, Slot("V", "weight")]
 
 
+def _rates(
+    state: RecurrentDeltaNetState, x: RecurrentDeltaNetInputs, params: RecurrentDeltaNetParams
+) -> dict[str, Tensor]:
+    return {"beta": (x.beta + params.r_beta @ state.y.tanh()).sigmoid()}
+
+
+@invents(_rates)
 def recurrent_delta_net(
     state: RecurrentDeltaNetState, x: RecurrentDeltaNetInputs, params: RecurrentDeltaNetParams
 ) -> tuple[RecurrentDeltaNetState, Value]:

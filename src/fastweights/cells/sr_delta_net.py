@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastweights.cells._self_reference import modify
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Slot, Value
+from fastweights.signature import Key, Matrix, Slot, Value, invents
 
 
 class SRDeltaNetState(NamedTuple):
@@ -38,6 +38,14 @@ class SRDeltaNetParams(NamedTuple):
     W_beta: Annotated[Tensor, Slot("4 K", "weight")]
 
 
+def _rates(state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams) -> dict[str, Tensor]:
+    """Of the parts of the slow net, P being its y part, and of the delta rule on W."""
+    names = ("beta_y", "beta_q", "beta_k", "beta_beta")
+    slow = ((params.W_beta + state.W_beta) @ x.x).sigmoid().unbind()
+    return {**dict(zip(names, slow, strict=True)), "beta": ((params.P_beta + state.P_beta) @ x.x).sigmoid()}
+
+
+@invents(_rates)
 def sr_delta_net(
     state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
 ) -> tuple[SRDeltaNetState, Value]:

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.cells._self_reference import modify
-from fastweights.signature import Key, Slot, Value
+from fastweights.signature import Key, Slot, Value, invents
 
 
 class SRWMState(NamedTuple):
@@ -30,6 +30,12 @@ class SRWMParams(NamedTuple):
     W_beta: Annotated[Tensor, Slot("4 K", "weight")]
 
 
+def _rates(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> dict[str, Tensor]:
+    names = ("beta_y", "beta_q", "beta_k", "beta_beta")
+    return dict(zip(names, ((params.W_beta + state.W_beta) @ x.x).sigmoid().unbind(), strict=True))
+
+
+@invents(_rates)
 def srwm(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> tuple[SRWMState, Value]:
     """A <- A + beta_A (A q - A k) k^T for all A in W = [W_y, W_q, W_k, W_beta], [y, q, k, beta] = W x: programs itself.
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from fastweights.backends.compiled import build_all
-from fastweights.call.call import Problem
+from fastweights.call.scan_call import ScanCall
 from fastweights.cell import Cell, examples
 from fastweights.compiler.targets.cache import kept
 from fastweights.core.errors import InputError, require
@@ -47,8 +47,8 @@ def _prebuild(run: Callable[[], Any]) -> list[str]:
     require(usable, "cache", "a folder in which kernels can be kept", folder, remedy)
     built: dict[str, None] = {}
 
-    def note(problem: Problem) -> None:
-        built[_built(problem)] = None
+    def note(call: ScanCall) -> None:
+        built[_built(call)] = None
 
     WATCHERS.append(note)
     try:
@@ -59,9 +59,9 @@ def _prebuild(run: Callable[[], Any]) -> list[str]:
     return list(built)
 
 
-def _built(problem: Problem) -> str:
-    refusal = build_all(problem)
-    if refusal:
-        raise InputError(f"cell must be one that compiles here, got {problem.cell.name}: {refusal.rstrip('.')}.")
-    sizes = " ".join(f"{axis}={size}" for axis, size in sorted(problem.sizes.items()))
-    return f"{problem.cell.name}, {sizes}, {str(problem.dtype).removeprefix('torch.')}"
+def _built(call: ScanCall) -> str:
+    reason = build_all(call)
+    if reason:
+        raise InputError(f"cell must be one that compiles here, got {call.cell.name}: {reason.rstrip('.')}.")
+    sizes = " ".join(f"{axis}={size}" for axis, size in sorted(call.plan.sizes.items()))
+    return f"{call.cell.name}, {sizes}, {str(call.plan.dtype).removeprefix('torch.')}"

@@ -1,5 +1,6 @@
 """What commands say of what they found."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -14,6 +15,16 @@ def show(run: Any, trial: Any, session: Any, result: Any) -> None:
     metric, evaluations = session.task.main_metric, session.place.evaluations
     picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
     console.print(f"\nThe run lies in {run.path}, its learning curve in {picture}.")
+
+
+def rates(found: Sequence[Any]) -> str:
+    """A line for every memory that has learning rates: how far each rate ranges over steps and heads."""
+    ranges = {contents.name: contents.rate_ranges for contents in found if contents.rates}
+    lines = [
+        f"{name}: {', '.join(f'{rate} {low:.2f} to {high:.2f}' for rate, (low, high) in rates.items())}"
+        for name, rates in ranges.items()
+    ]
+    return "\n".join(["Rates over steps and heads:", *lines]) if lines else ""
 
 
 def memories(count: int) -> str:

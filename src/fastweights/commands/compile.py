@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _write_c(cell: Any, options: argparse.Namespace, dtype: Any) -> int:
     from fastweights.compiler.errors import Unsupported
-    from fastweights.compiler.targets.target import write
+    from fastweights.compiler.pipeline import write
 
     try:
         files = write(cell, _all_sizes(options.size, cell), dtype, options.into)

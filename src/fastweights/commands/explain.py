@@ -62,17 +62,17 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
     """The kernels of a cell, in the compiler's own language or in that of the target."""
     import torch
 
-    from fastweights.compiler import lowered, op
+    from fastweights.compiler import op, pipeline
     from fastweights.compiler.errors import Unsupported
     from fastweights.compiler.ir.show import show
-    from fastweights.compiler.targets.target import TARGETS, target_of
+    from fastweights.compiler.targets.target import TARGETS
     from fastweights.testing.samples import sample_inputs, sample_params, sample_state
 
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes, dtype, device = op.sizes_of(cell, given), torch.promote_types(like.dtype, torch.float32), like.device.type
     require_name("device", device, TARGETS)
     try:
-        return show(lowered(cell, sizes, dtype)) if ir else target_of(device).source(cell, sizes, dtype)
+        return show(pipeline.passes(cell, sizes, dtype)) if ir else pipeline.source(cell, sizes, dtype, device)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
 
@@ -82,7 +82,8 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
     import torch
 
     from fastweights.compiler.errors import Unbuilt, Unsupported
-    from fastweights.compiler.targets.target import CHIPS, report
+    from fastweights.compiler.pipeline import report
+    from fastweights.compiler.targets.target import CHIPS
 
     require_name("target", options.target, CHIPS)
     named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}

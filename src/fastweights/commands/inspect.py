@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fastweights.commands._arguments import add_run
-from fastweights.commands._shown import memories
+from fastweights.commands._shown import memories, rates
 from fastweights.core.errors import require
 from fastweights.core.files import normalised
 
@@ -36,4 +36,6 @@ def run(options: argparse.Namespace) -> int:
         options.page, page(found, tokens, f"What {options.folder} remembers").encode(errors="backslashreplace")
     )
     print(f"The page is {options.page}: {memories(len(found))}, {len(tokens)} tokens.")
+    if told := rates(found):
+        print(told)
     return 0

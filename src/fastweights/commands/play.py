@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fastweights.commands._arguments import add_env, add_run
-from fastweights.commands._shown import memories
+from fastweights.commands._shown import memories, rates
 from fastweights.core.errors import require
 
 
@@ -35,4 +35,6 @@ def run(options: argparse.Namespace) -> int:
     told = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"
     looked = f"{memories(len(episode.memories))} that can be looked into"
     print(f"{told}, {looked}. The film is {options.gif}, the sheet {options.sheet}.")
+    if lines := rates(episode.memories):
+        print(lines)
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from fastweights.commands._arguments import folder
 from fastweights.commands.report import print_report
 from fastweights.core.errors import Died, require, require_name
+from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import PRECISIONS, Where
@@ -24,6 +25,9 @@ def add(command: argparse.ArgumentParser) -> None:
         "--preset",
         default="cpu",
         help="smoke (seconds), cpu (default), paper (its own settings), or another of the experiment's",
+    )
+    command.add_argument(
+        "--sanity", action="store_true", help="check in minutes that preset cpu holds back none of the compared models"
     )
     command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
     command.add_argument("--columns", nargs="+", metavar="COLUMN", help="only these of its columns")
@@ -50,8 +54,12 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs it; 1 if not all of it is done in the end."""
+    """Runs it; 1 if not all of it is done in the end, or a model is below its bound in a sanity check."""
     require_name("experiment", options.name, EXPERIMENTS.names())
+    experiment: Experiment = EXPERIMENTS.load(options.name)
+    if options.sanity and isinstance(experiment.sanity, str):
+        print(f"{options.name} has no sanity check. {experiment.sanity}".rstrip())
+        return 0
     from fastweights.experiments.plan import make_plan
     from fastweights.experiments.scheduler import reproduce
     from fastweights.training.progress import Interrupted, Plain
@@ -63,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     own = (options.accumulate, options.recompute, options.sharded, options.compiled, options.precision)
     where = Where(options.device, devices, *own)
     chosen = (options.models, options.columns, options.seeds, where)
-    plan = make_plan(options.name, options.preset, options.folder, *chosen)
+    plan = make_plan(options.name, SANITY if options.sanity else options.preset, options.folder, *chosen)
     console = Plain(soft_wrap=False)
     if not console.is_terminal:
         console.width = 120
@@ -75,4 +83,15 @@ def run(options: argparse.Namespace) -> int:
     except Died as death:
         raise Died(f"{death} Go on by giving the same command again.") from None
     print_report(plan.path)
-    return 0 if complete else 1
+    passed = print_checks(plan.path, experiment) if options.sanity else True
+    return 0 if complete and passed else 1
+
+
+def print_checks(path: Path, experiment: Experiment) -> bool:
+    """Prints a line per model of a sanity check; whether all models that ran reached their bounds."""
+    from fastweights.report.runs import collect
+    from fastweights.report.sanity import checks
+
+    found = [check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None]
+    print(*found, sep="\n")
+    return all(check.passed for check in found)

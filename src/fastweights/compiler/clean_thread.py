@@ -1,4 +1,4 @@
-"""A thread of one's own: modes, dispatch keys and grad mode belong to a thread, and a caller may be in any of them."""
+"""Runs functions in a clean thread: modes, dispatch keys and grad mode belong to a thread, and do not apply there."""
 
 import os
 from collections.abc import Callable
@@ -11,8 +11,11 @@ Result = TypeVar("Result")
 
 
 class PerProcess(Generic[Thing]):
-    """Something that a child of a fork must not share: it has none of its parent's threads, and what they hold, nobody
-    would ever release there. It makes its `own`."""
+    """An object that a forked child process must not share with its parent, such as a lock or a thread pool.
+
+    The threads of the parent do not exist in the child, so a lock that they hold would never be released there. The
+    child process gets an object of its `own`.
+    """
 
     def __init__(self, make: Callable[[], Thing]) -> None:
         self.make = make
@@ -30,5 +33,5 @@ THREADS = PerProcess(partial(ThreadPoolExecutor, max_workers=32, thread_name_pre
 
 
 def alone(function: Callable[..., Result], *arguments: Any) -> Result:
-    """What a function returns or raises where nothing is switched on."""
+    """The result of a function that runs in a clean thread. An error of the function is raised."""
     return THREADS.own.submit(function, *arguments).result()

@@ -1,12 +1,12 @@
-"""What the compiler says when it cannot compile."""
+"""The errors of the compiler."""
 
 
 class Unsupported(Exception):
-    """A step outside the subset of PyTorch that the compiler knows: what, in which line, and what to write instead."""
+    """A step is outside the subset of PyTorch that compiles. The message has the operation, the line and a remedy."""
 
     def __init__(self, what: str, line: str, instead: str) -> None:
         super().__init__(f"{what}{f' in {line}' if line else ''}; write {instead} instead")
 
 
 class Unbuilt(Exception):
-    """The C++ could not be built: why, and what to do about it."""
+    """A kernel cannot be built on this machine. The message names the reason and a remedy."""

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.compiler.specialise.specialisations import BY_KEY, Forms, forms
+from fastweights.compiler.specialise.specialisations import BY_KEY, Specialisations, specialisations_of
 from fastweights.compiler.targets.checkpointing import chunk
-from fastweights.compiler.targets.target import TARGETS, WAYS, Kernel
-from fastweights.core.errors import require
+from fastweights.compiler.targets.target import TARGETS, WAYS, Kernel, Operands
+from fastweights.core.errors import invalid
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.memo import remember
 from fastweights.signature import learn_sizes
@@ -34,28 +34,28 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
     return sizes
 
 
-_SEEN: dict[Hashable, Forms] = {}
+_BY_SHAPES: dict[Hashable, Specialisations] = {}
 
 
 def _kernel(key: str, tensors: Sequence[Tensor], ways: Sequence[str]) -> Kernel:
-    """The kernel for some tensors: of the form with this key or, in a traced program, of the cell with this key."""
-    form = BY_KEY.get(key)
-    if form is None:
-        seen = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
-        form, _ = remember(_SEEN, seen, lambda: _forms(Cell.of_key(key), tensors)).now()
-    why = form.build(ways)
-    if form.kernel is None or why:
+    """The kernel of the specialisation with this key or, in a traced program, of the cell with this key."""
+    specialisation = BY_KEY.get(key)
+    if specialisation is None:
+        shapes = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
+        specialisation, _ = remember(_BY_SHAPES, shapes, lambda: _specialisations(Cell.of_key(key), tensors)).current()
+    why = specialisation.build(ways)
+    if specialisation.kernel is None or why:
         raise RuntimeError(why)
-    return form.kernel
+    return specialisation.kernel
 
 
 def ways(back: bool) -> Sequence[str]:
-    """Those that a scan needs: back too, where a gradient is wanted."""
+    """The passes that a scan needs: the backward pass too, where a gradient is wanted."""
     return WAYS if back else WAYS[:1]
 
 
-def _forms(cell: Cell, tensors: Sequence[Tensor]) -> Forms:
-    return forms(cell, sizes_of(cell, tensors), tensors[0].dtype, tensors[0].device.type)
+def _specialisations(cell: Cell, tensors: Sequence[Tensor]) -> Specialisations:
+    return specialisations_of(cell, sizes_of(cell, tensors), tensors[0].dtype, tensors[0].device.type)
 
 
 def _scan(
@@ -66,7 +66,7 @@ def _scan(
     lengths: Tensor | None,
     keep: bool,
 ) -> list[Tensor]:
-    return _kernel(cell, tensors, ways(keep)).forward(tensors, initial, reset, lengths, keep)
+    return _kernel(cell, tensors, ways(keep)).forward(Operands(tensors, initial, reset, lengths), keep)
 
 
 def _scan_backward(
@@ -79,7 +79,8 @@ def _scan_backward(
     d_y: Tensor,
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
-    return _kernel(cell, tensors, ways(True)).backward(tensors, initial, reset, lengths, checkpoints, d_y, d_last)
+    operands = Operands(tensors, initial, reset, lengths)
+    return _kernel(cell, tensors, ways(True)).backward(operands, checkpoints, d_y, d_last)
 
 
 for device in TARGETS:
@@ -96,11 +97,11 @@ def _scan_shapes(
     lengths: Tensor | None,
     keep: bool,
 ) -> list[Tensor]:
-    found = Cell.of_key(cell)
+    source = Cell.of_key(cell)
     B, T, H = tensors[0].shape[:3]
-    count = len(found.slots["Inputs"])
-    states = tensors[count : count + len(found.slots["State"])]
-    y = tensors[0].new_empty((B, T, H, *found.output.shape(sizes_of(found, tensors))))
+    count = len(source.slots["Inputs"])
+    states = tensors[count : count + len(source.slots["State"])]
+    y = tensors[0].new_empty((B, T, H, *source.output.shape(sizes_of(source, tensors))))
     size = sum(x[0, 0].numel() for x in states)
     shape = (B * H, -(-T // chunk(size, T)), size) if keep else (0,)
     last = [x.new_empty(x.shape) for x in states]
@@ -122,39 +123,44 @@ def _scan_backward_shapes(
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    ctx.cell, tensors, initial, reset, lengths, _ = inputs
-    ctx.count, ctx.starts = len(tensors), len(initial)
-    ctx.resets, ctx.ends = reset is not None, lengths is not None
-    ctx.save_for_backward(*tensors, *initial, *(x for x in (reset, lengths) if x is not None), output[-1])
-    ctx.y = output[0].shape
+    ctx.cell, *operands, _ = inputs
+    _save(ctx, Operands(*operands), output)
+
+
+def _save(ctx: Any, operands: Operands, output: Sequence[Tensor]) -> None:
+    """Saves the operands and the checkpoints, the last output, for the backward pass."""
+    ctx.count = len(operands.tensors)
+    ctx.save_for_backward(*operands.tensors, *operands.initial, operands.reset, operands.lengths, output[-1])
+    ctx.y_shape = output[0].shape
     ctx.set_materialize_grads(False)
 
 
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
-    if any(torch._C._functorch.is_legacy_batchedtensor(d) for d in grads if d is not None):
-        require(False, "backend", "'reference' for a batch of gradients", "'compiled'", "It makes one at a time.")
-    *saved, checkpoints = ctx.saved_tensors
-    tensors, initial, rest = (
-        saved[: ctx.count],
-        saved[ctx.count : ctx.count + ctx.starts],
-        saved[ctx.count + ctx.starts :],
-    )
-    reset, lengths = rest[0] if ctx.resets else None, rest[-1] if ctx.ends else None
+    tensors, initial = _backward(ctx, grads)
+    return None, tensors, initial, None, None, None
+
+
+def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = None) -> tuple[list[Any], list[Any]]:
+    """The gradients of the tensors and of the initial state, by `kernel` if PyTorch need not see the backward pass."""
+    for d in grads:
+        if d is not None and torch._C._functorch.is_legacy_batchedtensor(d):
+            raise invalid("backend", "'reference' for a batch of gradients", "'compiled'", "It makes one at a time.")
+    *saved, reset, lengths, checkpoints = ctx.saved_tensors
+    operands = Operands(saved[: ctx.count], saved[ctx.count :], reset, lengths)
     d_y, *d_last = grads[:-1]
-    d_y = tensors[0].new_zeros(ctx.y) if d_y is None else d_y
+    d_y = operands.tensors[0].new_zeros(ctx.y_shape) if d_y is None else d_y
     if not checkpoints.numel():
-        # A program that was exported keeps none: whoever runs it may or may not want gradients.
-        *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, tensors, initial, reset, lengths, True)
-    given = (tensors, initial, reset, lengths, checkpoints, d_y, d_last)
-    if torch.is_grad_enabled() or not is_plain(tensors):
-        gradients = torch.ops.fastweights.scan_backward(ctx.cell, *given)
+        # An exported program keeps no checkpoints, since it may run with or without gradients.
+        *_, checkpoints = torch.ops.fastweights.scan(ctx.cell, *operands, True)
+    if kernel is not None and not torch.is_grad_enabled() and is_plain(operands.tensors):
+        gradients = kernel.backward(operands, checkpoints, d_y, d_last)
     else:
-        gradients = _kernel(ctx.cell, tensors, ways(True)).backward(*given)
-    return None, gradients[: ctx.count], gradients[ctx.count :], None, None, None
+        gradients = torch.ops.fastweights.scan_backward(ctx.cell, *operands, checkpoints, d_y, d_last)
+    return gradients[: ctx.count], gradients[ctx.count :]
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    require(False, "backend", "'reference' for derivatives of derivatives", "'compiled'", "It has a first one only.")
+    raise invalid("backend", "'reference' for derivatives of derivatives", "'compiled'", "It has a first one only.")
 
 
 torch.library.register_autograd("fastweights::scan_backward", _refuse_second_derivative, lib=LIBRARY)
@@ -162,42 +168,44 @@ torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_
 
 
 class _Direct(torch.autograd.Function):
-    """The op where nobody but the kernel must see it: through lists of tensors, PyTorch's dispatcher takes longer than
-    a few steps."""
+    """The operation without PyTorch's dispatcher, which for lists of tensors takes longer than a few time steps."""
 
     @staticmethod
     def forward(
-        ctx: Any, cell: str, count: int, reset: Tensor | None, lengths: Tensor | None, *given: Tensor
+        ctx: Any, kernel: Kernel, cell: str, count: int, reset: Tensor | None, lengths: Tensor | None, *both: Tensor
     ) -> tuple[Tensor, ...]:
-        tensors, initial = list(given[:count]), list(given[count:])
-        output = _kernel(cell, tensors, ways(True)).forward(tensors, initial, reset, lengths, True)
-        _keep_for_backward(ctx, (cell, tensors, initial, reset, lengths, True), output)
+        operands = Operands(both[:count], both[count:], reset, lengths)
+        output = kernel.forward(operands, True)
+        ctx.kernel, ctx.cell = kernel, cell
+        _save(ctx, operands, output)
         return tuple(output[:-1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        _, tensors, initial, *_ = _gradients(ctx, [*grads, None])
-        return None, None, None, None, *tensors, *initial
+        tensors, initial = _backward(ctx, [*grads, None], ctx.kernel)
+        return None, None, None, None, None, *tensors, *initial
 
 
-def scan(
-    cell: Cell, tensors: list[Tensor], initial: list[Tensor], reset: Tensor | None, lengths: Tensor | None
-) -> tuple[Tensor, list[Tensor]]:
-    """y and the last state, differentiable once."""
-    wanted = wants_gradients((*tensors, *initial))
-    if is_plain(tensors):
-        if wanted:
-            y, *last = _Direct.apply(cell.key, len(tensors), reset, lengths, *tensors, *initial)
-        else:
-            y, *last, _ = _kernel(cell.key, tensors, ways(False)).forward(tensors, initial, reset, lengths, False)
-        return y, last
+def scan(cell: Cell, operands: Operands) -> tuple[Tensor, list[Tensor]]:
+    """y and the last state of a traced call, differentiable once."""
+    wanted = wants_gradients((*operands.tensors, *operands.initial))
     keep = wanted and not torch.compiler.is_exporting()
-    y, *last, _ = torch.ops.fastweights.scan(cell.key, tensors, initial, reset, lengths, keep)
+    y, *last, _ = torch.ops.fastweights.scan(cell.key, *operands, keep)
+    return y, last
+
+
+def scan_directly(kernel: Kernel, cell: Cell, operands: Operands, wanted: bool) -> tuple[Tensor, list[Tensor]]:
+    """The same for a call with `is_plain` tensors, by a kernel that is built; with gradients if they are `wanted`."""
+    tensors, initial, reset, lengths = operands
+    if wanted:
+        y, *last = _Direct.apply(kernel, cell.key, len(tensors), reset, lengths, *tensors, *initial)
+    else:
+        y, *last, _ = kernel.forward(operands, False)
     return y, last
 
 
 def is_plain(tensors: Sequence[Tensor]) -> bool:
-    """Whether nobody but the kernel must see a call: for one step, PyTorch's dispatcher takes half as long as it."""
+    """Whether PyTorch need not see a call. For one time step, its dispatcher takes half as long as the step."""
     return (
         not torch.compiler.is_compiling()
         and torch._C._get_tracing_state() is None

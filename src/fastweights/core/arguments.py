@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,7 +108,7 @@ def fit(name: str, value: Any, hint: Any) -> Any:
     if found is UNFIT:
         numbers = isinstance(value, Sequence | Real) and not isinstance(value, str)
         remedy = f"Try torch.tensor({name})." if numbers and "a tensor" in wanted(hint) else ""
-        require(False, name, wanted(hint), shown(value), remedy)
+        raise invalid(name, wanted(hint), shown(value), remedy)
     return found
 
 

@@ -35,17 +35,30 @@ class Died(Exception):
     """A process that shared a training is no more, and the others stopped. The run goes on from its last checkpoint."""
 
 
-def require(holds: bool, parameter: str, requirement: str, got: object, remedy: str = "") -> None:
-    """Raises `<parameter> must be <requirement>, got <got>. <remedy>` unless `holds`.
+def invalid(parameter: str, requirement: str, got: object, remedy: str = "") -> InputError:
+    """The error `<parameter> must be <requirement>, got <got>. <remedy>`, to be raised by the caller.
 
-    >>> require(False, "heads", "at least 1", 0, "Use heads=1 for a single memory.")
+    >>> raise invalid("heads", "at least 1", 0, "Use heads=1 for a single memory.")
     Traceback (most recent call last):
         ...
     fastweights.core.errors.InputError: heads must be at least 1, got 0. Use heads=1 for a single memory.
     """
+    return InputError(f"{parameter} must be {requirement}, got {in_one_line(got, LONGEST_VALUE)}. {remedy}".rstrip())
+
+
+def require(holds: bool, parameter: str, requirement: str, got: object, remedy: str = "") -> None:
+    """Raises `invalid(parameter, requirement, got, remedy)` unless `holds`.
+
+    Python evaluates the arguments in either case. Raise `invalid(...)` inside an `if` where calls are frequent or the
+    message is expensive.
+
+    >>> require(0 >= 1, "heads", "at least 1", 0)
+    Traceback (most recent call last):
+        ...
+    fastweights.core.errors.InputError: heads must be at least 1, got 0.
+    """
     if not holds:
-        value = in_one_line(got, LONGEST_VALUE)
-        raise InputError(f"{parameter} must be {requirement}, got {value}. {remedy}".rstrip())
+        raise invalid(parameter, requirement, got, remedy)
 
 
 MANY, NEAR = 20, 4
@@ -66,4 +79,4 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     nearest = get_close_matches(str(name), known, n=NEAR, cutoff=0.5)
     remedy = f"Did you mean '{nearest[0]}'?" if nearest else ""
     listed = f"{', '.join(nearest)}, ... ({len(known)} in all)" if nearest and len(known) > MANY else ", ".join(known)
-    require(False, kind, f"one of {listed}", repr(name), remedy)
+    raise invalid(kind, f"one of {listed}", repr(name), remedy)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastweights.core.errors import InputError, require
+from fastweights.core.errors import InputError, invalid, require
 
 try:
     import fcntl
@@ -178,7 +178,7 @@ def _require_flat(value: Any, parameter: str, got: object) -> None:
         level = [part for whole in level for part in _parts(whole)]
         if not level:
             return
-    require(False, parameter, f"JSON of at most {DEEPEST} levels", got)
+    raise invalid(parameter, f"JSON of at most {DEEPEST} levels", got)
 
 
 def _parts(value: Any) -> Any:

@@ -18,6 +18,19 @@ class Detail(NamedTuple):
         return f"{self.group} {self.member}"
 
 
+class OnValidation(NamedTuple):
+    """Key of a metric on validation data, in tables where a name alone is a metric on test data."""
+
+    metric: str
+
+    def __str__(self) -> str:
+        return f"{self.metric} on validation data"
+
+
+Key = str | Detail | OnValidation
+"""Key of a number in a table: the name of a metric on test data, a detail, or a metric on validation data."""
+
+
 class Point(NamedTuple):
     """Key of the number at `x` on a curve over test data, such as the accuracy at a time step of all sequences."""
 

@@ -71,9 +71,9 @@ class Metric(NamedTuple):
         """The cost on validation data, from a line of `metrics.jsonl`."""
         return self.cost(evaluation["validation"][self.name])
 
-    def at(self, evaluation: Mapping[str, Any]) -> float:
-        """The number on validation data, from a line of `metrics.jsonl`."""
-        return self.value(evaluation["validation"][self.name])
+    def at(self, evaluation: Mapping[str, Any], data: str = "validation") -> float:
+        """The number on some data, from a line of `metrics.jsonl`."""
+        return self.value(evaluation[data][self.name])
 
 
 ACCURACY = Metric("accuracy", low_is_good=False)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid
 
 INTEGERS = (torch.int64, torch.int32)
 
@@ -12,13 +12,16 @@ def check_lengths(lengths: Tensor | None, B: int, device: torch.device) -> None:
     """Raises unless `lengths` is None or int `[B]` on the device of the inputs."""
     if lengths is None:
         return
-    require(isinstance(lengths, Tensor), "lengths", "a tensor", type(lengths).__name__, remedy_for(lengths, "lengths"))
+    if not isinstance(lengths, Tensor):
+        raise invalid("lengths", "a tensor", type(lengths).__name__, remedy_for(lengths, "lengths"))
     remedy = "Try mask.sum(1), if it is the mask of sequences that are padded at their end."
-    require(lengths.dtype in INTEGERS, "lengths", "int64 or int32", lengths.dtype, remedy)
+    if lengths.dtype not in INTEGERS:
+        raise invalid("lengths", "int64 or int32", lengths.dtype, remedy)
     if lengths.ndim != 1 or lengths.shape[0] != B:
         # The message is not built before it is needed: a program that is exported would be pinned to the B in it.
-        require(False, "lengths", f"[B] with B={B}", list(lengths.shape), remedy)
-    require(lengths.device == device, "lengths", f"on {device} like the inputs", lengths.device)
+        raise invalid("lengths", f"[B] with B={B}", list(lengths.shape), remedy)
+    if lengths.device != device:
+        raise invalid("lengths", f"on {device} like the inputs", lengths.device)
 
 
 def remedy_for(value: object, name: str) -> str:
@@ -33,7 +36,8 @@ def check_ends(lengths: Tensor | None, T: int) -> None:
     if lengths is None or not can_be_read(lengths):
         return
     least, most = (int(end) for end in lengths.aminmax())
-    require(least >= 0 and most <= T, "lengths", f"from 0 to T={T}", f"{least} to {most}")
+    if least < 0 or most > T:
+        raise invalid("lengths", f"from 0 to T={T}", f"{least} to {most}")
 
 
 def can_be_read(x: Tensor) -> bool:

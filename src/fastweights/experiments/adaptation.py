@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid, require
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.images import read_channels
@@ -95,7 +95,7 @@ def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Se
     names = [seen.name for home in by_home.values() for seen in home]
     for empty in without_pictures(others, names):
         remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
-        require(False, f"class {empty!r}", "with pictures", "a folder without any", remedy)
+        raise invalid(f"class {empty!r}", "with pictures", "a folder without any", remedy)
     tell_left_out(folder, others)
     pictures = by_home.pop("", [])
     _require_classes(by_home, pictures, task, folder)

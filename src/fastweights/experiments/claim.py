@@ -9,11 +9,11 @@ from math import atan, cos, inf, isfinite, pi, sin, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from fastweights.core.measurements import Detail
+from fastweights.core.measurements import Detail, Key, OnValidation
 
 CONFIDENCE = 0.95
 
-Place = tuple[str, str | Detail]
+Place = tuple[str, Key]
 """A model, and a column, another metric or a detail: a number of the table."""
 
 
@@ -71,7 +71,7 @@ class Evidence(NamedTuple):
                 found = [{seed: above[seed] - below[seed] for seed in above.keys() & below.keys()}]
             case Each(places):
                 found = [dict(self.values.get(place, {})) for place in places]
-            case (str(), str() | Detail()):
+            case (str(), str() | Detail() | OnValidation()):
                 found = [dict(self.values.get(quantity, {}))]
             case _:
                 return float(quantity)
@@ -132,7 +132,7 @@ def below(low: Quantity, *highs: Quantity, by: float = 0.0, times: float = 1.0) 
     return tuple(Above(high, low, by, times) for high in highs)
 
 
-def places(column: str | Detail, *models: str) -> tuple[Place, ...]:
+def places(column: Key, *models: str) -> tuple[Place, ...]:
     """The places of several models in one column."""
     return tuple((model, column) for model in models)
 
@@ -186,7 +186,7 @@ def _places(side: Quantity) -> tuple[Place, ...]:
             return high, low
         case Each(places):
             return places
-        case (str() as model, (str() | Detail()) as column):
+        case (str() as model, (str() | Detail() | OnValidation()) as column):
             return ((model, column),)
     return ()
 

@@ -4,16 +4,20 @@ Loads no torch: the command line and the report read it.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from itertools import product
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from fastweights.core.errors import InputError, require, require_name
+from fastweights.core.measurements import Key
 from fastweights.core.metric import Display, Metric
 from fastweights.experiments.claim import Claim
 from fastweights.training.settings._training import Training
+
+SANITY = "sanity"
+"""The preset of a sanity check."""
 
 FREE = "flags"
 """What stands in a run folder in place of a preset, where a user chose every setting."""
@@ -76,6 +80,49 @@ class Preset(NamedTuple):
         return [(m, c) for c in self.columns for m in self.models if (m, c) not in self.skip]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sanity:
+    """A short and easy version of preset cpu, in which every model must reach a bound.
+
+    A model that stays below its bound is held back by the settings of preset cpu: a size, a learning rate, its input.
+    The preset `sanity` is preset cpu with the changes given here, one seed per model.
+
+    Args:
+        bound: The value that a model must reach, in the units of the table.
+        own: Bounds by model, for models with another ceiling.
+        columns: The columns that run.
+        models: The models that run; all models of preset cpu if empty.
+        task: Options of the task that differ from preset cpu.
+        model: Options of the model that differ.
+        training: Settings of training that differ.
+        sizes: Sizes that the models of preset cpu share with the paper's: "head", the size of a head, and "features",
+            the number of features per head.
+    """
+
+    bound: float
+    own: Mapping[str, float] = field(default_factory=dict)
+    columns: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    task: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def preset(self, cpu: Preset) -> Preset:
+        """The models and columns that run."""
+        models = self.models or cpu.models
+        skip = cpu.skip & set(product(models, self.columns))
+        return Preset(self.columns, models, skip=skip)
+
+    def trial(self, cpu: Trial) -> Trial:
+        """A trial of preset cpu with the changes."""
+        return cpu._replace(
+            task_options={**cpu.task_options, **self.task},
+            model_options={**cpu.model_options, **self.model},
+            training=replace(cpu.training, **self.training),
+        )
+
+
 class Summary(NamedTuple):
     """Several seeds of one model in one column, in the units of the table."""
 
@@ -93,17 +140,21 @@ class Summary(NamedTuple):
 
 Results = Mapping[tuple[str, str], Summary]
 """By model and column."""
-Details = Mapping[tuple[str, Any], Summary]
-"""By model, and by the name of a metric or by `Detail`."""
+Details = Mapping[tuple[str, Key], Summary]
+"""By model, and by the key of a detail."""
 
 
 class Course(NamedTuple):
-    """A metric over the steps of a sequence, as a picture: `title`, what lies `across`, and after which part of the
-    steps something changes."""
+    """A number over the steps of a sequence, as a picture.
+
+    `switch` is the part of the steps after which something changes, `up` the label of a number other than the metric,
+    which is drawn as measured.
+    """
 
     title: str
     across: str
-    switch: float
+    switch: float | None = None
+    up: str = ""
 
 
 class Pairs(NamedTuple):
@@ -139,12 +190,16 @@ class Experiment:
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
-        details: Labels of other numbers on test data, by the name of a metric or by `Detail`. They have a table of
-            their own and the form of the main metric.
+        details: Labels of other numbers, by the name of a metric on test data, by `Detail`, or by `OnValidation`. They
+            have a table of their own and the form of the main metric.
+        plain: Keys of details whose numbers are as measured, whatever the form of the metric.
         published_details: The paper's numbers, by model and by the key of the detail.
         pairs: How models stand in a map, of every column and of every detail.
         courses: Pictures of curves over test data, by the name of the curve.
+        improvement: Two models: bars show how much higher the first scores than the second, column by column.
         fold: The option of the task that says which part of the data is held out, if every seed holds out the next.
+        best: Whether the table names the best seed beside the mean, as the figures of some papers do.
+        sanity: The check that preset cpu holds back no model, or the reason why there is none.
     """
 
     title: str
@@ -160,10 +215,20 @@ class Experiment:
     axis: str = ""
     logarithmic: bool = False
     details: Mapping[Any, str] = field(default_factory=dict)
+    plain: Collection[Key] = ()
     published_details: Mapping[tuple[str, Any], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
     pairs: Pairs | None = None
+    improvement: tuple[str, str] | None = None
     fold: str = ""
+    best: bool = False
+    sanity: Sanity | str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sanity, Sanity):
+            eased = _eased(self.trial, self.sanity)
+            object.__setattr__(self, "presets", {**self.presets, SANITY: self.sanity.preset(self.presets["cpu"])})
+            object.__setattr__(self, "trial", eased)
 
     def metric_of(self, config: Mapping[str, Any]) -> Metric:
         """The metric of a run, which its `config.json` names, with the display of the table."""
@@ -173,6 +238,13 @@ class Experiment:
         """A preset by name."""
         require_name("preset", name, self.presets)
         return self.presets[name]
+
+
+def _eased(trial: Callable[[str, str, str], Trial], sanity: Sanity) -> Callable[[str, str, str], Trial]:
+    def eased(model: str, column: str, preset: str) -> Trial:
+        return sanity.trial(trial(model, column, "cpu")) if preset == SANITY else trial(model, column, preset)
+
+    return eased
 
 
 def own_data(title: str, display: Display) -> Experiment:

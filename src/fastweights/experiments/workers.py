@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fastweights.core.errors import InputError, require
+from fastweights.core.errors import InputError, invalid
 from fastweights.core.files import appending, make_own_folder
 
 # torch takes seconds to import, and a process must hear sooner that it is no longer wanted.
@@ -141,7 +141,7 @@ def _executor(plan: "Plan", cluster: str) -> Any:
         import submitit
     except ModuleNotFoundError:
         remedy = "pip install 'fastweights[cluster]', or leave out --cluster."
-        require(False, "cluster", "local where submitit is not installed", cluster, remedy)
+        raise invalid("cluster", "local where submitit is not installed", cluster, remedy) from None
     try:
         executor = submitit.AutoExecutor(folder=plan.path / "jobs", cluster=cluster)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What the forms of FAVOR+ share: exponentials of random projections."""
+"""What feature maps with random projections share."""
 
 import torch
 from torch import Tensor, nn
@@ -7,10 +7,11 @@ from fastweights.core.errors import require
 
 
 class RandomFeatures(nn.Module):
-    """(exp(+-w.x - |x|^2 / 2) + least) / sqrt(2 m) for m random directions w, the columns of `directions` `[size, m]`.
+    """[f(w.x), f(-w.x)] / sqrt(2 m) for m random directions w, the columns of `directions` `[size, m]`.
 
-    They are redrawn in every forward pass in training mode: a state that is carried from one to the next was written
-    under others than it is read under. The last ones are a buffer, so that a saved model evaluates the same.
+    A map defines f as `activate`; here it is exp(w.x - |x|^2 / 2) + least. The directions are redrawn in every forward
+    pass in training mode: a state that is carried from one to the next was written under others than it is read under.
+    The last ones are a buffer, so that a saved model evaluates the same.
     """
 
     least = 0.0
@@ -48,9 +49,11 @@ class RandomFeatures(nn.Module):
     def again(self, x: Tensor) -> Tensor:
         """The same with the directions that were drawn last, as queries need it that come after their keys."""
         w_x = x @ self.directions.to(x.dtype)
-        half_square = x.square().sum(-1, keepdim=True) / 2
-        features = torch.cat([w_x - half_square, -w_x - half_square], dim=-1).exp() + self.least
-        return features / self.output_size**0.5
+        return self.activate(torch.cat([w_x, -w_x], dim=-1), x) / self.output_size**0.5
+
+    def activate(self, w_x: Tensor, x: Tensor) -> Tensor:
+        """f of the projections `[..., 2 m]` of x `[..., size]`."""
+        return (w_x - x.square().sum(-1, keepdim=True) / 2).exp() + self.least
 
 
 def orthonormal_columns(size: int, m: int) -> Tensor:

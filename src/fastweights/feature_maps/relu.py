@@ -7,9 +7,9 @@ from fastweights.feature_maps._function import Function
 
 
 class ReLU(Function):
-    """phi(x) = max(x, 0).
+    """phi(x) = max(x, 0), without random directions; `relu-favor` has them.
 
-    Source: Choromanski et al. 2021 (ReLU features); Schlag et al. 2021, Sec. 5.4.
+    Source: Kasai et al. 2021 (Finetuning Pretrained Transformers into RNNs), without the learned map.
     """
 
     @staticmethod

@@ -14,7 +14,18 @@
 from fastweights.inspect.contents import Contents, look_into
 from fastweights.inspect.episode import Episode, watch_episode
 from fastweights.inspect.page import page
+from fastweights.inspect.rates import rate_ranges
 from fastweights.inspect.text import watch_text
 from fastweights.inspect.watch import Watched, watch
 
-__all__ = ["Contents", "Episode", "Watched", "look_into", "page", "watch", "watch_episode", "watch_text"]
+__all__ = [
+    "Contents",
+    "Episode",
+    "Watched",
+    "look_into",
+    "page",
+    "rate_ranges",
+    "watch",
+    "watch_episode",
+    "watch_text",
+]

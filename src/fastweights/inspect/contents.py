@@ -1,14 +1,15 @@
 """What a memory wrote, forgot and read at every step of one sequence."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fastweights.call.call import Problem
-from fastweights.core.errors import require
-from fastweights.dispatch import run_problem
+from fastweights.call.scan_call import ScanCall
+from fastweights.call.tensors import Tensors
+from fastweights.dispatch import run_call
+from fastweights.inspect.rates import Range, range_of, rates_of
+from fastweights.inspect.steps import alone, part_of, steps_of
 from fastweights.inspect.watch import Watched
 
 PROBES = 2
@@ -23,7 +24,7 @@ class Contents(NamedTuple):
     `courses` are numbers `[T, H]` by name, `limits` how large some of them can be: the length of what a step changed
     in the state ("written"), the share of the state before it that is gone after ("forgotten": below 0 if there is more
     of it, above 1 if it is turned round), the length of the state ("held") and of what was read ("read"), the effective
-    rank of every matrix in the state, and the cell's own rates.
+    rank of every matrix in the state, and the `rates`: those of the inputs, and those that the cell computes itself.
     `attention` `[H, T, T]` says how much of read t stems from step i: if `signed`, the factor with which value i is
     part of it, averaged over its places, else the length of the derivative by all inputs of step i.
     """
@@ -34,6 +35,12 @@ class Contents(NamedTuple):
     limits: dict[str, float]
     attention: Tensor
     signed: bool
+    rates: tuple[str, ...]
+
+    @property
+    def rate_ranges(self) -> dict[str, Range]:
+        """The smallest and the largest value of every rate over steps and heads."""
+        return {name: range_of(self.courses[name]) for name in self.rates}
 
 
 def look_into(watched: Watched, member: int = 0) -> Contents:
@@ -41,8 +48,8 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
 
     Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
     """
-    problem = _alone(watched.problem, member)
-    steps = [(before, state, y) for before, state, y in _steps(problem)]
+    call = alone(watched.call, member)
+    steps = list(steps_of(call))
     courses: dict[str, list[Tensor]] = {"written": [], "forgotten": [], "held": [], "read": []}
     for before, state, y in steps:
         change = [new - old for new, old in zip(state, before, strict=True)]
@@ -51,45 +58,11 @@ def look_into(watched: Watched, member: int = 0) -> Contents:
         courses["forgotten"].append(torch.where(length > 0, 1 - kept / length, 0))
         courses["held"].append(_dot(state, state).sqrt())
         courses["read"].append(y.flatten(1).norm(dim=1))
-    ranks, limits = _ranks(problem, [state for _, state, _ in steps])
-    found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **_rates(problem)}
-    attention, signed = _attention(problem)
-    return Contents(watched.name, problem.cell.name, found, limits, attention, signed)
-
-
-def _alone(problem: Problem, member: int) -> Problem:
-    """The steps of one member, with mapped inputs."""
-    B, T, _ = problem.leading
-    require(0 <= member < B, "member", f"one of the {B} of the batch", member)
-    problem = problem.mapped
-    end = T if problem.lengths is None else int(problem.lengths[member])
-    require(end > 0, "member", "one with steps", "an empty one")
-    return _part(problem, slice(member, member + 1), slice(0, end))
-
-
-def _part(problem: Problem, members: slice, steps: slice) -> Problem:
-    def cut(record: Any) -> Any:
-        return None if record is None else type(record)(*(leaf[members] for leaf in record))
-
-    return problem._replace(
-        inputs=type(problem.inputs)(*(x[members, steps] for x in problem.inputs)),
-        state=cut(problem.state),
-        initial=cut(problem.initial),
-        reset=None if problem.reset is None else problem.reset[members, steps],
-        lengths=None,
-        known={},
-        found={},
-    )
-
-
-@torch.no_grad()
-def _steps(problem: Problem) -> Iterator[tuple[Any, Any, Tensor]]:
-    """The state before and after every step, `[H, ...]` each, and what was read."""
-    state = problem.state
-    for t in range(problem.leading[1]):
-        y, after = run_problem(_part(problem, slice(None), slice(t, t + 1))._replace(state=state), "reference")
-        yield [leaf[0] for leaf in state], [leaf[0] for leaf in after], y[0, 0]
-        state = after
+    ranks, limits = _ranks(call, [state for _, state, _ in steps])
+    rates = rates_of(call, [before for before, _, _ in steps])
+    found = {**{name: torch.stack(rows) for name, rows in courses.items()}, **ranks, **rates}
+    attention, signed = _attention(call)
+    return Contents(watched.name, call.cell.name, found, limits, attention, signed, tuple(rates))
 
 
 def _dot(a: Any, b: Any) -> Tensor:
@@ -97,9 +70,9 @@ def _dot(a: Any, b: Any) -> Tensor:
     return sum((x * y).reshape(len(x), -1).sum(1) for x, y in zip(a, b, strict=True))
 
 
-def _ranks(problem: Problem, states: list[Any]) -> tuple[dict[str, Tensor], dict[str, float]]:
+def _ranks(call: ScanCall, states: list[Any]) -> tuple[dict[str, Tensor], dict[str, float]]:
     ranks, limits = {}, {}
-    for n, (name, slot) in enumerate(problem.cell.slots["State"].items()):
+    for n, (name, slot) in enumerate(call.cell.slots["State"].items()):
         if len(slot.axes.split()) == 2:
             matrices = torch.stack([state[n] for state in states])
             ranks[f"rank of {name}"] = effective_rank(matrices)
@@ -120,20 +93,14 @@ def effective_rank(matrices: Tensor) -> Tensor:
     return rank.where(total[..., 0] > 0, 0)
 
 
-def _rates(problem: Problem) -> dict[str, Tensor]:
-    slots = problem.cell.slots["Inputs"]
-    chosen = {name: getattr(problem.inputs, name)[0] for name, s in slots.items() if s.kind in ("rate", "decay")}
-    return {name: x.detach().flatten(2).mean(2) if x.ndim > 2 else x.detach() for name, x in chosen.items()}
-
-
-def _attention(problem: Problem) -> tuple[Tensor, bool]:
-    _, T, H = problem.leading
-    names, signed = _origins(problem)
-    draw, first = torch.Generator().manual_seed(0), problem.inputs[0]
+def _attention(call: ScanCall) -> tuple[Tensor, bool]:
+    _, T, H = call.plan.leading
+    names, signed = _origins(call)
+    draw, first = torch.Generator().manual_seed(0), call.tensors.inputs[0]
     attention = first.new_zeros(H, T, T)
     asked = torch.arange(T, device=first.device).repeat_interleave(PROBES)
     for ts in asked.split(COPIES):
-        signs, origins = _asked(problem, names, ts, draw)
+        signs, origins = _asked(call, names, ts, draw)
         # Derivatives `[copies, T, H, ...]`: of a number for every sign, by every origin.
         parts = [(g * signs[:, None] if signed else g.square()).reshape(*g.shape[:3], -1).sum(3) for g in origins]
         scale = PROBES * (signs[0, 0].numel() if signed else 1)
@@ -141,33 +108,35 @@ def _attention(problem: Problem) -> tuple[Tensor, bool]:
     return attention if signed else attention.sqrt(), signed
 
 
-def _origins(problem: Problem) -> tuple[list[str], bool]:
+def _origins(call: ScanCall) -> tuple[list[str], bool]:
     """The inputs that reads are traced back to, and whether they are values that a read is made of."""
-    slots = problem.cell.slots["Inputs"]
+    slots = call.cell.slots["Inputs"]
     for name, slot in slots.items():
-        if slot.kind == "value" and slot.axes == problem.cell.output.axes:
+        if slot.kind == "value" and slot.axes == call.cell.output.axes:
             return [name], True
     return [name for name, slot in slots.items() if slot.kind != "control"], False
 
 
-def _asked(problem: Problem, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
+def _asked(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
     """Random signs `[copies, H, ...]`, and the derivatives of the reads at steps `ts`, summed with them."""
     copies, end = len(ts), int(ts.max()) + 1
-    T = problem.leading[1]
+    T = call.plan.leading[1]
 
     def copied(record: Any) -> Any:
         return None if record is None else type(record)(*(x.expand(copies, *x.shape[1:]) for x in record))
 
-    part = _part(problem, slice(None), slice(0, end))
+    part = part_of(call, slice(None), slice(0, end)).tensors
     inputs = {name: x.detach().expand(copies, *x.shape[1:]) for name, x in part.inputs._asdict().items()}
     origins = {name: inputs[name].clone().requires_grad_() for name in names}
-    reset = None if part.reset is None else part.reset.expand(copies, -1)
-    given = part._replace(
+    tensors = Tensors(
         inputs=type(part.inputs)(**{**inputs, **origins}),
-        **{"state": copied(part.state), "initial": copied(part.initial), "reset": reset},
+        state=copied(part.state),
+        params=part.params,
+        reset=None if part.reset is None else part.reset.expand(copies, -1),
+        initial=copied(part.initial),
     )
     with torch.enable_grad():
-        y, _ = run_problem(given, "auto")
+        y, _ = run_call(call.replace(tensors), "auto")
         reads = y[torch.arange(copies, device=y.device), ts]
         signs = torch.randint(0, 2, reads.shape, generator=draw, device=draw.device).to(reads) * 2 - 1
         found = torch.autograd.grad((reads * signs).sum(), list(origins.values()))

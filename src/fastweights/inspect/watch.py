@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from fastweights.call.call import Problem
+from fastweights.call.scan_call import ScanCall
 from fastweights.dispatch import WATCHERS
 
 
 class Watched(NamedTuple):
-    """What a memory was given: `name` is that of its module in the model."""
+    """A scan call of a memory; `name` is the name of its module in the model."""
 
     name: str
-    problem: Problem
+    call: ScanCall
 
 
 @contextmanager
@@ -34,10 +34,10 @@ def watch(model: nn.Module) -> Iterator[list[Watched]]:
     inside: list[str] = []
     thread = threading.get_ident()
 
-    def note(problem: Problem) -> None:
+    def note(call: ScanCall) -> None:
         if inside and threading.get_ident() == thread:
-            keep = Tensor.detach if problem.out is None else torch.clone  # before it is written over
-            found.append(Watched(inside[-1], tree_map_only(Tensor, keep, problem)))
+            keep = Tensor.detach if call.out is None else torch.clone  # before the state is overwritten
+            found.append(Watched(inside[-1], call.replace(tree_map_only(Tensor, keep, call.tensors))))
 
     handles = [hook for name, module in model.named_modules() for hook in _hooks(module, name, inside)]
     WATCHERS.append(note)

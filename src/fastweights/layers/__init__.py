@@ -11,6 +11,7 @@ from fastweights.layers.base.layer import Layer
 from fastweights.layers.delta_delta_net import DeltaDeltaNet
 from fastweights.layers.delta_mlp import DeltaMLP
 from fastweights.layers.delta_net import DeltaNet
+from fastweights.layers.delta_rnn_v1 import DeltaRNNV1
 from fastweights.layers.fake_srwm import FakeSRWM
 from fastweights.layers.fast_weight_rnn import FastWeightRNN
 from fastweights.layers.full_recurrent_delta_net import FullRecurrentDeltaNet
@@ -21,6 +22,7 @@ from fastweights.layers.multi_level_fast_weight_rnn import MultiLevelFastWeightR
 from fastweights.layers.neurons_and_synapses import NeuronsAndSynapses
 from fastweights.layers.no_carry_srwm import NoCarrySRWM
 from fastweights.layers.one_rate_srwm import OneRateSRWM
+from fastweights.layers.outer_product import OuterProduct
 from fastweights.layers.performer import Performer
 from fastweights.layers.printed_delta_mlp import PrintedDeltaMLP
 from fastweights.layers.snail import SNAIL
@@ -44,6 +46,7 @@ __all__ = [
     "DeltaDeltaNet",
     "DeltaMLP",
     "DeltaNet",
+    "DeltaRNNV1",
     "FakeSRWM",
     "FastWeight",
     "FastWeightProgrammer",
@@ -57,6 +60,7 @@ __all__ = [
     "NeuronsAndSynapses",
     "NoCarrySRWM",
     "OneRateSRWM",
+    "OuterProduct",
     "Performer",
     "PrintedDeltaMLP",
     "ResetEvery",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Size
 from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
+from fastweights.layers.base.slow_net import Keys
 from fastweights.state import with_methods
 
 
@@ -17,19 +18,26 @@ class NoState(NamedTuple):
 
 
 class FakeSRWM(Layer):
-    """y = W_o [W_1 x_1, ..., W_H x_H]: the SRWM with all rates 0, a control without memory.
+    """y = W_o [W_1 phi(x_1), ..., W_H phi(x_H)]: the SRWM with all rates 0, a control without memory.
 
-    Source: Irie et al. 2022, Sec. 4.3 ("Fake SR"); on the raw input, as in the authors' code.
+    Source: Irie et al. 2022, Sec. 4.3 ("Fake SR": the y part of Eq. 5).
 
     Can: nothing.
+
+    Args:
+        d_model: Size of the input and output.
+        heads: Number of heads; divides `d_model`.
+        feature_map: phi: "softmax" for the SRWM of reinforcement learning, as in the text; the authors' code has
+            "identity" everywhere.
     """
 
-    def __init__(self, d_model: Size, heads: Size = 8) -> None:
+    def __init__(self, d_model: Size, heads: Size = 8, feature_map: str = "identity") -> None:
         super().__init__()
         require_heads(d_model, heads)
         self.input_size = d_model
+        self.keys = Keys(d_model // heads, feature_map, "none")
         size = d_model // heads
-        self.weight = nn.Parameter(torch.empty(heads, size, size))
+        self.weight = nn.Parameter(torch.empty(heads, size, self.keys.output_size))
         self.reset_parameters()
         self.output = nn.Linear(d_model, d_model, bias=False)
 
@@ -42,7 +50,7 @@ class FakeSRWM(Layer):
         self, x: Tensor, state: NoState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, NoState]:
         """What the layer does."""
-        parts = x.unflatten(-1, (len(self.weight), -1))
+        parts = self.keys(x.unflatten(-1, (len(self.weight), -1)))
         return self.output(torch.einsum("hvk,bthk->bthv", self.weight, parts).flatten(2)), NoState()
 
     def initial_state(self, batch_size: int) -> NoState:

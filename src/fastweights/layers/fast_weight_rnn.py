@@ -6,7 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.cells.fast_weight_rnn import FastWeightRNNState, settle
+from fastweights.cell import Cell
+from fastweights.cells.fast_weight_rnn import (
+    FastWeightRNNState,
+    Norm,
+    layer_norms,
+    make_fast_weight_rnn,
+    no_norms,
+    settle,
+)
 from fastweights.core.arguments import NotNegative, Size
 from fastweights.core.autocast import full_precision
 from fastweights.core.errors import require_name
@@ -41,6 +49,7 @@ class FastWeightRNN(FastWeightNetwork):
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`, for the matrix form.
         initial: The initial state, as in `FastWeight`.
+        layer_norm: Whether every inner step has layer normalisation (Eq. 5); without it the step is Eq. 2.
     """
 
     def __init__(
@@ -54,10 +63,13 @@ class FastWeightRNN(FastWeightNetwork):
         input_size: Size | None = None,
         backend: str = "auto",
         initial: Any = "zero",
+        layer_norm: bool = True,
     ) -> None:
         require_name("form", form, FORMS)
-        super().__init__(d_model, heads, "fast-weight-rnn", inner_steps, decay, rate, input_size, backend, initial)
+        cell = Cell.of(make_fast_weight_rnn() if layer_norm else make_fast_weight_rnn(False, inner_steps))
+        super().__init__(d_model, heads, cell, inner_steps, decay, rate, input_size, backend, initial)
         self.form = form
+        self.inner_steps, self.layer_norm = inner_steps, layer_norm
 
     def run(
         self,
@@ -77,12 +89,23 @@ class FastWeightRNN(FastWeightNetwork):
         with full_precision(x.device):
             params = self.slow_weights()
             params = type(params)(*(p.to(state.A.dtype) for p in params))
-            y, state = attend(boundary.to(state.A.dtype), state, params, reset, lengths, start)
+            y, state = attend(boundary.to(state.A.dtype), state, params, self._norms(params), reset, lengths, start)
         return y.to(x.dtype).flatten(2), state
+
+    def _norms(self, params: Any) -> list[Norm]:
+        if not self.layer_norm:
+            return no_norms(self.inner_steps)
+        return layer_norms(params.gain.transpose(0, 1), params.bias.transpose(0, 1))
 
 
 def attend(
-    x: Tensor, state: FastWeightRNNState, params: Any, reset: Tensor | None, lengths: Tensor | None, start: Any
+    x: Tensor,
+    state: FastWeightRNNState,
+    params: Any,
+    norms: list[Norm],
+    reset: Tensor | None,
+    lengths: Tensor | None,
+    start: Any,
 ) -> tuple[Tensor, Any]:
     """The cell over x `[B, T, H, R]` without its matrix: y, and the same state as the matrix form."""
     A, h = state
@@ -108,7 +131,7 @@ def attend(
         weights = [*(weight * decay for weight in weights), eta.expand_as(h[..., :1])]
         stored.append(h)
         read = _reader(matrices, left, torch.stack(stored, -2), torch.cat(weights, -1))
-        after = settle(read, _apply(params.W, h) + x_t, params.gain.transpose(0, 1), params.bias.transpose(0, 1))
+        after = settle(read, _apply(params.W, h) + x_t, norms)
         h = after if inside is None else torch.where(inside[:, t, None, None], after, h)
         outputs.append(h)
     keys, written = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)

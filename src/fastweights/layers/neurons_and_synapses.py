@@ -24,12 +24,16 @@ class NeuronsAndSynapses(FastWeight):
         inputs: Neurons of the input layer.
         neurons: Neurons of a hidden layer.
         depth: Number of hidden layers, which take turns; 0 for none.
-        components: Of the state of every neuron and synapse, even.
+        components: Of the state of every neuron and synapse; even for LSTM operators.
         embedding: Size of a layer's embedding.
         width: Hidden units of the operators' networks.
         body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
         synapse: What updates a synapse, one of the same.
         cells: "private" or "shown": whether an LSTM as a synapse passes on its cells, see `make_neurons_and_synapses`.
+        effect: "product" or "operator": whether a synapse passes on its state times a component of the other neuron, or
+            its state alone, see `make_neurons_and_synapses`.
+        transmits: The component of the other neuron in that product, counted from 0.
+        gates: The component of the other neuron in the product h_i h_j^1.
         backend: The backend of `scan`.
         initial: The initial state, as in `FastWeight`: synapses add it to their random start.
     """
@@ -46,10 +50,14 @@ class NeuronsAndSynapses(FastWeight):
         width: Size = 16,
         body: str = "lstm",
         synapse: str = "gated",
-        cells: str = "shown",
+        cells: str = "private",
+        effect: str = "product",
+        transmits: Count = 0,
+        gates: Count = 1,
         backend: str = "auto",
         initial: Any = "zero",
     ) -> None:
-        step, sizes = make_network(inputs, neurons, depth, components, embedding, width, body, synapse, cells)
+        kinds = (body, synapse, cells, effect, transmits, gates)
+        step, sizes = make_network(inputs, neurons, depth, components, embedding, width, *kinds)
         cell = Cell.of(step)
         super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)

@@ -10,7 +10,8 @@ class Performer(LinearAttention):
     """y = sum_j v_j phi(k_j).phi(q) / sum_j phi(k_j).phi(q), phi FAVOR+: softmax attention with random features.
 
     The linear attention of this library with another feature map: "scaled-favor-M" for M directions, "scaled-favor" for
-    as many as a key has entries.
+    as many as a key has entries. "gaussian-favor" draws independent directions. "relu-favor" has a ReLU in place of the
+    exponential.
 
     Source: Choromanski et al. 2021, Eqs. 4-6 and Lemma 1.
     """

@@ -19,5 +19,6 @@ class SRWM(SelfReferential):
         feature_map: str = "identity",
         backend: str = "auto",
         initial: Any = "zero",
+        output_size: Size | None = None,
     ) -> None:
-        super().__init__(d_model, heads, "srwm", feature_map, backend, initial)
+        super().__init__(d_model, heads, "srwm", feature_map, backend, initial, output_size)

@@ -5,6 +5,7 @@ from fastweights.models.agent import Agent
 from fastweights.models.beam_search import beam_search
 from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
+from fastweights.models.blocks import Blocks
 from fastweights.models.cross_attention import CrossAttention
 from fastweights.models.dropout import Dropout
 from fastweights.models.few_shot_network import FewShotNetwork
@@ -19,12 +20,14 @@ from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import Stack
 from fastweights.models.translator import Translator
+from fastweights.models.word_dropout import WordDropout
 
 __all__ = [
     "AdaptiveSoftmax",
     "Agent",
     "Block",
     "BlockModel",
+    "Blocks",
     "CrossAttention",
     "Dropout",
     "FewShotNetwork",
@@ -38,6 +41,7 @@ __all__ = [
     "SequenceClassifier",
     "Stack",
     "Translator",
+    "WordDropout",
     "beam_search",
     "start_small",
 ]

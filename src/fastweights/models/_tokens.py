@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fastweights.core.autocast import at_least_float32
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid, require
 from fastweights.core.padding import INTEGERS, can_be_read, remedy_for
 
 
@@ -15,7 +15,7 @@ def check_tokens(tokens: Any, name: str = "tokens") -> None:
     require(isinstance(tokens, Tensor), name, "a tensor", type(tokens).__name__, remedy_for(tokens, name))
     require(tokens.dtype in INTEGERS, name, "int64 or int32", tokens.dtype, f"Try {name}.long().")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
-        require(False, name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
+        raise invalid(name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
 
 
 def check_known(tokens: Tensor, vocabulary: int) -> None:
@@ -39,4 +39,4 @@ def check_targets(targets: Any, tokens: Tensor) -> None:
     """Raises unless targets are int `[B, T]` like the tokens."""
     check_tokens(targets, "targets")
     if targets.shape != tokens.shape:
-        require(False, "targets", f"[B, T] = {list(tokens.shape)} like tokens", list(targets.shape))
+        raise invalid("targets", f"[B, T] = {list(tokens.shape)} like tokens", list(targets.shape))

@@ -12,6 +12,7 @@ from fastweights.core.errors import require
 from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers.fake_srwm import NoState
 from fastweights.models._policy_head import PolicyHead
+from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 from fastweights.registry import VISION_NETS
 from fastweights.state import detach
@@ -77,9 +78,19 @@ class Agent(nn.Module):
         self.reader: nn.Module = nn.Identity()
         self.memory: nn.Module | None = None
         if layer is not None and depth:
+            blocks = Blocks(
+                layer=layer,
+                d_model=d_model,
+                depth=depth,
+                heads=heads,
+                d_ff=d_ff,
+                norm=norm,
+                feed_forward_norm=feed_forward_norm,
+                convolution=convolution,
+                options=options,
+            )
             self.reader = nn.Linear(width, d_model)
-            around: dict[str, Any] = {"norm": norm, "feed_forward_norm": feed_forward_norm, "convolution": convolution}
-            self.memory = make_stack(layer, d_model, depth, heads, d_ff, options=options, **around)
+            self.memory = make_stack(blocks)
         elif layer is not None:
             own = {"input_size": width} if "input_size" in layer_options(layer) else {}
             self.reader = nn.Identity() if own or width == d_model else nn.Linear(width, d_model)

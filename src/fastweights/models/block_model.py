@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKinds
 from fastweights.models._reader import make_reader
+from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 
 
@@ -54,8 +55,20 @@ class BlockModel(nn.Module):
     ) -> None:
         super().__init__()
         self.reader = make_reader(kind, input_size, d_model)
-        shape = (layer, d_model, depth, heads, d_ff, dropout)
-        self.blocks = make_stack(*shape, norm, convolution, options, feed_forward_norm, positions)
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            feed_forward_norm=feed_forward_norm,
+            convolution=convolution,
+            positions=positions,
+            options=options,
+        )
+        self.blocks = make_stack(blocks)
         self.norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
         self.head = nn.Linear(d_model, output_size)
 

@@ -11,6 +11,7 @@ from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.errors import require, require_name
 from fastweights.layers import LayerKinds, layer_options, make_layer
 from fastweights.layers.base.initialise import assign
+from fastweights.models.blocks import Blocks
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
 from fastweights.registry import VISION_NETS
@@ -52,6 +53,10 @@ class FewShotNetwork(nn.Module):
             as they are. "snail": SNAIL, over `length` pictures.
         norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
         feed_forward_norm: The same around the feed-forward networks.
+        normalise_features: Whether features go to the memory with mean 0 and variance 1 per channel: over all images of
+            the batch in training, with running values in evaluation, and without gain or bias. Features behind a ReLU
+            share one large constant part; a memory that reads them raw, as the SRWM does, sees nearly the same keys for
+            all images, and learns nothing for thousands of training steps.
         vision_loss: Weight of a loss of the vision net alone, in training, which brings pictures of a class together; 0
             for none. Without it each waits for the other on a long plateau: the vision net for a memory to learn from,
             the memory for features that are worth to be remembered.
@@ -76,6 +81,7 @@ class FewShotNetwork(nn.Module):
         memory: Memory = "blocks",
         norm: str = "pre",
         feed_forward_norm: str = "pre",
+        normalise_features: bool = False,
         vision_loss: float = 0.0,
         length: Size = 6,
         vision_options: dict[str, Any] | None = None,
@@ -87,10 +93,20 @@ class FewShotNetwork(nn.Module):
         self.codes = codes
         self.vision_loss = vision_loss
         self.vision: Any = _make_vision(vision, channels, side, vision_options or {})
-        sizes = {"layer": layer, "d_model": d_model, "depth": depth, "heads": heads, "d_ff": d_ff, "dropout": dropout}
-        norms = {"norm": norm, "feed_forward_norm": feed_forward_norm, "options": options}
-        width = self.vision.features + codes
-        self.reader, self.memory, out = kinds[memory](width, length, **sizes, **norms)  # type: ignore[operator]
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            feed_forward_norm=feed_forward_norm,
+            options=options,
+        )
+        features = self.vision.features
+        self.feature_norm = nn.BatchNorm1d(features, affine=False) if normalise_features else nn.Identity()
+        self.reader, self.memory, out = kinds[memory](features + codes, length, blocks)
         self.head = nn.Linear(out, ways)
         # [data sets, 2, 1 or channels, 1, 1]
         self.normalisations = torch.tensor(normalisations, device="cpu")[..., None, None]
@@ -135,6 +151,7 @@ class FewShotNetwork(nn.Module):
     def read(self, features: Tensor, labels: Tensor) -> Tensor:
         """What the memory is given, `[B, T, D]`: features beside what is told with them."""
         told = one_hot(labels, self.codes).to(features.dtype)
+        features = self.feature_norm(features.flatten(0, 1)).view_as(features)
         seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
         return seen
 
@@ -159,32 +176,24 @@ def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -
     return make(channels, side, **options)
 
 
-def _blocks(width: int, length: int, layer: LayerKinds, d_model: int, **sizes: Any) -> Parts:
-    """A linear map, blocks, and the size of what they say."""
-    return nn.Linear(width, d_model), make_stack(layer, d_model, **sizes), d_model
+def _blocks(width: int, length: int, blocks: Blocks) -> Parts:
+    """A linear map, the stack, and the size of its output."""
+    return nn.Linear(width, blocks.d_model), make_stack(blocks), blocks.d_model
 
 
-def _layer(
-    width: int,
-    length: int,
-    layer: LayerKinds,
-    d_model: int,
-    heads: int,
-    depth: int,
-    options: dict[str, Any] | None,
-    **_: Any,
-) -> Parts:
-    """A layer as it is; one that takes no input of another size has a linear map in front."""
-    known = layer_options(layer)
-    own = {"layers": depth} if "layers" in known else {}
+def _layer(width: int, length: int, blocks: Blocks) -> Parts:
+    """One layer, behind a linear map unless the layer takes an input of another size."""
+    known = layer_options(blocks.layer)
+    own = {"layers": blocks.depth} if "layers" in known else {}
     if "input_size" in known:
         own["input_size"] = width
-    reader = nn.Identity() if "input_size" in known else nn.Linear(width, d_model)
+    reader = nn.Identity() if "input_size" in known else nn.Linear(width, blocks.d_model)
     # Several layers are for blocks: make_layer refuses them.
-    return reader, make_layer(layer, d_model, heads, **own, **(options or {})), d_model  # type: ignore[arg-type]
+    layer: Any = blocks.layer
+    return reader, make_layer(layer, blocks.d_model, blocks.heads, **own, **(blocks.options or {})), blocks.d_model
 
 
-def _snail(width: int, length: int, **_: Any) -> Parts:
-    """All of SNAIL but its last map, which every memory has behind it."""
-    blocks = SNAILBlocks(width, length)
-    return nn.Identity(), blocks, blocks.width
+def _snail(width: int, length: int, blocks: Blocks) -> Parts:
+    """SNAIL without its last map, which every memory has behind it."""
+    snail = SNAILBlocks(width, length)
+    return nn.Identity(), snail, snail.width

@@ -10,31 +10,38 @@ QUADRANTS, GLIMPSES = 4, 6
 
 
 class GlimpseNetwork(nn.Module):
-    """Three layers of rectified linear units with shared weights: a glimpse, a quadrant of six, the image of four.
+    """h_g = relu(W_1 x_g), h_q = relu(W_2 [h_g of q]), h = relu(W_3 [h_q]), y = W h: a convolutional network.
 
-    A convolution whose strides are its widths: each layer sees all of the one below once, as the memories do.
+    One map for all glimpses g, one for all quadrants q of six glimpses, one for the image of four quadrants, each with
+    a bias. With two layers there are no quadrants: h = relu(W_2 [h_g of all glimpses]). Strides equal the widths of
+    the filters, so that each layer reads every unit below it once, as the recurrent networks read every glimpse once.
 
-    Source: the baseline of Ba et al. 2016, Sec. 4.2, of which the paper says that it has three layers and sees the same
-    patches; the rest is our reading.
+    Source: the baselines of Ba et al. 2016: three layers on the same patches in Sec. 4.2, two layers with 12 x 12
+    receptive fields in Sec. 4.3. The paper describes no more of them; strides and sharing are our reading.
 
     Args:
         kind: "features".
         input_size: Pixels of a glimpse.
         output_size: Number of classes.
         features: Units of every layer.
+        layers: Number of layers in front of the output, 2 or 3.
     """
 
     @checked
-    def __init__(self, kind: str, input_size: Size, output_size: Size, features: Size) -> None:
+    def __init__(self, kind: str, input_size: Size, output_size: Size, features: Size, layers: Size = 3) -> None:
         super().__init__()
         require(kind == "features", "kind", "'features', the pixels of glimpses", repr(kind))
+        require(layers in (2, 3), "layers", "2 or 3", layers)
+        parts = QUADRANTS if layers == 3 else QUADRANTS * GLIMPSES
         self.glimpse = nn.Sequential(nn.Linear(input_size, features), nn.ReLU())
-        self.quadrant = nn.Sequential(nn.Linear(GLIMPSES * features, features), nn.ReLU())
-        self.image = nn.Sequential(nn.Linear(QUADRANTS * features, features), nn.ReLU())
+        self.quadrant = nn.Sequential(nn.Linear(GLIMPSES * features, features), nn.ReLU()) if layers == 3 else None
+        self.image = nn.Sequential(nn.Linear(parts * features, features), nn.ReLU())
         self.head = nn.Linear(features, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
         """Glimpses `[B, 24, pixels]` -> outputs `[B, 1, output_size]`; there is one question, about the image."""
-        quadrants = self.glimpse(inputs).flatten(1).unflatten(1, (QUADRANTS, -1))
-        outputs: Tensor = self.head(self.image(self.quadrant(quadrants).flatten(1)))
+        parts = self.glimpse(inputs)
+        if self.quadrant is not None:
+            parts = self.quadrant(parts.flatten(1).unflatten(1, (QUADRANTS, -1)))
+        outputs: Tensor = self.head(self.image(parts.flatten(1)))
         return outputs.unsqueeze(1)

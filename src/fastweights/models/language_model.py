@@ -18,9 +18,11 @@ from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses
 from fastweights.models._writing import Writing, Written, begin, load_written
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.blocks import Blocks
 from fastweights.models.dropout import Dropout
 from fastweights.models.initialisation import start_small
 from fastweights.models.stack import StackState, make_stack
+from fastweights.models.word_dropout import WordDropout
 
 
 class LanguageModel(nn.Module):
@@ -39,6 +41,7 @@ class LanguageModel(nn.Module):
         positions: What is added to the embeddings, from `fastweights list positions`; nothing if None.
         scaled: Whether embeddings are multiplied by sqrt(D).
         output_dropout: Probability of dropping a unit in front of the last linear map.
+        word_dropout: Probability of dropping a word wherever it occurs, see `WordDropout`.
         small_start: Whether all weights begin as the papers' do, see `start_small`.
         tied: Whether the last linear map shares the embedding's weights.
         cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
@@ -64,16 +67,27 @@ class LanguageModel(nn.Module):
         scaled: bool = False,
         output_dropout: Probability = 0.0,
         small_start: bool = False,
+        word_dropout: Probability = 0.0,
     ) -> None:
         super().__init__()
         self.embedding: nn.Embedding = Embedding(vocabulary, d_model)
         self.dropout = Dropout(0.0 if positions else dropout)  # else it comes behind the positions
+        self.word_dropout = WordDropout(word_dropout)
         self.scale = d_model**0.5 if scaled else 1.0
         self.output_dropout = Dropout(output_dropout)
-        d_ff = d_ff or 4 * d_model
-        self.blocks = make_stack(
-            layer, d_model, depth, heads, d_ff, dropout, norm, convolution, options, positions=positions
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            convolution=convolution,
+            positions=positions,
+            options=options,
         )
+        self.blocks = make_stack(blocks)
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tied, cutoffs)
         if small_start:
@@ -121,8 +135,10 @@ class LanguageModel(nn.Module):
         if lengths is not None:
             # Padding is often marked with a number that no token has.
             tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
-        check_known(tokens, tokens_of(self.embedding))
-        return self.embedded(self.embedding(tokens), state, reset, lengths, controls)
+        words = tokens_of(self.embedding)
+        check_known(tokens, words)
+        x = self.word_dropout(self.embedding(tokens), tokens, words)
+        return self.embedded(x, state, reset, lengths, controls)
 
     def embedded(
         self,

@@ -8,6 +8,7 @@ from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.padding import only, within
 from fastweights.layers import LayerKinds
 from fastweights.models._reader import make_reader
+from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 
 
@@ -46,7 +47,18 @@ class SequenceClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.reader = make_reader(kind, input_size, d_model)
-        self.blocks = make_stack(layer, d_model, depth, heads, d_ff, dropout, norm, convolution, options)
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            convolution=convolution,
+            options=options,
+        )
+        self.blocks = make_stack(blocks)
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, output_size)
 

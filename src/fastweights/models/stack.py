@@ -1,15 +1,16 @@
 """A stack of blocks, which is a layer itself."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from fastweights.core.arguments import Count, Probability, Size, checked
+from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
-from fastweights.layers import LayerKinds, behind_convolution, make_layers
+from fastweights.layers import behind_convolution
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.models.block import Block
+from fastweights.models.blocks import Blocks
 from fastweights.registry import POSITIONS
 from fastweights.state import with_methods
 
@@ -60,39 +61,19 @@ class Stack(Layer, nn.ModuleList):
         return StackState(tuple(block.initial_state(batch_size) for block in self))  # type: ignore[operator]
 
 
-def make_stack(
-    layer: LayerKinds,
-    d_model: Size,
-    depth: Size,
-    heads: Size,
-    d_ff: Size,
-    dropout: Probability = 0.0,
-    norm: str = "pre",
-    convolution: Count = 0,
-    options: Mapping[str, Any] | None = None,
-    feed_forward_norm: str | None = None,
-    positions: str | None = None,
-) -> Stack:
-    """Blocks that are alike but for their layers, behind positions if they are to have any.
+def make_stack(blocks: Blocks) -> Stack:
+    """The stack of a configuration: the positional encoding, if there is one, then the blocks."""
+    positions = [POSITIONS.load(blocks.positions)(blocks.d_model, blocks.dropout)] if blocks.positions else []
+    return Stack([*positions, *(make_block(layer, blocks) for layer in blocks.layers())], blocks.d_model)
 
-    Args:
-        layer: What `make_layer` takes, or several that take turns, as in `make_layers`; `options` go to them.
-        d_model: D.
-        depth: Number of blocks.
-        heads: Memories a layer.
-        d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
-        norm: Where LayerNorm stands, from `fastweights list norms`.
-        convolution: Width of a causal convolution in front of every layer; 0 for none.
-        feed_forward_norm: The same for the feed-forward networks; `norm` if None.
-        positions: What is added to the input, before dropout, from `fastweights list positions`; nothing if None.
-    """
 
-    def blocks() -> Iterator[Block]:
-        for memory in make_layers(layer, depth, d_model, heads, **(options or {})):
-            yield Block(
-                behind_convolution(memory, d_model, convolution), d_model, d_ff, dropout, norm, feed_forward_norm
-            )
-
-    places = [POSITIONS.load(positions)(d_model, dropout)] if positions else []
-    return Stack([*places, *blocks()], d_model)
+def make_block(layer: nn.Module, blocks: Blocks) -> Block:
+    """The block around a layer of a stack."""
+    return Block(
+        behind_convolution(layer, blocks.d_model, blocks.convolution),
+        d_model=blocks.d_model,
+        d_ff=blocks.width,
+        dropout=blocks.dropout,
+        norm=blocks.norm,
+        feed_forward_norm=blocks.feed_forward_norm,
+    )

@@ -6,17 +6,18 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.core.padding import check_ends, check_lengths, within
-from fastweights.layers import LayerKinds, make_layers
+from fastweights.layers import LayerKinds
 from fastweights.layers.base.initialise import change_initial
 from fastweights.layers.base.layer import NO_CONTROLS, call
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
-from fastweights.models.block import Block, feed_forward
+from fastweights.models.block import feed_forward
+from fastweights.models.blocks import Blocks
 from fastweights.models.cross_attention import WholeAttention, make_cross_attention
 from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
-from fastweights.models.stack import Stack
+from fastweights.models.stack import Stack, make_block
 from fastweights.registry import NORMS
 from fastweights.state import with_methods
 
@@ -35,31 +36,19 @@ class DecoderBlock(nn.Module):
 
     Args:
         layer: Any layer.
-        cross: Feature map of the attention to the source; softmax attention if None.
-        d_model: D.
-        heads: Of the attention to the source.
-        d_ff: Width of the feed-forward network.
-        dropout: Probability of dropping a unit.
-        norm: Where LayerNorm stands, by name.
+        cross: Feature map of the attention to the source. None: softmax attention.
+        blocks: The configuration of the decoder, which the block belongs to.
     """
 
     @checked
-    def __init__(
-        self,
-        layer: nn.Module,
-        cross: str | None,
-        d_model: Size,
-        heads: Size,
-        d_ff: Size,
-        dropout: Probability,
-        norm: str,
-    ) -> None:
+    def __init__(self, layer: nn.Module, cross: str | None, blocks: Blocks) -> None:
         super().__init__()
+        D = blocks.d_model
         self.layer = layer
-        self.cross = make_cross_attention(d_model, heads, cross)
-        self.feed_forward = feed_forward(d_model, d_ff, dropout)
-        self.layer_norm, self.cross_norm, self.feed_forward_norm = (NORMS.load(norm)(d_model) for _ in range(3))
-        self.dropout = Dropout(dropout)
+        self.cross = make_cross_attention(D, blocks.heads, cross)
+        self.feed_forward = feed_forward(D, blocks.width, blocks.dropout)
+        self.layer_norm, self.cross_norm, self.feed_forward_norm = (NORMS.load(blocks.norm)(D) for _ in range(3))
+        self.dropout = Dropout(blocks.dropout)
 
     def forward(self, x: Tensor, state: Any, memory: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         """x `[B, T, D]`, the layer's state and what `cross` remembers of the source -> y `[B, T, D]` and the state."""
@@ -114,14 +103,19 @@ class Translator(nn.Module):
         self.embedding = Embedding(vocabulary, d_model)
         self.scale = d_model**0.5
         self.positions = Ascending(d_model, dropout)
-        self.encoder = Stack(
-            (Block(WholeAttention(d_model, heads, encoder), d_model, d_ff, dropout, norm) for _ in range(depth)),
-            d_model,
+        blocks = Blocks(
+            layer=layer,
+            d_model=d_model,
+            depth=depth,
+            heads=heads,
+            d_ff=d_ff,
+            dropout=dropout,
+            norm=norm,
+            options=options,
         )
-        layers = make_layers(layer, depth, d_model, heads, **(options or {}))
-        self.decoder: Any = nn.ModuleList(
-            DecoderBlock(one, cross, d_model, heads, d_ff, dropout, norm) for one in layers
-        )
+        attentions = (WholeAttention(d_model, heads, encoder) for _ in range(depth))
+        self.encoder = Stack((make_block(attention, blocks) for attention in attentions), d_model)
+        self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross, blocks) for one in blocks.layers())
         self.source_norm, self.norm = (nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2))
         self.output = TiedLinear(self.embedding, bias=False)
         for name, module in self.named_modules():

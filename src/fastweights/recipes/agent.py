@@ -112,4 +112,5 @@ EXPERIMENT = Experiment(
     notes=(
         "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --discount 0.9`.",
     ),
+    sanity="None: a comparison of ours, without numbers of a paper.",
 )

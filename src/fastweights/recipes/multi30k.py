@@ -24,7 +24,7 @@ class Multi30k(Translator):
     held_out: int = 0
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "cpu": {},
+        "cpu": {"precision": "bf16-mixed"},
         "smoke": {**SMALLEST, "sentences": 200, "held_out": 20},
     }
     USE: ClassVar[str] = 'translate RUN "A dog runs."'
@@ -72,4 +72,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(MEASURED,),
+    sanity="None: a comparison of ours, without numbers of a paper.",
 )

@@ -93,4 +93,5 @@ EXPERIMENT = Experiment(
             below(*places("words", "delta-net", "linear-attention")),
         ),
     ),
+    sanity="None: a comparison of ours, without numbers of a paper.",
 )

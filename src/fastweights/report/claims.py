@@ -24,10 +24,10 @@ def evidence(group: Group) -> Evidence:
 def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
     """The number of a run in the table, its details, and the baselines of its column."""
     _, _, model, column, _ = record.key
-    metric, numbers = group.metric, record.result.numbers()
+    metric, numbers = group.metric, record.result.measured
     yield (model, column), record.value
     for name in group.experiment.details.keys() & numbers.keys():
-        yield (model, name), metric.value(numbers[name])
+        yield (model, name), group.detail(name, numbers[name])
     for name, measured in record.result.baselines.items():
         yield (name, column), metric.value(measured)
 

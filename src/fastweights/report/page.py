@@ -3,28 +3,33 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.core.files import make_own_folder, read_file, write_atomically
-from fastweights.core.measurements import Detail
+from fastweights.core.measurements import Key
 from fastweights.core.metric import Metric
-from fastweights.experiments.experiment import FREE, Published, Summary
+from fastweights.experiments.experiment import FREE, SANITY, Published, Summary
 from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
-from fastweights.report.plots import courses, learning_curves, maps, over_axis
+from fastweights.report.plots import courses, curves_on_test_data, improvements, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
+from fastweights.report.sanity import sanity
 from fastweights.report.settings import are_the_papers, settings
-from fastweights.report.verdicts import PAPER, judge
+from fastweights.report.verdicts import NO_EVIDENCE, PAPER, judge
 
 FIGURES = "figures"
+PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
+"""What draws pictures of a group, in the order of the page."""
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
     "long": "These are not the paper's settings: training went on until validation no longer improved, "
     "or as long as the settings allow.",
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
+    SANITY: "These runs only show that no model is held back: their task is easier than the table's.",
     FREE: "These runs have settings of their own: a row says which.",
 }
 WHOLE = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
@@ -85,34 +90,38 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield Heading(2, f"{group.name}: {experiment.title}")
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
     yield from _caution(group)
-    if PAPER in experiment.presets and group.preset != "smoke":
+    if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
         yield Paragraph(f"Verdict: {judge(group)}")
     beside = ": ours beside the paper's" if experiment.published else ""
     yield Heading(3, f"{group.metric.display.label}{beside}")
     yield _numbers(group)
     yield from _cut_off(group)
     data = group.metric.display.data
-    yield Paragraph(
-        f"Mean ± standard deviation (number of seeds), on {data} data, of the weights best on validation data."
-    )
+    yield Paragraph(f"Mean ± standard deviation (number of seeds), on {data} data, of {group.weights}.")
     yield from _beside(group)
-    if data == "validation":
-        yield Heading(3, "What is best")
-        yield Bullets(list(_choices(group)))
-    elif found := [*claims(group), *orders(group)]:
-        yield Heading(3, "What agrees and what does not")
-        yield Bullets(found)
+    yield from _findings(group)
+    yield from sanity(group)
     if experiment.notes:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
-    yield from [*maps(group), *over_axis(group), *courses(group), *learning_curves(group)]
+    yield from chain.from_iterable(draw(group) for draw in PICTURES)
     yield from episodes(group)
     yield Heading(3, "Settings")
     yield from settings(group)
     yield Heading(3, "Time and hardware")
     yield _times(group)
     yield from _hardware(group)
+
+
+def _findings(group: Group) -> Iterator[Block]:
+    """The best column of a search, or the sentences that the numbers test."""
+    if group.metric.display.data == "validation":
+        yield Heading(3, "What is best")
+        yield Bullets(list(_choices(group)))
+    elif found := [*claims(group), *orders(group)]:
+        yield Heading(3, "What agrees and what does not")
+        yield Bullets(found)
 
 
 def _caution(group: Group) -> Iterator[Block]:
@@ -129,7 +138,10 @@ def _numbers(group: Group) -> Grid:
     def numbers(model: str, column: str) -> list[str]:
         place = model, column
         mark = f" {MARK}" if any(record.cut_off for record in group.of(*place)) else ""
-        return [_ours(results.get(place)) + mark, _theirs(experiment.published.get(place))][: len(whose)]
+        return [
+            _ours(results.get(place)) + _best(results.get(place), group) + mark,
+            _theirs(experiment.published.get(place)),
+        ][: len(whose)]
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
     for name in dict.fromkeys(name for name, _ in group.baselines):
@@ -162,7 +174,7 @@ def _details(group: Group) -> Grid:
     models = {model: label for model, label in group.models.items() if any(m == model for m, _ in found)}
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
-    def numbers(model: str, name: str | Detail) -> list[str]:
+    def numbers(model: str, name: Key) -> list[str]:
         both = [_ours(found.get((model, name))), _theirs(experiment.published_details.get((model, name)))]
         return both[: len(whose)]
 
@@ -219,6 +231,13 @@ def _ours(summary: Summary | None, missing: str = "not run") -> str:
     size = max(abs(summary.mean), summary.deviation or 0.0)
     spread = "" if summary.deviation is None else f" ± {_number(summary.deviation, size)}"
     return f"{_number(summary.mean, size)}{spread} ({len(summary.values)})"
+
+
+def _best(summary: Summary | None, group: Group) -> str:
+    """The best seed, where the paper's figure shows the best of several runs."""
+    if summary is None or len(summary.values) == 1 or not group.experiment.best:
+        return ""
+    return f", best {_number(group.metric.best(summary.values))}"
 
 
 def _theirs(number: Published | None) -> str:

@@ -1,10 +1,11 @@
-"""Learning curves, and plots over the paper's axis."""
+"""Learning curves, plots over the paper's axis, and bars of relative improvement."""
 
 import re
 from collections.abc import Callable
 from typing import Any
 
 from fastweights.experiments.experiment import Pairs, Summary
+from fastweights.report.bars import Bars, draw_bars
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
 from fastweights.report.heat_map import HeatMap, draw_map
@@ -20,6 +21,44 @@ AXES: dict[str, Callable[[dict[str, Any]], float]] = {
 def learning_curves(group: Group) -> list[Figure]:
     """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
     return [_learning_curve(group, column, axis) for column in group.columns for axis in AXES]
+
+
+def curves_on_test_data(group: Group) -> list[Figure]:
+    """A picture per column: the metric on test data over updates, a line per seed, where it was measured."""
+    records = [record for record in group.records if "test" in record.metrics[0]]
+    found = {column: [record for record in records if record.key[3] == column] for column in group.columns}
+    return [_test_curve(group, column, runs) for column, runs in found.items() if runs]
+
+
+def _test_curve(group: Group, column: str, records: list[Record]) -> Figure:
+    experiment = group.experiment
+    metric, title = group.metric, experiment.columns[column]
+    lines = [
+        Line(experiment.models[record.key[2]], [(line["step"], metric.at(line, "test")) for line in record.metrics])
+        for record in records
+    ]
+    chart = _chart(group, title, "updates", metric.display.label, lines)
+    return _figure(chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over updates: a line a seed.")
+
+
+def improvements(group: Group) -> list[Figure]:
+    """Bars of how much higher a model scores than another, column by column, where an experiment asks for them."""
+    experiment = group.experiment
+    if not experiment.improvement:
+        return []
+    better, base = experiment.improvement
+    found = {
+        label: (group.results[better, column].mean, group.results[base, column].mean)
+        for column, label in group.columns.items()
+        if {(better, column), (base, column)} <= group.results.keys()
+    }
+    values = {label: 100 * (a - b) / abs(b) for label, (a, b) in found.items() if b}
+    if not values:
+        return []
+    names = experiment.models[better], experiment.models[base]
+    chart = Bars(f"{names[0]} over {names[1]}", "relative improvement, %", values)
+    caption = f"Relative improvement of {names[0]} over {names[1]}: 100 (a - b) / |b| of the mean scores a and b."
+    return [Figure(f"{_slug(group)}-improvement", caption, draw_bars(chart))]
 
 
 def over_axis(group: Group) -> list[Figure]:
@@ -69,13 +108,13 @@ def courses(group: Group) -> list[Figure]:
     """A picture a course: the metric over the steps of sequences on test data, a line a model."""
     experiment = group.experiment
     figures = []
-    for name, (title, across, switch) in experiment.courses.items():
+    for name, (title, across, switch, up) in experiment.courses.items():
         points = {model: _course(group, model, name) for model in group.models}
         lines = [Line(experiment.models[model], steps) for model, steps in points.items() if steps]
         if lines:
-            at = switch * len(lines[0].points)
-            chart = _chart(group, title, across, group.metric.display.label, lines)._replace(switch=at)
-            caption = f"{title}: means over seeds, with a line where the pictures change."
+            at = None if switch is None else switch * len(lines[0].points)
+            chart = _chart(group, title, across, up or group.metric.display.label, lines)._replace(switch=at)
+            caption = f"{title}: means over seeds{'' if at is None else ', with a line where the pictures change'}."
             figures.append(_figure(chart, f"{_slug(group)}-{_stem(name)}", caption))
     return figures
 

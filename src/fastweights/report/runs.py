@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.files import read_file
-from fastweights.core.measurements import Detail
+from fastweights.core.measurements import Key
 from fastweights.core.metric import Metric, still_improving
 from fastweights.core.printable import printable
 from fastweights.experiments.experiment import FREE, Details, Experiment, Results, Summary
@@ -91,6 +91,13 @@ class Group(NamedTuple):
         return {model: label for model, label in self.experiment.models.items() if model in ran}
 
     @property
+    def weights(self) -> str:
+        """Which weights of the runs were measured."""
+        kept = {record.config["trial"]["training"].get("keep", "best") for record in self.records}
+        names = {"best": "the weights best on validation data", "last": "the last weights"}
+        return " or ".join(names[name] for name in sorted(kept))
+
+    @property
     def baselines(self) -> Results:
         """Numbers of what is no model of ours, by name and column, in the units of the table: one, or one a fold."""
         found: dict[tuple[str, str], dict[int, float]] = {}
@@ -114,23 +121,28 @@ class Group(NamedTuple):
             values.setdefault(record.key[2:4], []).append(record.value)
         return {cell: Summary(tuple(seeds)) for cell, seeds in values.items()}
 
-    def measured(self, model: str, column: str, name: str | Detail) -> Summary | None:
-        """The seeds of a metric or a detail on test data, in the units of the table; None if it was not measured."""
-        numbers = [record.result.numbers().get(name) for record in self.of(model, column)]
-        values = tuple(self.metric.value(number) for number in numbers if number is not None)
+    def detail(self, name: Key, measured: float) -> float:
+        """A detail in the units of its table."""
+        return measured if name in self.experiment.plain else self.metric.value(measured)
+
+    def measured(self, model: str, column: str, name: Key) -> Summary | None:
+        """The seeds of a metric or a detail, in the units of its table; None if it was not measured."""
+        numbers = [record.result.measured.get(name) for record in self.of(model, column)]
+        values = tuple(self.detail(name, number) for number in numbers if number is not None)
         return Summary(values) if values else None
 
     def curve(self, model: str, column: str, name: str) -> list[tuple[float, float]]:
-        """Means over seeds of a curve over test data, in the units of the table; empty if it was not measured."""
+        """Means over seeds of a curve over test data, in the units of its picture; empty if it was not measured."""
+        plain = bool(self.experiment.courses[name].up)
         seeds: dict[float, list[float]] = {}
         for x, y in (point for record in self.of(model, column) for point in record.result.curves.get(name, ())):
-            seeds.setdefault(x, []).append(self.metric.value(y))
+            seeds.setdefault(x, []).append(y if plain else self.metric.value(y))
         return sorted((x, fmean(values)) for x, values in seeds.items())
 
     @property
     def details(self) -> Details:
         """The details of the experiment, by model and name: of the first column where they were measured."""
-        found: dict[tuple[str, Any], Summary] = {}
+        found: dict[tuple[str, Key], Summary] = {}
         for column, model, name in product(self.columns, self.models, self.experiment.details):
             summary = self.measured(model, column, name)
             if summary is not None:

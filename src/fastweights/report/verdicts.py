@@ -7,14 +7,18 @@ from statistics import median
 from typing import NamedTuple
 
 from fastweights.experiments.claim import Verdict
-from fastweights.experiments.experiment import Experiment
+from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.claims import evidence
 from fastweights.report.document import Grid
 from fastweights.report.runs import Group
 
 PAPER = "paper"
-"""The preset with a paper's own settings: an experiment that has one is a table or a figure of a paper."""
+"""The preset with a paper's own settings."""
+
+
+NO_EVIDENCE = ("smoke", SANITY)
+"""Presets that show that everything works, and nothing about the paper."""
 
 
 class Outcome(Enum):
@@ -65,13 +69,13 @@ def verdicts(groups: Sequence[Group]) -> Grid:
 
 def paper_items() -> Iterator[str]:
     """The names of all experiments that are a table or a figure of a paper."""
-    return (name for name in EXPERIMENTS.names() if PAPER in EXPERIMENTS.load(name).presets)
+    loaded = ((name, EXPERIMENTS.load(name)) for name in EXPERIMENTS.names())
+    return (name for name, one in loaded if PAPER in one.presets and re.search(r"(Table|Figure) \d+$", one.source))
 
 
 def _row(name: str, groups: Sequence[Group]) -> list[str]:
     experiment: Experiment = EXPERIMENTS.load(name)
-    # The smoke preset shows that everything works, and nothing else.
-    judged = [judge(group) for group in groups if group.name == name and group.preset != "smoke"]
+    judged = [judge(group) for group in groups if group.name == name and group.preset not in NO_EVIDENCE]
     item = f"{_citation(experiment.source)} (`{name}`)"
     if not judged:
         return [item, Outcome.NOT_RUN.value, "", ""]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fastweights.core.action_spaces import Actions
-from fastweights.core.errors import require_name
+from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, Observed, Worlds
 from fastweights.tasks.sources.spaces import given
@@ -32,6 +32,8 @@ class Atari(Environment):
         game: As ALE calls it, such as "space_invaders".
         episode: What an episode is in training: "life" or "game".
         score: What it is for the score, on validation and test data.
+        frames: Frames after which a game is cut off, all its lives together. ALE's default is 108,000. Gym, which the
+            papers' code uses, has 400,000, and 300,000 for Space Invaders.
 
     Needs: the extra `rl`, which brings the games.
 
@@ -41,10 +43,12 @@ class Atari(Environment):
     game: str = "pong"
     episode: Episode = "life"
     score: Episode = "life"
+    frames: int = 108_000
 
     def __post_init__(self) -> None:
         for name in ("episode", "score"):
             require_name(name, getattr(self, name), get_args(Episode))
+        require(1 <= self.frames < 2**31, "frames", "from 1 to 2,147,483,647", self.frames)
 
     @property
     def pictures(self) -> bool:
@@ -71,8 +75,9 @@ class Atari(Environment):
         require_name("game", self.game, ale.roms.get_all_rom_ids())
         mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
         lives = episode == "life"
+        options = {"autoreset_mode": mode, "reward_clipping": False, "max_num_frames_per_episode": self.frames}
         # With its `episodic_life`, ALE begins the whole game anew after a life.
-        return ale.AtariVectorEnv(self.game, number, autoreset_mode=mode, life_loss_info=lives, reward_clipping=False)
+        return ale.AtariVectorEnv(self.game, number, life_loss_info=lives, **options)
 
 
 class Lives(VectorWorlds):

@@ -1,5 +1,6 @@
 """ProcGen: games whose levels are made by a program, one game or several side by side."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -28,8 +29,11 @@ HARD = {"dodgeball": (1.5, 19.0), "heist": (2.0, 10.0), "maze": (4.0, 10.0), "mi
 """What random actions and the best agents come to, by game; those of hard games stand for memory, too."""
 
 BOUNDS: dict[str, dict[str, tuple[float, float]]] = {"easy": EASY, "hard": HARD, "memory": HARD}
-NEVER_SEEN = (1000, 600)
-"""The first of the levels for the test, and how many they are: the three sets of 200 of the paper."""
+NEVER_SEEN = (1000, 1200, 1400)
+"""First levels of the three sets for the test."""
+
+LEVELS = 200
+"""Levels of a set for the test."""
 
 QT = ", and on Debian apt install libqt5core5a libqt5gui5"
 
@@ -38,9 +42,9 @@ QT = ", and on Debian apt install libqt5core5a libqt5gui5"
 class Procgen(Environment):
     """a picture of 64 x 64 -> the change of the score, in levels of several games that are played side by side.
 
-    Environment i plays game i mod N. An agent learns from the first levels, and validates on them; in the test it sees
-    levels that it has never seen. The score is the mean over games of (R - R_min) / (R_max - R_min); of one game it is
-    the return as it is.
+    Environment i plays game i mod N. An agent learns from the first levels, and validates on them. The test has levels
+    that it has never seen, in three sets: 1000 to 1199, 1200 to 1399 and 1400 to 1599. The score is the mean over games
+    of (R - R_min) / (R_max - R_min). With one game the main metric is the return.
 
     Args:
         games: N of them.
@@ -85,7 +89,7 @@ class Procgen(Environment):
 
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> Worlds:
         require(number % self.together == 0, "batch_size", f"a multiple of {self.together}, the games", number)
-        first, levels = NEVER_SEEN if split == TEST else (0, self.levels)
+        first, levels = self._levels(split)
         envpool = needed("envpool", "procgen", QT)
         random = random_stream(seed, split)
 
@@ -99,6 +103,17 @@ class Procgen(Environment):
                 raise MissingPackage(f"envpool must have Qt, got: {error} {remedy}.") from None
 
         return Games([made(game) for game in self.games])
+
+    @property
+    def tests(self) -> Mapping[str, int]:
+        """The three sets of levels, by their first level, which is also the number of the split."""
+        return {str(first): first for first in NEVER_SEEN}
+
+    def _levels(self, split: int) -> tuple[int, int]:
+        """The first level of a split, and the number of levels."""
+        if split in NEVER_SEEN:
+            return split, LEVELS
+        return (NEVER_SEEN[0], len(NEVER_SEEN) * LEVELS) if split == TEST else (0, self.levels)
 
     def summary(self, returns: Tensor) -> dict[str, float]:
         """Returns by game, and the score."""

@@ -4,7 +4,7 @@ A check raises AssertionError. Whatever is compared with float64 is held to `fas
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -36,6 +36,8 @@ SHAPES = {
         Shape(1, 9, 1, 256, 2),
     ),
 }
+EXTREME = ("rate", "decay", "control")
+"""Kinds of inputs that may be exactly 0 and exactly 1."""
 # Few steps, for what takes time for each of them; the sizes of a head are those of ODD, whose kernels are built anyway.
 BRIEF = Shape(2, 3, 2, 5, 4)
 # A tracer unrolls a loop: the second step goes on from what the first one left, as any other does.
@@ -128,46 +130,56 @@ def _outputs(y: Tensor, state: Any) -> dict[str, Tensor]:
     return {"y": y, **{f"last {name}": leaf for name, leaf in zip(state._fields, state, strict=True)}}
 
 
-def check_float64_equals_reference(cell: Cell, backend: str) -> None:
-    """Results and gradients at the shapes of the dtype, with resets and a state."""
-    _check_equals_reference(cell, backend, torch.float64)
+def check_float64_equals_reference(cell: Cell, backend: str, shapes: Sequence[Shape] = SHAPES[torch.float64]) -> None:
+    """Results and gradients at some shapes, with resets and a state, against the reference."""
+    _check_equals_reference(cell, backend, torch.float64, shapes)
 
 
-def check_float32_equals_reference(cell: Cell, backend: str) -> None:
-    """Results and gradients against the float64 reference."""
-    _check_equals_reference(cell, backend, torch.float32)
+def check_float32_equals_reference(cell: Cell, backend: str, shapes: Sequence[Shape] = SHAPES[torch.float32]) -> None:
+    """Results and gradients at some shapes, against the float64 reference."""
+    _check_equals_reference(cell, backend, torch.float32, shapes)
 
 
-def check_bfloat16_equals_reference(cell: Cell, backend: str) -> None:
-    """Inputs in bfloat16, sums in float32, against the float64 reference of the same inputs."""
-    _check_equals_reference(cell, backend, torch.bfloat16)
+def check_bfloat16_equals_reference(cell: Cell, backend: str, shapes: Sequence[Shape] = SHAPES[torch.float32]) -> None:
+    """Inputs in bfloat16 and sums in float32, against the float64 reference of the same inputs."""
+    _check_equals_reference(cell, backend, torch.bfloat16, shapes)
 
 
-def _check_equals_reference(cell: Cell, backend: str, dtype: torch.dtype) -> None:
-    for shape in SHAPES[torch.promote_types(dtype, torch.float32)]:
+def _check_equals_reference(cell: Cell, backend: str, dtype: torch.dtype, shapes: Sequence[Shape]) -> None:
+    for shape in shapes:
         got = results_and_gradients(cell, backend, arguments(cell, shape, dtype))
         assert_close(got, _of_reference(cell.key, shape, dtype), dtype, f"at {shape}")
 
 
 @lru_cache(maxsize=3 * max(map(len, SHAPES.values())))
 def _of_reference(key: str, shape: Shape, dtype: torch.dtype) -> dict[str, Tensor]:
-    """In float64, for inputs of a dtype, by the key of a cell; kept, since every backend is compared with it."""
+    """Float64 results of the reference for inputs of a dtype. The cache serves all backends of a cell."""
     cell = Cell.of_key(key)
     return results_and_gradients(cell, "reference", arguments(cell, shape, dtype).to(torch.float64))
 
 
 def check_rates_of_zero_and_one(cell: Cell, backend: str) -> None:
     """Rates and decays exactly 0 and exactly 1, alone and mixed."""
-    roles = [slot.kind for slot in cell.slots["Inputs"].values()]
-    given = arguments(cell, ODD)
     for zeros in (0.0, 0.5, 1.0):
-        cut = [
-            (torch.rand_like(x) >= zeros).to(x) if role in ("rate", "decay", "control") else x
-            for x, role in zip(given.inputs, roles, strict=True)
-        ]
-        a = given._replace(inputs=type(given.inputs)(*cut))
-        want = results_and_gradients(cell, "reference", a)
-        assert_close(results_and_gradients(cell, backend, a.to(torch.float32)), want, torch.float32)
+        got = results_and_gradients(cell, backend, _with_extreme_rates(cell, zeros).to(torch.float32))
+        assert_close(got, _of_reference_at_extreme_rates(cell.key, zeros), torch.float32)
+
+
+@lru_cache(maxsize=3)
+def _of_reference_at_extreme_rates(key: str, zeros: float) -> dict[str, Tensor]:
+    """Float64 results of the reference. The cache serves all backends of a cell."""
+    cell = Cell.of_key(key)
+    return results_and_gradients(cell, "reference", _with_extreme_rates(cell, zeros))
+
+
+def _with_extreme_rates(cell: Cell, zeros: float) -> Arguments:
+    """A sample whose rates, decays and controls are 0 with the probability `zeros`, and 1 otherwise."""
+    a, generator = arguments(cell, ODD), torch.Generator().manual_seed(6)
+    extreme = [
+        (torch.rand(x.shape, generator=generator, device="cpu") >= zeros).to(x) if slot.kind in EXTREME else x
+        for x, slot in zip(a.inputs, cell.slots["Inputs"].values(), strict=True)
+    ]
+    return a._replace(inputs=type(a.inputs)(*extreme))
 
 
 def check_whole_equals_split(cell: Cell, backend: str) -> None:
@@ -299,12 +311,10 @@ def check_is_causal(cell: Cell, backend: str) -> None:
 
 def check_any_subset_of_gradients(cell: Cell, backend: str) -> None:
     """Gradients of one input alone equal those of all together."""
-    a = arguments(cell, ODD)
-    want = results_and_gradients(cell, backend, a)
-    generator = torch.Generator().manual_seed(4)
-    weight = torch.randn(want["y"].shape, generator=generator, dtype=torch.float64, device="cpu").to(want["y"])
+    a, generator = arguments(cell, ODD), torch.Generator().manual_seed(4)
     inputs = [x.detach().requires_grad_() for x in a.inputs]
     y, _ = run(cell, backend, a._replace(inputs=type(a.inputs)(*inputs)))
+    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64, device="cpu").to(y)
     together = torch.autograd.grad((y * weight).sum(), inputs)
     for n, name in enumerate(a.inputs._fields):
         alone = [x.detach().requires_grad_(m == n) for m, x in enumerate(a.inputs)]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fastweights.core.errors import InputError, require
+from fastweights.core.errors import InputError, invalid, require
 
 LONGEST = 8
 """Tokens that a character may be made of, and more."""
@@ -75,8 +75,7 @@ def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
         return torch.from_numpy(numpy.fromiter((index[piece] for piece in pieces), dtype=numpy.int64))
     except KeyError as error:
         remedy = "Leave it out, or take --tokenizer bytes, which knows everything."
-        require(False, "text", "of tokens that are known", repr(error.args[0]), remedy)
-        raise AssertionError from None
+        raise invalid("text", "of tokens that are known", repr(error.args[0]), remedy) from None
 
 
 def utf8(text: str) -> bytes:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid
 
 
 def refuse(what: str, model: nn.Module, told: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:
@@ -23,7 +23,7 @@ def refuse(what: str, model: nn.Module, told: Sequence[Tensor], start: Any, step
         before: Time steps that precede those given.
     """
     remedy = "Take a smaller learning_rate; then resume the run from its last checkpoint."
-    require(False, what, "finite", f"NaN or infinity: {first_fault(model, told, start, before)} of the {steps}", remedy)
+    raise invalid(what, "finite", f"NaN or infinity: {first_fault(model, told, start, before)} of the {steps}", remedy)
 
 
 @torch.no_grad()

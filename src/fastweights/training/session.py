@@ -117,26 +117,35 @@ class Session:
         return self.place.step % self.settings.evaluate_every == 0 or self.place.step == self.settings.steps
 
     def judge(
-        self, measured: dict[str, float], goal: bool = False, train: dict[str, float] | None = None, **facts: float
+        self,
+        measured: dict[str, float],
+        facts: Mapping[str, float] | None = None,
+        *,
+        train: Mapping[str, float] | None = None,
+        test: Mapping[str, float] | None = None,
+        goal: bool = False,
+        keep: bool = False,
     ) -> None:
         """Logs an evaluation on validation data, keeps the best weights, and decides whether training ends.
 
         Args:
             measured: Metrics on validation data by name, with the task's main metric and the loss.
-            goal: Whether the model is good enough.
+            facts: Other numbers to log, by name.
             train: Metrics on training data since the last evaluation, beside the loss.
-            facts: Other numbers to log.
+            test: Metrics on test data, for a curve. They choose nothing.
+            goal: Whether the model is good enough.
+            keep: Whether these weights are kept even if earlier ones were better.
         """
         measured = self.fabric.broadcast(measured)
         place, metric, first = self.place, self.task.main_metric, self.fabric.is_global_zero
-        if place.judge(_score(metric, measured)):
+        if place.judge(_score(metric, measured), keep):
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
             if first:
                 save_best(self.run, weights, {"step": place.step, **measured})
         seconds = self.clock.evaluate()
         if first:
-            training = {"loss": place.mean_loss, **(train or {})}
-            self.run.log(step=place.step, validation=measured, train=training, **facts, seconds=seconds)
+            parts = {"validation": measured, "train": {"loss": place.mean_loss, **(train or {})}}
+            self.run.log(step=place.step, **parts, **({"test": test} if test else {}), **(facts or {}), seconds=seconds)
         place.stopped = self._reason_to_stop(measured["loss"], goal)
         place.loss_sum, place.loss_count, place.evaluations = 0.0, 0, place.evaluations + 1
 
@@ -165,11 +174,11 @@ class Session:
     def result(
         self, validation: dict[str, float], test: Mapping[Any, float], baselines: dict[str, float] | None = None
     ) -> Result:
-        """The result of the run.
+        """The result of the run, with the metrics of the weights that it kept.
 
         Args:
-            validation: Metrics of the best weights on validation data, by name.
-            test: Metrics of the best weights on test data by name, with details by `Detail` and curves by `Point`.
+            validation: Metrics on validation data, by name.
+            test: Metrics on test data by name, with details by `Detail` and curves by `Point`.
             baselines: The main metric of other methods on test data, by name.
         """
         self.place = restore(Place, read_tensor_file(self.run.path / LAST).facts)
@@ -177,7 +186,7 @@ class Session:
         require(self.place.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
         measured = sort_measurements(test)
         return Result(
-            step=self.place.best_step,
+            step=self.place.kept_step,
             steps=self.place.step,
             stopped=self.place.stopped,
             seconds=self._seconds_until_evaluation(),

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fastweights import functional
 from fastweights.adapters.transformers.sequences import Sequences
+from fastweights.functional import OutputAndState
 
-COMPUTED: dict[str, Callable[..., functional.Result]] = {
+COMPUTED: dict[str, Callable[..., OutputAndState]] = {
     "gated_delta_rule": functional.gated_delta_rule,
     "kimi_delta_attention": functional.kimi_delta_attention,
 }
@@ -20,7 +21,7 @@ OPTIONS = {"initial_state", "output_final_state", "use_qk_l2norm_in_kernel"}
 CONVOLUTION_PARAMETERS = ("hidden_states", "weight", "bias", "activation")
 
 
-def memory(function: Callable[..., Any], kind: str, is_enabled: Callable[[], Any]) -> Callable[..., functional.Result]:
+def memory(function: Callable[..., Any], kind: str, is_enabled: Callable[[], Any]) -> Callable[..., OutputAndState]:
     """A memory on this library's kernels, for tensors on a CPU. Packed sequences do not see each other.
 
     Args:
@@ -31,7 +32,7 @@ def memory(function: Callable[..., Any], kind: str, is_enabled: Callable[[], Any
     compute = COMPUTED[kind]
 
     @wraps(function)
-    def run(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, **options: Any) -> functional.Result:
+    def run(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, **options: Any) -> OutputAndState:
         if query.device.type != "cpu" or not is_enabled():
             return function(query, key, value, g=g, beta=beta, **options)
         # Every head of keys serves several heads of values, if there are fewer.

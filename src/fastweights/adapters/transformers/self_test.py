@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights.adapters.transformers.found import CONVOLUTION, Found
 from fastweights.adapters.transformers.replacements import CONVOLUTION_PARAMETERS, OPTIONS, PARAMETERS
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid, require
 from fastweights.testing.tolerance import error, tolerance
 
 KEPT = "It is not replaced. Models that use it run as transformers has them."
@@ -43,9 +43,8 @@ def _outcome(function: Callable[..., Any], found: Found) -> Sequence[Tensor]:
             return [*results, *torch.autograd.grad([x.square().sum() for x in results], inputs)]
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as failure:
             # A function that expects other inputs may fail in any of these ways.
-            message = " ".join(str(failure).split())
-            require(False, found.path, "a function of such inputs", f"{type(failure).__name__} ({message})", KEPT)
-            raise
+            got = f"{type(failure).__name__} ({' '.join(str(failure).split())})"
+            raise invalid(found.path, "a function of such inputs", got, KEPT) from failure
 
 
 def _inputs(kind: str) -> list[Tensor]:

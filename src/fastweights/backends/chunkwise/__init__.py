@@ -1,5 +1,13 @@
 """The chunkwise backend: chunks of time steps as matrix products, for affine states."""
 
-from fastweights.backends.chunkwise.chunkwise import Stretch, cost, refusal, run, stretch, told
+from fastweights.backends.chunkwise.chunkwise import (
+    Segment,
+    cost,
+    describe,
+    fast_path,
+    run,
+    segment,
+    unsupported_reason,
+)
 
-__all__ = ["Stretch", "cost", "refusal", "run", "stretch", "told"]
+__all__ = ["Segment", "cost", "describe", "fast_path", "run", "segment", "unsupported_reason"]

@@ -1,6 +1,6 @@
 """Chunks of time as matrix products, for states that are affine in themselves.
 
-A state S `[R, K]` fades, every step writes vectors u to keys, and some of the u depend on what is erased:
+A state S `[R, K]` decays, every step writes vectors u to keys, and some of the u depend on what is erased:
 
     S[i] = S[i-1] diag(decay[i]) + sum_r u[i,r] key[i,r]^T,     u[i,r] = value[i,r] - S[i-1] erase[i,r]
 
@@ -9,20 +9,20 @@ start of the chunk,
 
     S[i] = S0 diag(c[i]) + sum_{j<=i} u[j] (d[i,j] * key[j])^T.
 
-Putting that into u gives one unit lower triangular system a chunk, (I + A) u = value - (c * erase) S0^T with
-A[i,j] = erase[i] . (d[i-1,j] * key[j]), which is solved for all chunks at once for the part without S0 and the part
-linear in it. Only S0 walks from chunk to chunk. This is the WY form of Bischof and Van Loan 1987, used for the delta
-rule by Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.
+Inserting this into u gives one unit lower triangular system per chunk, (I + A) u = value - (c * erase) S0^T with
+A[i,j] = erase[i] . (d[i-1,j] * key[j]). It is solved for all chunks at once, for the part without S0 and for the part
+linear in S0. Only S0 is passed from chunk to chunk. This is the WY form of Bischof and Van Loan 1987, used for the
+delta rule by Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.
 
-Vectors q over the columns read S q, vectors p over the rows p S. With u given for all steps, since S0 is, the latter
-sees sum_j (p . u[j]) (d[i,j] * key[j]) beside (p S0) diag(c[i]).
+Vectors q over the columns read S q, and vectors p over the rows read p S. Once S0 is known, u is known for all steps,
+and p reads (p S0) diag(c[i]) + sum_j (p . u[j]) (d[i,j] * key[j]).
 
-A decay is none, one number a step, or one a column. With one a column, d[i,j] does not leave the product of two
-vectors. It is then taken apart where a half of the steps meets the other: what has faded since the middle goes to the
-later vector, what fades until the middle to the earlier one, and the halves are cut in the same way. So nothing is
-divided by, no product is of more than the decays between two steps, and one that underflows was to be as small.
+A decay is none, one factor per step, or one per column and step. In the last case d[i,j] does not factor out of the
+product of two vectors. The steps are then halved recursively. Where a later half meets an earlier one, the decay since
+the middle multiplies the later vector, and the decay until the middle the earlier one. There is no division, and no
+product has other factors than the decays between two steps, so that underflow is exact.
 
-Kept for the backward pass of more than a block of time: what goes in, and a state a chunk.
+The backward pass of more than one block of time keeps the inputs and one state per chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,15 +33,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from fastweights.backends.chunkwise.decay import Fading, lower
-from fastweights.backends.chunkwise.state_passing import Maps, in_one_launch, plus, walk, walk_back, written
+from fastweights.backends.chunkwise.chunk_maps import ChunkMaps, add_product, written
+from fastweights.backends.chunkwise.decay import Decay, lower
+from fastweights.backends.chunkwise.state_passing import state_passing_for, walk, walk_back
 
 BLOCK = 1 << 20
-"""Numbers in the keys and values of a block of chunks, 4 MB in float32: what is made of them stays near the cache."""
+"""Entries of the keys and values of a block of chunks, 4 MB in float32: intermediate results stay in the cache."""
 
 
 class Writes(NamedTuple):
-    """u key^T with u = value - S erase, n of them a step, or u = value where nothing is erased: `[N, M, C, n, ...]`."""
+    """n writes u key^T per step, with u = value - S erase or, without `erase`, u = value; all `[N, M, C, n, ...]`."""
 
     keys: Tensor
     erase: Tensor | None
@@ -49,8 +50,8 @@ class Writes(NamedTuple):
 
 
 class Across(NamedTuple):
-    """Vectors over the rows that read, `[N, M, C, n, R]`, whether each does so after the step, and what is added to
-    what they read, `[N, M, C, n, K]`."""
+    """Vectors over the rows that read, `[N, M, C, n, R]`, whether each reads after the step, and the offsets
+    `[N, M, C, n, K]` of what they read."""
 
     vectors: Tensor
     after: tuple[bool, ...]
@@ -58,14 +59,14 @@ class Across(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """N chunks of C steps, all `[N, M, C, ...]` with M the heads of all members: what fades, is written and is read.
+    """N chunks of C steps, all `[N, M, C, ...]` with M the heads of all members.
 
-    Those that erase come first among the writes, of which there are one or two kinds. For every vector that reads,
-    `[N, M, C, n, K]`, there is whether it does so `after` the step; `offsets` `[N, M, C, n, R]` are added to what is
-    read. None where no vector over the columns reads, or none `across` them.
+    There are one or two kinds of writes, those that erase first. `queries` are the vectors that read along the columns,
+    `[N, M, C, n, K]`. `after` has an entry per vector: whether it reads after the step. `offsets` `[N, M, C, n, R]` are
+    added to what is read. None where no vector reads along the columns, or none `across` them.
     """
 
-    fading: Fading
+    decay: Decay
     writes: tuple[Writes, ...]
     queries: Tensor | None
     after: tuple[bool, ...]
@@ -74,22 +75,23 @@ class Chunks(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """What vectors over the columns read, `[..., n, R]`, and vectors over the rows, `[..., n, K]`; None of none."""
+    """The reads of vectors over the columns, `[..., n, R]`, and over the rows, `[..., n, K]`; None for none."""
 
     along: Tensor | None
     across: Tensor | None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Reads":
-        """The same of each."""
+        """The reads with `function` applied to each tensor."""
         return Reads(*(None if x is None else function(x) for x in self))
 
 
 Coefficients = Callable[[Sequence[Tensor], Sequence[Tensor], int], Chunks]
-"""From tensors over time, cut into chunks `[N, B, H, C, ...]`, others, and how many steps fill up the last chunk."""
+"""The chunks, from tensors cut into chunks `[N, B, H, C, ...]`, tensors without time, and the number of steps that fill
+up the last chunk."""
 
 
-class Over(NamedTuple):
-    """A scan: tensors over time `[B, T, ...]` with what fills up the last chunk, others, and what is made of them."""
+class ChunkedScan(NamedTuple):
+    """A scan: tensors over time `[B, T, ...]`, the values that fill up the last chunk, and tensors without time."""
 
     coefficients: Coefficients
     time: tuple[Tensor, ...]
@@ -97,71 +99,71 @@ class Over(NamedTuple):
     still: tuple[Tensor, ...]
     size: int
     numbers: int
-    """How many numbers of keys and values a step has, over all members and heads."""
+    """Entries of the keys and values of one step, over all members and heads."""
 
 
-def scan(over: Over, S: Tensor) -> tuple[Reads, Tensor]:
-    """What every step reads, `[B, T, H, ...]`, and the last S; the first one is `[B, H, R, K]`."""
+def scan(chunked: ChunkedScan, S: Tensor) -> tuple[Reads, Tensor]:
+    """The reads of every step, `[B, T, H, ...]`, and the last S, from the first S `[B, H, R, K]`."""
     B, H = S.shape[:2]
-    if torch.compiler.is_compiling() or (len(_blocks(over)) == 1 and not in_one_launch(S)):
-        # Little to keep; or a compiler, which decides by itself what to keep and what to compute again.
-        reads, _, last = _scan_block(S.flatten(0, 1), over, over.time, over.still)
-        reads = reads.map(lambda read: _unchunked(read, B, over.size))
+    if torch.compiler.is_compiling() or (len(_blocks(chunked)) == 1 and not state_passing_for(S.device.type).IS_FUSED):
+        # There is little to keep; or a compiler decides what to keep and what to recompute.
+        reads, _, last = _scan_block(S.flatten(0, 1), chunked, chunked.time, chunked.still)
+        reads = reads.map(lambda read: _unchunked(read, B, chunked.size))
     else:
-        *found, last = CheckpointedScan.apply(over, B, S.flatten(0, 1), *over.time, *over.still)
-        reads = Reads(*found)
-    T = over.time[0].shape[1]
+        *both, last = CheckpointedScan.apply(chunked, B, S.flatten(0, 1), *chunked.time, *chunked.still)
+        reads = Reads(*both)
+    T = chunked.time[0].shape[1]
     return reads.map(lambda read: read.flatten(1, 2)[:, :T]), last.unflatten(0, (B, H))
 
 
 def chunk_size(T: int, K: int) -> int:
-    """A power of two: 16 steps for keys up to 16, else 32, the fastest on CPU; less for a shorter sequence."""
+    """The number of steps per chunk, a power of two: the fastest on CPUs, and less for a shorter sequence."""
     return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
 
 
-def _maps(x: Chunks) -> Maps:
-    d = x.fading
+def _maps(x: Chunks) -> ChunkMaps:
+    d = x.decay
     values, keys = _solve(x.writes, d)
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
     if x.queries is None:
-        return Maps(None, None, d.kept, keys, values, ends)
+        return ChunkMaps(None, None, d.kept, keys, values, ends)
     queries, base = _reads(x, x.queries, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
-    return Maps(queries, base, d.kept, keys, values, ends)
+    return ChunkMaps(queries, base, d.kept, keys, values, ends)
 
 
 def _reads(x: Chunks, q: Tensor, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-    """What all vectors q read of S0, and of what is written, `[N, M, C n, ...]`."""
+    """The part linear in S0 and the other part of what all vectors q read, `[N, M, C n, ...]`."""
     if len({*x.after}) == 1:
         return _read(q, x.after[0], x, values, keys)
     place = sorted(range(len(x.after)), key=lambda n: x.after[n])  # those before the step, then those after it
     kinds = []
     for is_after in (False, True):
         chosen = [n for n in place if x.after[n] == is_after]
-        found = _read(q[..., chosen, :], is_after, x, values, keys)
-        kinds.append([y.unflatten(-2, (-1, len(chosen))) for y in found])
+        parts = _read(q[..., chosen, :], is_after, x, values, keys)
+        kinds.append([y.unflatten(-2, (-1, len(chosen))) for y in parts])
     back = [place.index(n) for n in range(len(place))]
     queries, base = (_flat(torch.cat(parts, -2)[..., back, :]) for parts in zip(*kinds, strict=True))
     return queries, base
 
 
 def _read(q: Tensor, after: bool, x: Chunks, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same of vectors `[N, M, C, n, K]` that read after the steps, or before."""
-    d = x.fading
+    """The same for vectors `[N, M, C, n, K]` that all read after their steps, or all before."""
+    d = x.decay
     scores, queries = [d.scores(q, w.keys, after) for w in x.writes], _flat(d.since(q, after))
     if keys is not None:
-        queries = plus(queries, scores[0], keys)
+        queries = add_product(queries, scores[0], keys)
     return queries, _joined(scores, -1) @ values
 
 
-def _solve(writes: Sequence[Writes], d: Fading) -> tuple[Tensor, Tensor | None]:
+def _solve(writes: Sequence[Writes], d: Decay) -> tuple[Tensor, Tensor | None]:
     """`values` and `keys` such that the written vectors are u = values + keys S0^T."""
     values = [_flat(w.values) for w in writes]
     (own, erase, _), *rest = writes
     if erase is None:
         return values[0], None
-    for other, given in zip(rest, values[1:], strict=True):
-        values[0] = values[0] - d.scores(erase, other.keys, False) @ given
+    for other, value in zip(rest, values[1:], strict=True):
+        values[0] = values[0] - d.scores(erase, other.keys, False) @ value
     inverse = UnitLowerInverse.apply(d.scores(erase, own, False))
     return _joined([inverse @ values[0], *values[1:]]), (inverse @ _flat(d.since(erase, False))).neg_()
 
@@ -175,37 +177,39 @@ def _joined(parts: Sequence[Tensor], dim: int = -2) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
-def _crossed(x: Chunks, maps: Maps, starts: Tensor) -> Tensor | None:
-    """What vectors over the rows read, `[N, M, C n, K]`, in chunks that start with `starts`."""
+def _crossed(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Tensor | None:
+    """The reads of vectors over the rows, `[N, M, C n, K]`, in chunks that start with `starts`."""
     if x.across is None:
         return None
     counts = [w.keys.shape[-3] * w.keys.shape[-2] for w in x.writes]
     all_written = written(maps.values, maps.keys, starts).split(counts, -2)
-    found = []
+    reads = []
     for n, after in enumerate(x.across.after):
         p = x.across.vectors[..., n, :]
-        read = x.fading.since((p @ starts).unsqueeze(-2), after).squeeze(-2)
+        read = x.decay.since((p @ starts).unsqueeze(-2), after).squeeze(-2)
         for u, w in zip(all_written, x.writes, strict=True):
-            read = read + x.fading.spread(p @ u.mT, w.keys, after)
-        found.append(read)
-    read = torch.stack(found, -2)
+            read = read + x.decay.spread(p @ u.mT, w.keys, after)
+        reads.append(read)
+    read = torch.stack(reads, -2)
     return _flat(read if x.across.offsets is None else read + x.across.offsets)
 
 
-def _scan_block(S: Tensor, over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> tuple[Reads, Tensor, Tensor]:
-    """What every step reads, `[N, M, C n, ...]`, the S before every chunk, `[N, M, R, K]`, and the last one."""
-    chunks = _made(over, time, still)
+def _scan_block(
+    S: Tensor, chunked: ChunkedScan, time: Sequence[Tensor], still: Sequence[Tensor]
+) -> tuple[Reads, Tensor, Tensor]:
+    """The reads of every step, `[N, M, C n, ...]`, the S before every chunk, `[N, M, R, K]`, and the last S."""
+    chunks = _chunks(chunked, time, still)
     maps = _maps(chunks)
     starts, last = walk(S, maps)
-    along = None if maps.queries is None or maps.base is None else plus(maps.base, maps.queries, starts.mT)
+    along = None if maps.queries is None or maps.base is None else add_product(maps.base, maps.queries, starts.mT)
     return Reads(along, _crossed(chunks, maps, starts)), starts, last
 
 
-def _made(over: Over, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
-    """The chunks of a stretch of time; steps that fill up the last one erase and write nothing."""
+def _chunks(chunked: ChunkedScan, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
+    """The chunks of a block of time. Steps that fill up the last chunk erase and write nothing."""
     T = time[0].shape[1]
-    cut = [_cut(x, over.size, fill) for x, fill in zip(time, over.fills, strict=True)]
-    return over.coefficients(cut, still, -T % over.size)
+    cut = [_cut(x, chunked.size, fill) for x, fill in zip(time, chunked.fills, strict=True)]
+    return chunked.coefficients(cut, still, -T % chunked.size)
 
 
 def _cut(x: Tensor, size: int, fill: float) -> Tensor:
@@ -221,49 +225,51 @@ def _unchunked(x: Tensor, B: int, C: int) -> Tensor:
 
 
 def _chunked(x: Tensor) -> Tensor:
-    """The other way."""
+    """The inverse of `_unchunked`."""
     return x.movedim((1, 2), (0, 3)).flatten(3, 4).flatten(1, 2).contiguous()
 
 
 class CheckpointedScan(torch.autograd.Function):
-    """The scan, keeping what goes in and the S before every chunk, and computing the rest again on the way back.
+    """The scan, keeping its inputs and the S before every chunk. The backward pass recomputes the rest.
 
-    It goes through time in blocks of chunks that stay near the cache. Only S and its gradient walk from chunk to chunk;
-    given those, the chunks are independent, and autograd takes the maps of a block at once.
+    Both passes run through time in blocks of chunks that stay in the cache. Only S and its gradient are passed from
+    chunk to chunk. Given those, the chunks are independent, and autograd differentiates the maps of a block at once.
     """
 
     @staticmethod
-    def forward(ctx: Any, over: Over, B: int, S: Tensor, *given: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        time, still = given[: len(over.time)], given[len(over.time) :]
-        whole, starts, chunks = None, [], -(-time[0].shape[1] // over.size)
-        for block in _blocks(over):
-            reads, came, S = _scan_block(S, over, [x[:, block] for x in time], still)
-            reads, first = reads.map(lambda read: _unchunked(read, B, over.size)), block.start // over.size
+    def forward(
+        ctx: Any, chunked: ChunkedScan, B: int, S: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        time, still = tensors[: len(chunked.time)], tensors[len(chunked.time) :]
+        whole, starts, chunks = None, [], -(-time[0].shape[1] // chunked.size)
+        for block in _blocks(chunked):
+            reads, block_starts, S = _scan_block(S, chunked, [x[:, block] for x in time], still)
+            reads, first = reads.map(lambda read: _unchunked(read, B, chunked.size)), block.start // chunked.size
             whole = whole or reads.map(lambda read: read.new_empty(B, chunks, *read.shape[2:]))
             for place, part in zip(whole, reads, strict=True):
                 if place is not None and part is not None:
-                    place[:, first : first + len(came)] = part
-            starts.append(came)
-        ctx.over, ctx.blocks = over._replace(time=(), still=()), _blocks(over)
-        ctx.save_for_backward(*starts, *given)
+                    place[:, first : first + len(block_starts)] = part
+            starts.append(block_starts)
+        ctx.scan, ctx.blocks = chunked._replace(time=(), still=()), _blocks(chunked)
+        ctx.save_for_backward(*starts, *tensors)
         assert whole is not None
         return *whole, S
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_along: Tensor | None, d_across: Tensor | None, d_S: Tensor) -> tuple[Any, ...]:
-        starts, given = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
-        moving, wanted = len(ctx.over.fills), ctx.needs_input_grad[3:]
-        time, still = given[:moving], given[moving:]
-        # Blocks are parts of what moves; what stands still collects from all of them.
+        starts, tensors = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
+        moving, wanted = len(ctx.chunked.fills), ctx.needs_input_grad[3:]
+        time, still = tensors[:moving], tensors[moving:]
+        # A block has its own part of the tensors over time. The others collect gradients from all blocks.
         empty = [torch.empty_like(x) for x in time] + [torch.zeros_like(x) for x in still]
         gradients = [x if wants else None for x, wants in zip(empty, wanted, strict=True)]
-        for block, came in reversed(list(zip(ctx.blocks, starts, strict=True))):
-            stretch, first = [x[:, block] for x in time], block.start // ctx.over.size
-            chunks = slice(first, first + len(came))
+        for block, block_starts in reversed(list(zip(ctx.blocks, starts, strict=True))):
+            part, first = [x[:, block] for x in time], block.start // ctx.chunked.size
+            chunks = slice(first, first + len(block_starts))
             d_reads = Reads(d_along, d_across).map(lambda d, chunks=chunks: _chunked(d[:, chunks]))  # type: ignore[misc]
-            d_given, d_S = _block_gradients(ctx.over, stretch, still, wanted, came, d_reads, d_S)
-            for n, d in d_given.items():
+            d_block, d_S = _block_gradients(ctx.scan, part, still, wanted, block_starts, d_reads, d_S)
+            for n, d in d_block.items():
                 whole = gradients[n]
                 assert whole is not None
                 if n < moving:
@@ -273,15 +279,15 @@ class CheckpointedScan(torch.autograd.Function):
         return None, None, d_S, *gradients
 
 
-def _blocks(over: Over) -> list[slice]:
-    """Stretches of time of whole chunks, with at most `BLOCK` numbers in the keys and values of each."""
-    T = over.time[0].shape[1]
-    steps = over.size * max(1, BLOCK // (over.size * over.numbers))
+def _blocks(chunked: ChunkedScan) -> list[slice]:
+    """Blocks of whole chunks of time, each with at most `BLOCK` entries of keys and values."""
+    T = chunked.time[0].shape[1]
+    steps = chunked.size * max(1, BLOCK // (chunked.size * chunked.numbers))
     return [slice(start, min(start + steps, T)) for start in range(0, T, steps)]
 
 
 def _block_gradients(
-    over: Over,
+    chunked: ChunkedScan,
     time: Sequence[Tensor],
     still: Sequence[Tensor],
     wanted: Sequence[bool],
@@ -289,15 +295,15 @@ def _block_gradients(
     d_reads: Reads,
     d_S: Tensor,
 ) -> tuple[dict[int, Tensor], Tensor]:
-    """The gradients of what goes into a block and of the S before it, from those of what it read and of the S after."""
+    """The gradients of the inputs of a block and of the S before it, from those of its reads and of the S after it."""
     leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *still), wanted, strict=True)]
     with torch.enable_grad():
-        chunks = _made(over, leaves[: len(time)], leaves[len(time) :])
-        maps, came = _maps(chunks), starts.detach().requires_grad_()
-        crossed = _crossed(chunks, maps, came)
+        chunks = _chunks(chunked, leaves[: len(time)], leaves[len(time) :])
+        maps, block_starts = _maps(chunks), starts.detach().requires_grad_()
+        crossed = _crossed(chunks, maps, block_starts)
     d_starts = None
     if crossed is not None:
-        (d_starts,) = torch.autograd.grad(crossed, came, d_reads.across, retain_graph=True)
+        (d_starts,) = torch.autograd.grad(crossed, block_starts, d_reads.across, retain_graph=True)
     d_maps, d_S = walk_back(maps, starts, d_reads.along, d_S, d_starts)
     both = [*zip(maps, d_maps, strict=True), (crossed, d_reads.across)]
     graph = [(m, d) for m, d in both if isinstance(m, Tensor) and m.requires_grad]
@@ -305,8 +311,8 @@ def _block_gradients(
     if not graph or not chosen:
         return {n: torch.zeros_like(leaf) for n, leaf in chosen.items()}, d_S
     outputs, d_outputs = zip(*graph, strict=True)
-    found = torch.autograd.grad(outputs, list(chosen.values()), d_outputs, materialize_grads=True)
-    return dict(zip(chosen, found, strict=True)), d_S
+    gradients = torch.autograd.grad(outputs, list(chosen.values()), d_outputs, materialize_grads=True)
+    return dict(zip(chosen, gradients, strict=True)), d_S
 
 
 class UnitLowerInverse(torch.autograd.Function):
@@ -315,7 +321,7 @@ class UnitLowerInverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Tensor:
         eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        # From the right: on CPU twice as fast as from the left, and of the same matrix.
+        # From the right: on CPUs twice as fast as from the left, with the same result.
         inverse = torch.linalg.solve_triangular(A, eye, upper=False, left=False, unitriangular=True)
         ctx.save_for_backward(inverse)
         return inverse

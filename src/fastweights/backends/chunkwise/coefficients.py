@@ -1,4 +1,4 @@
-"""The coefficients of a scan: those of the plan, and what resets and lengths make of them."""
+"""The coefficients of a scan: those of the lowering, modified by resets and lengths."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,81 +7,82 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fastweights.backends.chunkwise.chunks import Across, Chunks, Over, Reads, Writes, chunk_size
-from fastweights.backends.chunkwise.decay import fading
-from fastweights.backends.chunkwise.lowering import Scanned, call
+from fastweights.backends.chunkwise.chunks import Across, ChunkedScan, Chunks, Reads, Writes, chunk_size
+from fastweights.backends.chunkwise.decay import decay_of
+from fastweights.backends.chunkwise.lowering import ScanStage, evaluate
 from fastweights.backends.chunkwise.running_max import later
-from fastweights.call.call import FILL, Problem
+from fastweights.call.scan_call import FILL, ScanCall
 from fastweights.compiler.affine.form import Part
 from fastweights.compiler.ir.nodes import Shape
 from fastweights.core.padding import only
 
 
-class Begun(NamedTuple):
-    """A scan, and what is to be added to its last S where resets go back to a `start` `[B, H, R, K]`, of which so much
-    is `left` at the end, `[B, H, 1]` or `[B, H, K]`.
+class PreparedScan(NamedTuple):
+    """A scan, with its correction for resets to a state other than 0.
 
-    What is scanned then is S - start * left, with `left` the decays since the last reset (0 if there was none). That
-    difference is 0 after a reset, as chunks need it, and affine like S, with start * (left before the step) given to
-    what erases.
+    Resets set S to `start` `[B, H, R, K]`. The scan then runs on S - start * left, where `left` is the product of the
+    decays since the last reset, 0 if there was none. That difference is 0 after a reset, as chunks need it, and affine
+    like S; what erases is given start * (left before the step). At the end, start * left is added to the last S, with
+    `left` `[B, H, 1]` or `[B, H, K]`.
     """
 
-    over: Over
+    scan: ChunkedScan
     start: Tensor | None
     left: Tensor | None
 
 
-def begun(stage: Scanned, problem: Problem, given: Mapping[str, Tensor], extra: int = 0) -> Begun:
-    """The scan of a stage; with `extra` rows to which nothing is written."""
-    time = {name: given[name] for name in stage.function.moving}
-    still = [given[name] for name in stage.function.still]
+def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
+    """The scan of a stage, with `extra` rows of S to which nothing is written."""
+    time = {name: named[name] for name in stage.function.moving}
+    still = [named[name] for name in stage.function.still]
     fills, start, left = dict.fromkeys(time, FILL), None, None
     marks: dict[str, tuple[Tensor, float]] = {}
-    if problem.inside is not None:
-        marks["inside"] = problem.inside[..., None], 0.0
-    if problem.reset is not None:
-        marks["stays"] = ~problem.reset[..., None], 1.0
-    if problem.reset is not None and not problem.from_zero:
-        start = matrix(stage, problem.initial)
-        before, after = _left(stage, problem, given)
+    if call.inside is not None:
+        marks["inside"] = call.inside[..., None], 0.0
+    if call.tensors.reset is not None:
+        marks["stays"] = ~call.tensors.reset[..., None], 1.0
+    if call.tensors.reset is not None and not call.starts_at_zero:
+        start = matrix(stage, call.tensors.initial)
+        before, after = _left(stage, call, named)
         marks |= {"left_before": (before, 0.0), "left_after": (after, 0.0)}
         left, still = after[:, -1], [*still, start]
     time |= {name: mark for name, (mark, _) in marks.items()}
     fills |= {name: fill for name, (_, fill) in marks.items()}
     part, rows = stage.parts[0], sum(part.height for part in stage.parts) + extra
-    made = Made(stage, tuple(time), len(stage.function.still), extra)
-    B, T, H = problem.leading
+    builder = CoefficientBuilder(stage, tuple(time), len(stage.function.still), extra)
+    B, T, H = call.plan.leading
     numbers = B * H * part.matrices * len(stage.writes) * (part.width + rows)
     size = chunk_size(T, part.width)
-    return Begun(Over(made, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers), start, left)
+    scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers)
+    return PreparedScan(scan, start, left)
 
 
-class Write(NamedTuple):
-    """One of a step's: u key^T with u = value - S erase."""
+class StepWrite(NamedTuple):
+    """One write of a step: u key^T with u = value - S erase."""
 
     key: Tensor
     erase: Tensor | None
     value: Tensor
 
 
-class Step(NamedTuple):
+class StepCoefficients(NamedTuple):
     """The coefficients of all steps, `[N, B, H G, C, ...]` with G groups.
 
     `offsets` are added to what the queries read, and `across_offsets` to what the vectors over the rows read.
     """
 
     decay: Tensor | None
-    writes: list[Write]
+    writes: list[StepWrite]
     queries: list[Tensor]
     across: list[Tensor]
     offsets: list[Tensor]
     across_offsets: list[Tensor]
 
 
-class Made:
-    """Makes the coefficients of a stage for chunks, of what is given of the same steps by `names`."""
+class CoefficientBuilder:
+    """Computes the coefficients of a stage for chunks, from the tensors `names` of the same steps."""
 
-    def __init__(self, stage: Scanned, names: tuple[str, ...], still: int, extra: int) -> None:
+    def __init__(self, stage: ScanStage, names: tuple[str, ...], still: int, extra: int) -> None:
         self.stage, self.names, self.still, self.extra = stage, names, still, extra
 
     def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
@@ -89,64 +90,70 @@ class Made:
         count = len(stage.function.moving)
         # Slow weights differ from head to head, not from step to step.
         params = [x.unsqueeze(1) for x in still[: self.still]]
-        found = iter(stage.function.run(front, *time[:count], *params))
-        step = Step(
-            decay=None if stage.fades is None else _wide(next(found), front, part, stage.fades),
-            writes=[self._write(found, front, *kind) for kind in stage.writes],
-            queries=[_wide(next(found), front, part, len(part.columns)) for _ in stage.queries],
-            across=[_wide(next(found), front, part, len(part.rows)) for _ in stage.across],
+        values = iter(stage.function.run(front, *time[:count], *params))
+        step = StepCoefficients(
+            decay=None if stage.decay_axes is None else _wide(next(values), front, part, stage.decay_axes),
+            writes=[self._write(values, front, *kind) for kind in stage.writes],
+            queries=[_wide(next(values), front, part, len(part.columns)) for _ in stage.queries],
+            across=[_wide(next(values), front, part, len(part.rows)) for _ in stage.across],
             offsets=[],
             across_offsets=[],
         )
         marks = dict(zip(self.names[count:], time[count:], strict=True))
         if "left_before" in marks:
-            step = _apart(step, stage, still[-1], marks["left_before"], marks["left_after"])
+            step = _without_start(step, stage, still[-1], marks["left_before"], marks["left_after"])
         if "stays" in marks:
-            step = _cut_off(step, stage, marks["stays"].unsqueeze(-1))
+            step = _with_resets(step, stage, marks["stays"].unsqueeze(-1))
         if "inside" in marks or missing:
-            step = _hold(step, _inside(marks.get("inside"), missing, front, time[0].device))
+            step = _with_padding(step, _inside(marks.get("inside"), missing, front, time[0].device))
         return _chunks(step, stage)
 
-    def _write(self, found: Iterator[Tensor], front: tuple[int, ...], erases: bool, given: Sequence[bool]) -> Write:
+    def _write(
+        self, values: Iterator[Tensor], front: tuple[int, ...], erases: bool, has_value: Sequence[bool]
+    ) -> StepWrite:
         parts = self.stage.parts
         columns = len(parts[0].columns)
-        key = _wide(next(found), front, parts[0], columns)
-        erase = _wide(next(found), front, parts[0], columns) if erases else None
-        values = [
-            _wide(next(found), front, part, len(part.rows))
-            if is_given
+        key = _wide(next(values), front, parts[0], columns)
+        erase = _wide(next(values), front, parts[0], columns) if erases else None
+        rows = [
+            _wide(next(values), front, part, len(part.rows))
+            if has
             else key.new_zeros(()).expand(*key.shape[:-1], part.height)
-            for part, is_given in zip(parts, given, strict=True)
+            for part, has in zip(parts, has_value, strict=True)
         ]
-        value = values[0] if len(parts) == 1 else torch.cat(values, -1)
-        return Write(key, erase, pad(value, (0, self.extra)) if self.extra else value)
+        value = rows[0] if len(parts) == 1 else torch.cat(rows, -1)
+        return StepWrite(key, erase, pad(value, (0, self.extra)) if self.extra else value)
 
 
 def _wide(x: Tensor, front: tuple[int, ...], part: Part, axes: int) -> Tensor:
-    """A vector for every step, whose so many axes become one, with the groups on the axis of the heads."""
+    """A vector per step: its last axes become one, and its groups join the axis of the heads."""
     x = x.flatten(-axes) if axes else x.unsqueeze(-1)
     groups = part.sizes(part.groups)
     x = x.expand(*front, *groups, x.shape[-1])
     return x.flatten(len(front), -2).movedim(-2, 3).flatten(2, 3) if groups else x
 
 
-def _apart(step: Step, stage: Scanned, start: Tensor, before: Tensor, after: Tensor) -> Step:
-    """For S - start * left in the place of S: see `Begun`."""
+def _without_start(
+    step: StepCoefficients, stage: ScanStage, start: Tensor, before: Tensor, after: Tensor
+) -> StepCoefficients:
+    """The coefficients of S - start * left in place of S: see `PreparedScan`."""
 
     def of_start(vector: Tensor) -> Tensor:
         return torch.einsum("bhrk,nbhck->nbhcr", start, vector)
 
     writes = [w if w.erase is None else w._replace(value=w.value - of_start(before * w.erase)) for w in step.writes]
-    offsets = [of_start((after if a else before) * q) for q, a in zip(step.queries, stage.queries, strict=True)]
+    offsets = [
+        of_start((after if is_after else before) * q) for q, is_after in zip(step.queries, stage.queries, strict=True)
+    ]
     crossed = [
-        torch.einsum("bhrk,nbhcr->nbhck", start, p) * (after if a else before)
-        for p, a in zip(step.across, stage.across, strict=True)
+        torch.einsum("bhrk,nbhcr->nbhck", start, p) * (after if is_after else before)
+        for p, is_after in zip(step.across, stage.across, strict=True)
     ]
     return step._replace(writes=writes, offsets=offsets, across_offsets=crossed)
 
 
-def _cut_off(step: Step, stage: Scanned, stays: Tensor) -> Step:
-    """Forgets everything before a reset: there nothing is left, and nothing to erase or to read."""
+def _with_resets(step: StepCoefficients, stage: ScanStage, stays: Tensor) -> StepCoefficients:
+    """The coefficients with resets: nothing before a reset is kept, erased or read."""
     queries = [q if after else q * stays for q, after in zip(step.queries, stage.queries, strict=True)]
     across = [p if after else p * stays for p, after in zip(step.across, stage.across, strict=True)]
     like = step.writes[0].key
@@ -156,17 +163,17 @@ def _cut_off(step: Step, stage: Scanned, stays: Tensor) -> Step:
 
 
 def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
-    """Which steps are neither padding nor there to fill up the last chunk, `[N, B or 1, 1, C, 1]`."""
+    """Marks the steps that neither are padding nor fill up the last chunk, `[N, B or 1, 1, C, 1]`."""
     if inside is None:
         steps = front[0] * front[3]
         inside = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
     return inside.unsqueeze(-1)
 
 
-def _hold(step: Step, inside: Tensor) -> Step:
-    """Changes nothing where a sequence has ended: there nothing fades, and nothing is erased or written."""
+def _with_padding(step: StepCoefficients, inside: Tensor) -> StepCoefficients:
+    """The coefficients with padding, which neither decays, erases nor writes."""
     writes = [
-        Write(
+        StepWrite(
             w.key, w.erase if w.erase is None else torch.where(inside, w.erase, 0.0), torch.where(inside, w.value, 0.0)
         )
         for w in step.writes
@@ -176,37 +183,36 @@ def _hold(step: Step, inside: Tensor) -> Step:
     )
 
 
-def _chunks(step: Step, stage: Scanned) -> Chunks:
-    """Members and heads on one axis, and several vectors a step on one."""
-    fades = fading(None if step.decay is None else step.decay.flatten(1, 2))
+def _chunks(step: StepCoefficients, stage: ScanStage) -> Chunks:
+    """The chunks, with members and heads on one axis and the vectors of a step on another."""
+    decay = decay_of(None if step.decay is None else step.decay.flatten(1, 2))
     erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
     kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
     of_rows = Across(_stacked(step.across), stage.across, _stacked(step.across_offsets)) if step.across else None
-    return Chunks(fades, tuple(kinds), _stacked(step.queries), stage.queries, _stacked(step.offsets), of_rows)
+    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, _stacked(step.offsets), of_rows)
 
 
 def _stacked(vectors: Sequence[Any]) -> Any:
-    """`[N, B, H, C, K]` each -> `[N, B H, C, n, K]`; None of none."""
+    """n vectors `[N, B, H, C, K]` -> `[N, B H, C, n, K]`; None if there are none."""
     if not vectors or vectors[0] is None:
         return None
     return (vectors[0].unsqueeze(-2) if len(vectors) == 1 else torch.stack(list(vectors), -2)).flatten(1, 2)
 
 
-def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Products of all decays since the last reset, before and after every step, `[B, T, H G, 1 or K]`; 0 if there was
-    none.
+def _left(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Products of all decays since the last reset, before and after every step, `[B, T, H G, 1 or K]`; 0 without one.
 
-    before[t] = a[t] before[t-1] + b[t] is a chain of maps: every round joins those of twice as many steps.
+    before[t] = a[t] before[t-1] + b[t] is a chain of maps. Every round joins the maps of twice as many steps.
     """
-    assert problem.reset is not None
-    like = problem.inputs[0]
-    (B, T, H), part = problem.leading, stage.parts[0]
+    assert call.tensors.reset is not None
+    like = call.tensors.inputs[0]
+    (B, T, H), part = call.plan.leading, stage.parts[0]
     decays = like.new_ones(()).expand(B, T, H * part.matrices, 1)
-    if stage.fades is not None:
-        decays = _wide(call(stage.function, problem, given)[0], (B, T, H), part, stage.fades)
-    if problem.inside is not None:
-        decays = only(problem.inside, decays, 1.0)
-    began = problem.reset[:, :, None, None].expand(decays.shape)
+    if stage.decay_axes is not None:
+        decays = _wide(evaluate(stage.function, call, named)[0], (B, T, H), part, stage.decay_axes)
+    if call.inside is not None:
+        decays = only(call.inside, decays, 1.0)
+    began = call.tensors.reset[:, :, None, None].expand(decays.shape)
     a, before = torch.where(began, 0.0, later(decays, 1)), began.to(like.dtype)
     joined = 1
     while joined < began.shape[1]:
@@ -215,8 +221,8 @@ def _left(stage: Scanned, problem: Problem, given: Mapping[str, Tensor]) -> tupl
     return before, decays * before
 
 
-def matrix(stage: Scanned, state: Any) -> Tensor:
-    """The states of a stage below each other, `[B, H G, R, K]` with G groups."""
+def matrix(stage: ScanStage, state: Any) -> Tensor:
+    """The states of a stage as rows of one matrix, `[B, H G, R, K]` with G groups."""
     parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
     return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
 
@@ -227,8 +233,8 @@ def _rows(x: Tensor, part: Part) -> Tensor:
     return x.reshape(B, H * part.matrices, part.height, part.width)
 
 
-def states(stage: Scanned, S: Tensor) -> dict[str, Tensor]:
-    """The states back from it."""
+def states(stage: ScanStage, S: Tensor) -> dict[str, Tensor]:
+    """The states of a stage by name, from the rows of its matrix."""
     rows = S.split([part.height for part in stage.parts], -2)
     return {part.state: _state(x, part) for x, part in zip(rows, stage.parts, strict=True)}
 
@@ -239,21 +245,21 @@ def _state(x: Tensor, part: Part) -> Tensor:
     return x.permute(0, 1, *(2 + order.index(a) for a in range(len(order))))
 
 
-def seen(stage: Scanned, read: Reads) -> dict[str, Tensor]:
-    """By name, of what every vector reads of all parts."""
-    found = {}
+def seen(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
+    """What is read from the states of a stage, by name."""
+    reads = {}
     if read.along is not None:
         rows = read.along.split([part.height for part in stage.parts], -1)
         for name, n, p, shape in stage.seen:
-            found[name] = _shaped(rows[p].select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
+            reads[name] = _shaped(rows[p].select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
     if read.across is not None:
         for name, n, p, shape in stage.crossed:
-            found[name] = _shaped(read.across.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
-    return found
+            reads[name] = _shaped(read.across.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
+    return reads
 
 
 def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tensor:
-    """Reads `[B, T, H G, R]`, whose last axis stands for axes of the state, as `[B, T, H, *shape]`."""
+    """Reads `[B, T, H G, R]`, whose last axis joins axes of the state, as `[B, T, H, *shape]`."""
     order = (*part.groups, *axes)
     B, T, heads = x.shape[:3]
     x = x.reshape(B, T, heads // part.matrices, *part.sizes(order))

@@ -1,4 +1,4 @@
-"""What fades between two steps of a chunk: nothing, by one number a step, or by one a column and step."""
+"""The decay between two steps of a chunk: none, one factor per step, or one per column and step."""
 
 from abc import ABC, abstractmethod
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 
-class Fading(ABC):
+class Decay(ABC):
     """Products of decays in chunks of C steps, applied to vectors `[..., C, n, K]`."""
 
     kept: Tensor | float
@@ -30,15 +30,15 @@ class Fading(ABC):
         """What is left of keys at the end of the chunk."""
 
 
-def fading(decay: Tensor | None) -> Fading:
-    """That of decays `[..., C, 1]` or `[..., C, K]`."""
+def decay_of(decay: Tensor | None) -> Decay:
+    """The decay of factors `[..., C, 1]` or `[..., C, K]`."""
     if decay is None:
-        return Never()
-    return AtOnce(decay) if decay.shape[-1] == 1 else ByColumn(decay)
+        return NoDecay()
+    return ScalarDecay(decay) if decay.shape[-1] == 1 else ColumnDecay(decay)
 
 
-class Never(Fading):
-    """Nothing fades."""
+class NoDecay(Decay):
+    """No decay."""
 
     kept = 1.0
 
@@ -57,8 +57,8 @@ class Never(Fading):
         return keys
 
 
-class AtOnce(Fading):
-    """By one number a step. The products stand in a matrix."""
+class ScalarDecay(Decay):
+    """One factor per step. The products between all pairs of steps are kept in a matrix."""
 
     def __init__(self, decay: Tensor) -> None:
         self.between = between(decay.squeeze(-1))
@@ -95,11 +95,11 @@ def between(d: Tensor) -> Tensor:
     return torch.cat([upper, torch.cat([corner, second], dim=-1)], dim=-2)
 
 
-class ByColumn(Fading):
-    """By one number a column. What fades between two steps is cut in the middle of the smallest stretch of 2^n steps
-    that holds both: what has faded since the middle goes to the later vector, what fades until there to the earlier.
+class ColumnDecay(Decay):
+    """One factor per step and column. The decay between two steps is split in the middle of the smallest block of 2^n
+    steps that holds both: the decay since the middle multiplies the later vector, the decay until there the earlier.
 
-    Nothing is divided, no product is of more than the decays between two steps, and zeros are exact.
+    There is no division, no product has other factors than the decays between the two steps, and zeros are exact.
     """
 
     def __init__(self, decay: Tensor) -> None:
@@ -111,7 +111,7 @@ class ByColumn(Fading):
         self.kept = self.levels[-1].after[..., 0, -1:, :]
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
-        x, keys = x.unsqueeze(-3), keys.unsqueeze(-3)  # stretches of one step
+        x, keys = x.unsqueeze(-3), keys.unsqueeze(-3)  # blocks of one step
         found = _products(x, keys)
         found = found if after else torch.zeros_like(found)
         for level in self.levels[:-1]:
@@ -120,7 +120,7 @@ class ByColumn(Fading):
         return found.squeeze(-3)
 
     def _doubled(self, found: Tensor, level: "Level", x: Tensor, keys: Tensor, after: bool) -> Tensor:
-        """The scores of stretches twice as long."""
+        """The scores of blocks twice as long."""
         since = level.after if after else level.before
         later = x[..., 1::2, :, :, :] * since[..., 1::2, :, None, :]
         earlier = keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :]
@@ -133,14 +133,14 @@ class ByColumn(Fading):
         C = keys.shape[-3]
         own = _diagonal(scores.unflatten(-1, (C, -1)).unflatten(-3, (C, -1))) @ keys
         found = (own if after else torch.zeros_like(own)).unsqueeze(-3)
-        keys = keys.unsqueeze(-3)  # stretches of one step
+        keys = keys.unsqueeze(-3)  # blocks of one step
         for level in self.levels[:-1]:
             found = self._spread_on(found, level, scores, keys, after)
             keys = keys.unflatten(-4, (-1, 2)).flatten(-4, -3)
         return found.squeeze(-4).flatten(-3, -2)
 
     def _spread_on(self, found: Tensor, level: "Level", scores: Tensor, keys: Tensor, after: bool) -> Tensor:
-        """The same for stretches twice as long, `[..., stretches, steps, n, K]`: the later half sees the earlier."""
+        """The same for blocks twice as long, `[..., blocks, steps, n, K]`: the later half reads the earlier."""
         pairs, steps = keys.shape[-4] // 2, keys.shape[-3]
         since = (level.after if after else level.before)[..., 1::2, :, None, :]
         earlier = keys[..., ::2, :, :, :] * level.until[..., ::2, :, None, :]
@@ -159,14 +159,14 @@ class ByColumn(Fading):
 
 
 class Level:
-    """Products of decays in stretches `[..., stretches, steps, K]`: from the start up to a step, before it, and from
-    behind it to the end."""
+    """Products of decays in blocks `[..., blocks, steps, K]`: from the start up to a step, up to the step before,
+    and after the step until the end."""
 
     def __init__(self, after: Tensor, before: Tensor, until: Tensor) -> None:
         self.after, self.before, self.until = after, before, until
 
     def doubled(self) -> "Level":
-        """Of two stretches each."""
+        """The products in blocks of twice the size."""
         total = self.after[..., -1:, :]
         first, second = total[..., ::2, :, :], total[..., 1::2, :, :]
         return Level(
@@ -183,12 +183,12 @@ def _products(x: Tensor, keys: Tensor) -> Tensor:
 
 
 def _diagonal(x: Tensor) -> Tensor:
-    """Of `[..., G, n, G, m]` the blocks on the diagonal, `[..., G, n, m]`."""
+    """The blocks on the diagonal of `[..., G, n, G, m]`, `[..., G, n, m]`."""
     return x.diagonal(0, -4, -2).movedim(-1, -3)
 
 
 def _spread(scores: Tensor, left: Tensor, keys: Tensor) -> Tensor:
-    """What scores `[..., C n, C m]` make of keys `[..., C, m, K]` of which so much is left, `[..., C, C]`."""
+    """The sums of decayed keys `[..., C, m, K]` under scores `[..., C n, C m]`; `left` `[..., C, C]` is the decay."""
     n = scores.shape[-2] // keys.shape[-3]
     return (scores * _repeated(left, n, keys.shape[-2])) @ keys.flatten(-3, -2)
 

@@ -1,24 +1,24 @@
-"""Scalars that are maxima, m[t] = max(m[t-1] + plus[t], floor[t]), for all time at once."""
+"""Running maxima, m[t] = max(m[t-1] + plus[t], floor[t]), for all time steps at once."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fastweights.call.call import Problem
+from fastweights.call.scan_call import ScanCall
 from fastweights.core.padding import only
 
 
-def maxima(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, problem: Problem) -> tuple[Tensor, Tensor]:
-    """m before and after every step, `[B, T, H]`; a reset goes back to `start`, and padding changes nothing.
+def running_max(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, call: ScanCall) -> tuple[Tensor, Tensor]:
+    """m before and after every step, `[B, T, H]`. A reset sets m to `start`, and padding does not change it.
 
-    Every step is a map x -> max(x + plus, floor), and so are several: every round joins those of twice as many.
+    Every step is a map x -> max(x + plus, floor), and so are several steps. Every round joins twice as many.
     """
-    reset = None if problem.reset is None else problem.reset[..., None]
+    reset = None if call.tensors.reset is None else call.tensors.reset[..., None]
     if reset is not None and start is not None:
         floor = torch.where(reset, torch.maximum(start[:, None] + plus, floor), floor)
         plus = torch.where(reset, -torch.inf, plus)
-    if problem.inside is not None:
-        plus, floor = only(problem.inside, plus), only(problem.inside, floor, -torch.inf)
+    if call.inside is not None:
+        plus, floor = only(call.inside, plus), only(call.inside, floor, -torch.inf)
     joined = 1
     while joined < plus.shape[1]:
         floor = torch.maximum(later(floor, joined, -torch.inf) + plus, floor)
@@ -27,11 +27,11 @@ def maxima(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, problem
     after = torch.maximum(m[:, None] + plus, floor)
     if reset is None or start is None:
         return torch.cat([m[:, None], after[:, :-1]], 1), after
-    # Not even a NaN of the carried state is left behind a reset.
+    # A NaN in the carried state must not pass a reset.
     after = torch.where(reset.cumsum(1) > 0, floor, after)
     return torch.where(reset, start[:, None], torch.cat([m[:, None], after[:, :-1]], 1)), after
 
 
 def later(x: Tensor, steps: int, fill: float = 0.0) -> Tensor:
-    """`[B, T, ...]` so many steps later."""
+    """`[B, T, ...]` shifted by a number of steps, with `fill` in front."""
     return pad(x[:, :-steps], [0, 0] * (x.ndim - 2) + [steps, 0], value=fill)

@@ -1,1 +1,1 @@
-"""Whether the states of a step are affine in themselves, so that whole chunks of time are matrix products."""
+"""The affine form of a step: if the new state is affine in the old one, chunks of time are matrix products."""

@@ -1,7 +1,7 @@
-"""Values as a function of PyTorch, over any leading axes: of all steps, heads and members of a batch at once.
+"""Prints values as a PyTorch function over any leading axes: all time steps, heads and batch members at once.
 
-Tensors come with the axes of their definitions last; what is in front is broadcast. The code has no loop and asks for
-no size of what is in front, so that PyTorch can trace it.
+The axes of the nodes are the last axes of the tensors, and leading axes are broadcast. The function has no loop and
+does not read the sizes of leading axes, so that PyTorch can trace it.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,66 +10,65 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.compiler.ir.functions import FUNCTIONS
+from fastweights.compiler.ir.functions import ARITHMETIC, FUNCTIONS
 from fastweights.compiler.ir.interpret import REDUCTIONS
 from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
+    ConstantTensor,
     Expression,
     Index,
     Input,
     Load,
     Map,
+    Node,
     Reduce,
     Reshape,
     Shape,
-    Table,
     Value,
     axes,
     behind,
     loads,
 )
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 LETTERS = "abcdefgh"
 
 Batched = Callable[..., tuple[Tensor, ...]]
-"""From the shape in front and one tensor an input to one tensor a value."""
+"""A function from the leading shape and one tensor per input to one tensor per value."""
 
 
 def batched(values: Sequence[Value], given: Sequence[Input]) -> Batched:
-    """The function that computes values from the inputs that they are made of."""
+    """The function that computes values from their inputs."""
     return Writer(given).function(values)
 
 
 class Writer:
-    """Writes one line a definition."""
+    """Prints one line of Python per node."""
 
     def __init__(self, given: Sequence[Input]) -> None:
-        self.names: dict[Definition, str] = {d: f"x{n}" for n, d in enumerate(given)}
+        self.names: dict[Node, str] = {d: f"x{n}" for n, d in enumerate(given)}
         self.lines: list[str] = []
         self.around: dict[str, Any] = {"FUNCTIONS": FUNCTIONS, "REDUCTIONS": REDUCTIONS, "torch": torch}
         self.around |= {"spread": spread, "joined": joined, "number": number}
 
     def function(self, values: Sequence[Value]) -> Batched:
-        """Made of text."""
+        """Compiles the text of the function."""
         arguments = ", ".join(["front", *self.names.values()])
-        for definition in sorted(behind(values, self.names), key=lambda d: d.serial):
-            if definition not in self.names:
+        for node in sorted(behind(values, self.names), key=lambda d: d.serial):
+            if node not in self.names:
                 name = f"t{len(self.names)}"
-                self.lines.append(f"{name} = {self._definition(definition)}")
-                self.names[definition] = name
+                self.lines.append(f"{name} = {self._node(node)}")
+                self.names[node] = name
         results = "".join(f"{self._spread(v.expression, v.shape)}, " for v in values)
         body = "\n    ".join([f"like = {next(iter(self.names.values()), 'None')}", *self.lines, f"return ({results})"])
         exec(f"def values({arguments}):\n    {body}\n", self.around)
         made: Batched = self.around["values"]
         return made
 
-    def _definition(self, definition: Definition) -> str:
-        match definition:
-            case Table(shape, numbers):
+    def _node(self, node: Node) -> str:
+        match node:
+            case ConstantTensor(shape, numbers):
                 name = f"c{len(self.around)}"
                 self.around[name] = numbers
                 return f"torch.tensor({name}, dtype=like.dtype, device=like.device).reshape({shape})"
@@ -86,7 +85,7 @@ class Writer:
             case Assemble(shape, regions):
                 parts = [f"({start}, {part}, {self._code(e, part)})" for start, part, e in regions]
                 return f"joined(front, {shape}, [{', '.join(parts)}], like)"
-        raise AssertionError(f"{definition} is not given")
+        raise AssertionError(f"{node} is not given")
 
     def _spread(self, expression: Expression, shape: Shape) -> str:
         code = self._code(expression, shape)
@@ -113,9 +112,9 @@ class Writer:
             case Load():
                 bare, used = self._bare(expression, shape), axes(expression)
                 return bare if len(used) == len(shape) else f"{bare}[{self._places(used, len(shape))}]"
-            case Apply(function, arguments) if function in SIGNS:
+            case Apply(function, arguments) if function in ARITHMETIC:
                 first, second = (self._code(a, shape) for a in arguments)
-                return f"({first} {SIGNS[function]} {second})"
+                return f"({first} {ARITHMETIC[function]} {second})"
             case Apply(function, arguments):
                 parts = (self._code(a, shape) for a in arguments)
                 # A number by itself is no tensor.
@@ -129,9 +128,9 @@ class Writer:
         return ", ".join(["...", *(":" if a in used else "None" for a in range(rank))])
 
     def _bare(self, load: Load, shape: Shape) -> str:
-        """What is loaded, with the axes that it depends on and no others, in their order."""
-        sizes = load.definition.shape
-        code, index = self.names[load.definition], load.index
+        """The loaded tensor, with only the axes that it depends on, in their order."""
+        sizes = load.node.shape
+        code, index = self.names[load.node], load.index
         places = [_place(i, n, shape) for i, n in zip(index, sizes, strict=True)]
         code = f"{code}[{', '.join(['...', *places])}]" if {*places} - {":"} else code
         left = [i for i in index if i.axis >= 0]
@@ -150,7 +149,7 @@ class Writer:
 
 
 def _place(index: Index, size: int, shape: Shape) -> str:
-    """What of an axis is loaded; of one that goes backwards, the same places in their order."""
+    """The slice of an axis that a load reads. A load in reverse order reads the same indices in ascending order."""
     axis, step, start = index
     if axis < 0:
         return str(start)
@@ -161,7 +160,7 @@ def _place(index: Index, size: int, shape: Shape) -> str:
 
 
 def spread(x: Any, shape: Shape, like: Tensor) -> Tensor:
-    """A tensor or a number with all of its last axes."""
+    """A tensor or a number, expanded to all of its last axes."""
     if not isinstance(x, Tensor):
         return torch.full(shape, x, dtype=like.dtype, device=like.device)
     return x.expand(*x.shape[: x.ndim - len(shape)], *shape)
@@ -173,7 +172,7 @@ def number(value: float, like: Tensor) -> Tensor:
 
 
 def joined(front: Shape, shape: Shape, regions: Sequence[tuple[Shape, Shape, Any]], like: Tensor) -> Tensor:
-    """What is written region by region."""
+    """A tensor from its regions."""
     whole = torch.zeros(*front, *shape, dtype=like.dtype, device=like.device)
     for start, part, x in regions:
         box: Any = (..., *(slice(a, a + n) for a, n in zip(start, part, strict=True)))

@@ -1,6 +1,6 @@
 """Finds the affine form of a step.
 
-Sums are distributed over the products until every term holds the state once: as it is, or in a product with a vector.
+Sums are distributed over products until every term contains the state once: alone, or in a product with a vector.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,18 +10,18 @@ from fastweights.compiler.affine.not_affine import NotAffine, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.terms import Product, Term, sum_of
 from fastweights.compiler.affine.update import Erased, Update
-from fastweights.compiler.ir.builder import Graph, terms_of
+from fastweights.compiler.ir.builder import ExpressionBuilder, terms_of
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
     Expression,
     Index,
     Input,
     Load,
     Map,
+    Node,
     Reduce,
     Region,
     Reshape,
@@ -42,7 +42,7 @@ def affine_form(step: Forward) -> AffineForm:
     """The affine form of a step.
 
     Raises:
-        NotAffine: it has none, or its gradient is not that of its values.
+        NotAffine: There is no affine form, or its gradient differs from that of the values.
     """
     if step.detached:
         raise NotAffine("a tensor is taken out of the gradient", step.detached)
@@ -50,13 +50,13 @@ def affine_form(step: Forward) -> AffineForm:
 
 
 class Finder:
-    """Finds the stages one after the other; `seen` is what later ones and the output see of the states."""
+    """Finds the stages one after the other. `seen` replaces reads of the states for later stages and the output."""
 
     def __init__(self, step: Forward) -> None:
         self.step = step
-        self.graph = Graph()
+        self.builder = ExpressionBuilder()
         parts = ((step.state, False), (step.after, True))
-        self.inputs: dict[Definition, tuple[str, bool]] = {
+        self.inputs: dict[Node, tuple[str, bool]] = {
             d: (name, after) for part, after in parts for name, d in part.items()
         }
         *made, y = step.lines
@@ -65,8 +65,8 @@ class Finder:
         self.highest: list[Highest] = []
         self.reads: list[Read] = []
         self.scalars: set[Input] = set()
-        self._needs: dict[Definition, frozenset[str]] = {}
-        self._made: dict[Definition, Definition] = {}
+        self._needs: dict[Node, frozenset[str]] = {}
+        self._made: dict[Node, Node] = {}
 
     def form(self) -> AffineForm:
         left = list(self.step.state)
@@ -92,11 +92,11 @@ class Finder:
         """The states that an expression is computed from."""
         return frozenset[str]().union(*(self._needs_of(d) for d in loads(expression)))
 
-    def _needs_of(self, definition: Definition) -> frozenset[str]:
-        if definition not in self._needs:
-            own = {self.inputs[definition][0]} if definition in self.inputs else ()
-            self._needs[definition] = frozenset(own).union(*(self._needs_of(d) for d in definition.operands()))
-        return self._needs[definition]
+    def _needs_of(self, node: Node) -> frozenset[str]:
+        if node not in self._needs:
+            own = {self.inputs[node][0]} if node in self.inputs else ()
+            self._needs[node] = frozenset(own).union(*(self._needs_of(d) for d in node.operands()))
+        return self._needs[node]
 
     def _waits_for(self, name: str, left: Sequence[str]) -> bool:
         return bool((self.needs(self.step.new_state[name].expression) & {*left}) - {name})
@@ -119,7 +119,7 @@ class Finder:
             self.scalars |= {highest.before, highest.after}
 
     def _highest(self, name: str, value: Value) -> Highest | None:
-        """As max(m + plus, floor), if it is one."""
+        """The value in the form max(m + plus, floor); None if it has another form."""
         inside = _inside(value.expression)
         if not (isinstance(inside, Apply) and inside.function == "maximum"):
             return None
@@ -130,35 +130,35 @@ class Finder:
         terms = self.terms(moved[0], name)
         if any(t.known for t in terms if t.atom is not None):
             return None
-        plus = sum_of(self.graph, [t.known for t in terms if t.atom is None], ())
+        plus = sum_of(self.builder, [t.known for t in terms if t.atom is None], ())
         before, after = self.step.state[name], self.step.after[name]
         return Highest(name, plus, Value((), self.seen(other)), before, after)
 
     # What is seen of states that come earlier
 
     def seen(self, expression: Expression) -> Expression:
-        """An expression in which products of states stand as inputs."""
+        """An expression in which inputs replace the products of states."""
         if not self.needs(expression):
             return expression
         if isinstance(expression, Apply):
             return Apply(expression.function, tuple(map(self.seen, expression.arguments)))
         assert isinstance(expression, Load)
-        definition, index = expression.definition, expression.index
-        if definition in self.inputs:
-            if definition in self.scalars:
+        node, index = expression.node, expression.index
+        if node in self.inputs:
+            if node in self.scalars:
                 return expression
-            return self._read(Product(*self.inputs[definition], index), "")
-        if definition not in self._made:
-            self._made[definition] = self._seen(definition)
-        return Load(self._made[definition], index)
+            return self._read(Product(*self.inputs[node], index), "")
+        if node not in self._made:
+            self._made[node] = self._seen(node)
+        return Load(self._made[node], index)
 
-    def _seen(self, definition: Definition) -> Definition:
-        shape, line = definition.shape, definition.line
-        match definition:
+    def _seen(self, node: Node) -> Node:
+        shape, line = node.shape, node.line
+        match node:
             case Map(_, expression):
                 return Map(shape, self.seen(expression), line=line)
             case Reduce(_, reduction, extent, expression):
-                found = self._products(definition) if reduction == "sum" else None
+                found = self._products(node) if reduction == "sum" else None
                 if found is not None:
                     return Map(shape, found, line=line)
                 return Reduce(shape, reduction, extent, self.seen(expression), line=line)
@@ -168,29 +168,27 @@ class Finder:
             case Reshape(_, base):
                 inside = self.seen(whole(base).expression)
                 assert isinstance(inside, Load)
-                return Reshape(shape, inside.definition, line=line)
+                return Reshape(shape, inside.node, line=line)
         raise NotAffine("a tensor that is read whole", line)
 
-    def _products(self, definition: Reduce) -> Expression | None:
-        """A sum as products of one state with vectors; None if it is none."""
-        for name in sorted(self._needs_of(definition)):
+    def _products(self, node: Reduce) -> Expression | None:
+        """A sum as products of one state with vectors; None if it has another form."""
+        for name in sorted(self._needs_of(node)):
             if self.step.state[name] in self.scalars:
                 continue
             try:
-                terms = self.terms(Load(definition, identity(definition.shape)), name)
+                terms = self.terms(Load(node, identity(node.shape)), name)
             except NotAffine:
                 continue
             if any(t.atom is not None and t.atom.over for t in terms):
-                return sum_of(
-                    self.graph, [self._factors(t, definition.line) for t in terms], definition.shape
-                ).expression
+                return sum_of(self.builder, [self._factors(t, node.line) for t in terms], node.shape).expression
         return None
 
     def _factors(self, term: Term, line: str) -> tuple[Expression, ...]:
         return term.known if term.atom is None else (*term.known, self._read(term.atom, line))
 
     def _read(self, atom: Product, line: str) -> Expression:
-        """An input in the place of a product with a state."""
+        """The input that replaces a product with a state."""
         shape, over = self.step.state[atom.state].shape, tuple(sorted(atom.over))
         if not over and 1 not in shape and len(shape) > 1:
             raise NotAffine(f"numbers of {atom.state} are seen one by one, not in a product with a vector", line)
@@ -206,7 +204,7 @@ class Finder:
     # Sums of products
 
     def _update(self, name: str, terms: Sequence[Term]) -> Update:
-        """Raises `NotAffine` unless every number of a state stays in its place."""
+        """The update of a state. Raises `NotAffine` unless every element depends on its old value at the same index."""
         shape = self.step.state[name].shape
         written = [w for t in terms if t.atom is None for w in self._written(t.known, shape)]
         for atom in (t.atom for t in terms if t.atom is not None):
@@ -214,10 +212,10 @@ class Finder:
                 raise NotAffine(f"numbers of {name} change their places")
         stays = tuple(t.known for t in terms if t.atom is not None and not t.atom.over)
         erased = tuple(Erased(t.known, t.atom.over, t.atom.vector) for t in terms if t.atom is not None and t.atom.over)
-        return Update(self.graph, name, shape, stays, erased, tuple(written))
+        return Update(self.builder, name, shape, stays, erased, tuple(written))
 
     def _written(self, known: Sequence[Expression], shape: Shape) -> list[tuple[Expression, ...]]:
-        """A product as a sum of those of vectors."""
+        """A product as a sum of outer products of vectors."""
         for n, factor in enumerate(known):
             if len(axes(factor)) > 1:
                 parts = terms_of(factor)
@@ -228,10 +226,10 @@ class Finder:
         return [tuple(known)]
 
     def terms(self, expression: Expression, own: str, line: str = "") -> list[Term]:
-        """An expression, in a line of the cell, as a sum of terms in one state.
+        """An expression from a line of the cell as a sum of terms in one state.
 
         Raises:
-            NotAffine: it is not affine in that state.
+            NotAffine: The expression is not affine in that state.
         """
         if own not in self.needs(expression):
             return [Term((self.seen(expression),), None)]
@@ -261,11 +259,11 @@ class Finder:
         raise NotAffine(f"{own} is {what}", line)
 
     def _terms_of_load(self, load: Load, own: str, line: str) -> list[Term]:
-        definition, index = load.definition, load.index
-        line = definition.line or line
-        if definition in self.inputs:
-            return [Term((), Product(*self.inputs[definition], index))]
-        match definition:
+        node, index = load.node, load.index
+        line = node.line or line
+        if node in self.inputs:
+            return [Term((), Product(*self.inputs[node], index))]
+        match node:
             case Map(_, expression):
                 found = self.terms(expression, own, line)
             case Reduce(shape, "sum", extent, expression):
@@ -285,15 +283,16 @@ class Finder:
         atom = term.atom
         bound = [] if atom is None else [n for n, i in enumerate(atom.place) if i.axis == axis]
         if not bound:
-            total = self.graph.product(shape, inside or [Constant(1.0)])
-            return Term((*outside, self.graph.reduce("sum", shape, total, axis)), atom)
+            total = self.builder.product(shape, inside or [Constant(1.0)])
+            return Term((*outside, self.builder.reduce("sum", shape, total, axis)), atom)
         assert atom is not None
         return Term(outside, self._product(atom, inside, bound, shape, line))
 
     def _product(
         self, atom: Product, factors: Sequence[Expression], bound: Sequence[int], shape: Shape, line: str
     ) -> Product:
-        """The sum of `factors` times a number of a state over the last axis, along which the axes `bound` go."""
+        """The sum over the last axis of `factors` times an element of a state. The axes `bound` run along the last
+        axis."""
         sizes, last = self.step.state[atom.state].shape, len(shape) - 1
         # Where an axis of the sum goes along one of the state, from end to end.
         along = {i.axis: a for a, i in enumerate(atom.place) if i == Index(i.axis) and shape[i.axis] == sizes[a]}
@@ -303,24 +302,25 @@ class Finder:
         if others - along.keys() or (others and len(sizes) < 3):
             raise NotAffine(f"every row of {atom.state} is in a product with a vector of its own", line)
         own = [Index(along[a]) if a in along else Index(-1, 0, 0) for a in range(len(shape))]
-        vector = self.graph.product(sizes, [atom.vector, *(substitute(f, own) for f in factors)])
+        vector = self.builder.product(sizes, [atom.vector, *(substitute(f, own) for f in factors)])
         place = tuple(Index(-1, 0, 0) if a == bound[0] else i for a, i in enumerate(atom.place))
         return atom._replace(place=place, over=(*atom.over, bound[0]), vector=vector)
 
     def _is_one_vector(self, atom: Product, axis: int) -> bool:
-        """Whether a vector goes over one more axis. Elsewhere the sum over the other axis is taken of what is read."""
+        """Whether a product with a vector over one more axis is possible. Otherwise the sum is taken of the read
+        vector."""
         update = self.updates.get(atom.state)
         return not atom.over or update is None or any({*atom.over, axis} <= {*e.over} for e in update.erased)
 
 
 def _inside(expression: Expression) -> Expression:
-    if isinstance(expression, Load) and isinstance(expression.definition, Map):
-        return _inside(substitute(expression.definition.expression, expression.index))
+    if isinstance(expression, Load) and isinstance(expression.node, Map):
+        return _inside(substitute(expression.node.expression, expression.index))
     return expression
 
 
 def _where(mask: Expression, terms: Sequence[Term]) -> list[Term]:
-    """The terms where a mask is true, and 0 elsewhere, whatever they would be there: 0 times infinity is no number."""
+    """The terms where a mask is true, and 0 elsewhere even if a term is infinite there."""
     return [Term(tuple(_masked_factors(mask, t.known)), _masked_atom(mask, t.atom)) for t in terms]
 
 
@@ -341,13 +341,13 @@ def _masked_atom(mask: Expression, atom: Product | None) -> Product | None:
 
 
 def _masked(mask: Expression, factor: Expression) -> Expression:
-    """A factor that lies across the mask stays as it is: it would not be of one axis any more."""
+    """A factor under a mask. A factor with other axes stays as it is, so that it keeps its axes."""
     is_needed = axes(mask) <= axes(factor) and _is_slow(factor)
     return Apply("where", (mask, factor, Constant(0.0))) if is_needed else factor
 
 
 def _is_slow(expression: Expression) -> bool:
-    """Whether more than sums and products is in it, which alone can make infinity of numbers."""
+    """Whether an expression has functions other than sums and products, which can overflow to infinity."""
     parts = [expression, *(body.expression for d in upstream(loads(expression)) for body in d.bodies)]
     return any(FUNCTIONS[name].is_slow for part in parts for name in functions(part))
 

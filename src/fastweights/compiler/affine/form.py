@@ -1,28 +1,30 @@
-"""States that go in a step to what is affine in themselves, with coefficients that do not wait for them.
+"""The affine form of a step: states that are affine in themselves, with coefficients that do not depend on them.
 
-Such a state is a matrix S `[R, C]`, and a step makes of it
+Such a state is a matrix S `[R, C]` with the update
 
     S <- S diag(decay) + sum_r u_r key_r^T,     u_r = value_r - S erase_r.
 
-Everything else sees S in products with vectors, before the step or after it. The coefficients may depend on reads of
-other such states: those states come first. A scalar m <- max(m + plus, floor), as of a stabiliser, comes first, too.
+Other expressions read S in products with vectors, before or after the step. The coefficients may depend on reads of
+other such states, which come first. A scalar m <- max(m + plus, floor), such as the stabiliser of an mLSTM, comes first
+too.
 
-A state of any number of axes is such a matrix, or several: some of its axes, flattened, are the columns of S, others
-the rows. Each place along the remaining axes, the groups, has an S and coefficients of its own, like a head.
+A state with any number of axes is one matrix or several. Some axes, flattened, are the columns of S, and others are the
+rows. Each index along the remaining axes, the groups, has its own S and coefficients, like a head.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastweights.compiler.ir.nodes import Definition, Input, Shape, Value, volume
+from fastweights.compiler.ir.nodes import Input, Node, Shape, Value, volume
 
 
 class Read(NamedTuple):
-    """A read of a state: its product with a vector over some of its axes, after the step or before, and what
-    stands for it. Where `over` is empty, the vector is 1, and the state is seen as it is.
+    """A read of a state before or after the step: its product with a vector over some axes, and the input that replaces
+    it.
 
-    The finder gives the vector over all axes of the state, a `Linear` over the groups and the columns or rows of S.
+    If `over` is empty, the vector is 1, and the read is the state itself. The vector of the finder has all axes of the
+    state. The vector of a `Linear` has the axes of the groups and of the columns or rows of S.
     """
 
     state: str
@@ -33,7 +35,7 @@ class Read(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A state as rows of S: which of its axes are groups, and which go along the columns; all others are rows."""
+    """A state as rows of S: the axes of the groups and of the columns. All other axes are rows."""
 
     state: str
     shape: Shape
@@ -51,7 +53,7 @@ class Part(NamedTuple):
 
     @property
     def matrices(self) -> int:
-        """Number of matrices S: places along the groups."""
+        """Number of matrices S: the product of the sizes of the groups."""
         return volume(self.sizes(self.groups))
 
     @property
@@ -65,24 +67,24 @@ class Part(NamedTuple):
         return volume(self.sizes(self.columns))
 
     def is_along(self, read: Read) -> bool:
-        """Whether a vector over the columns reads; otherwise it is one over the rows."""
+        """Whether a vector over the columns reads the state; otherwise it is a vector over the rows."""
         return {*read.over} == {a for a in self.columns if self.shape[a] > 1}
 
     def __str__(self) -> str:
         return f"{self.state}^T" if len(self.shape) == 2 and self.columns == (0,) else self.state
 
     @property
-    def told(self) -> str:
-        """The roles of the axes, where there are more than two."""
+    def axis_roles(self) -> str:
+        """The roles of the axes if there are more than two."""
         if len(self.shape) < 3:
             return ""
         kinds = {"groups": self.groups, "rows": self.rows, "columns": self.columns}
-        told = [f"{kind} {' '.join(map(str, axes))}" for kind, axes in kinds.items() if axes]
-        return f" (axes of {self.state}: {', '.join(told)})"
+        roles = [f"{kind} {' '.join(map(str, axes))}" for kind, axes in kinds.items() if axes]
+        return f" (axes of {self.state}: {', '.join(roles)})"
 
 
 class Write(NamedTuple):
-    """u key^T with u = value - S erase: what each part is given; what is 0 is None."""
+    """The write u key^T with u = value - S erase, by state. A term that is 0 is None."""
 
     key: Value
     erase: Value | None
@@ -91,10 +93,10 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """States that are affine with the same coefficients but for their values: below each other they are one S.
+    """States with the same coefficients except for their values. Stacked along the rows, they are one matrix S.
 
-    A decay is None where nothing fades, else one number or one a column. Vectors over the columns read S, and also
-    those over the rows where S is one state. All values have the axes of the groups first.
+    A decay is None without decay, else a number or a vector over the columns. Vectors over the columns read S; vectors
+    over the rows read it if S is a single state. All values have the axes of the groups first.
     """
 
     parts: tuple[Part, ...]
@@ -114,13 +116,13 @@ class Linear:
         return self.decay is not None and len(self.decay.shape) > len(self.parts[0].groups)
 
     @property
-    def gives(self) -> set[Definition]:
-        """What stands for what is seen of it."""
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
         return {read.seen for read in self.reads}
 
     @property
     def values(self) -> list[Value]:
-        """All that it is computed from."""
+        """The values that the stage is computed from."""
         parts = [self.decay, *(r.vector for r in self.reads)]
         parts += [v for w in self.writes for v in (w.key, w.erase, *w.values)]
         return [v for v in parts if v is not None]
@@ -130,18 +132,18 @@ class Linear:
         decay = "" if self.decay is None else " diag(a)" if self.fades_by_column else " a"
         erased = [w for w in self.writes if w.erase is not None]
         given = [w for w in self.writes if any(v is not None for v in w.values)]
-        told = [f"{name}{decay}", *_told(erased, f"- {name} e f^T"), *_told(given, "+ v k^T")]
-        return f"{name} <- {' '.join(told)}{''.join(part.told for part in self.parts)}"
+        terms = [f"{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(given, "+ v k^T")]
+        return f"{name} <- {' '.join(terms)}{''.join(part.axis_roles for part in self.parts)}"
 
 
-def _told(writes: Sequence[Write], term: str) -> list[str]:
-    """One term, or several alike."""
+def _terms(writes: Sequence[Write], term: str) -> list[str]:
+    """A term, with the number of writes in front of it if there are several."""
     return [f"{term[:2]}{len(writes)} ({term[2:]})" if len(writes) > 1 else term] if writes else []
 
 
 @dataclass(frozen=True, eq=False)
 class Highest:
-    """A scalar m <- max(m + plus, floor), and what stands for it before and after the step."""
+    """A scalar m <- max(m + plus, floor), and the inputs that replace it before and after the step."""
 
     state: str
     plus: Value
@@ -150,13 +152,13 @@ class Highest:
     after: Input
 
     @property
-    def gives(self) -> set[Definition]:
-        """What stands for what is seen of it."""
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
         return {self.before, self.after}
 
     @property
     def values(self) -> list[Value]:
-        """All that it is computed from."""
+        """The values that the stage is computed from."""
         return [self.plus, self.floor]
 
     def __str__(self) -> str:
@@ -168,7 +170,7 @@ Stage = Linear | Highest
 
 @dataclass(frozen=True, eq=False)
 class AffineForm:
-    """States in the order in which they can be computed, each for all time at once, and the output."""
+    """The stages in the order in which they are computed, each for all time steps at once, and the output."""
 
     given: tuple[Mapping[str, Input], Mapping[str, Input]]
     """The inputs and the params of the step."""

@@ -1,11 +1,11 @@
-"""What stands in the way of an affine form."""
+"""The error for a step without an affine form."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class NotAffine(Exception):
-    """What stands in the way of an affine form, and in which line of the cell."""
+    """The step has no affine form. The message has the reason and the line of the cell."""
 
     def __init__(self, what: str, line: str = "") -> None:
         super().__init__(f"{what}{f', in {line}' if line else ''}")
@@ -14,7 +14,7 @@ class NotAffine(Exception):
 
 @contextmanager
 def within(line: str) -> Iterator[None]:
-    """What stands in the way does so in this line, if nobody knows a closer one."""
+    """Adds a line of the cell to an error that has none yet."""
     try:
         yield
     except NotAffine as error:

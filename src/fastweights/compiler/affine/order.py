@@ -1,14 +1,14 @@
-"""The order in which states can be computed, each for all time at once."""
+"""Orders the stages, so that each can be computed for all time steps at once."""
 
 from collections.abc import Sequence
 
 from fastweights.compiler.affine.form import Linear, Stage
 from fastweights.compiler.affine.not_affine import NotAffine
-from fastweights.compiler.ir.nodes import Definition, Input, behind
+from fastweights.compiler.ir.nodes import Input, Node, behind
 
 
 def in_order(stages: Sequence[Stage]) -> list[Stage]:
-    """The stages in an order in which each needs only what those before it give, those of one form put together."""
+    """The stages in an order in which each depends only on earlier ones. States with the same form are merged."""
     left, placed = list(stages), list[Stage]()
     while left:
         waiting = {d for stage in left for d in stage.gives}
@@ -31,7 +31,7 @@ def _put(placed: list[Stage], stage: Stage) -> None:
 
 
 def _is_alike(one: Stage, other: Stage) -> bool:
-    """Whether two may be rows of one matrix."""
+    """Whether two stages can be rows of one matrix."""
     if not (isinstance(one, Linear) and isinstance(other, Linear)) or one.across or other.across:
         return False
     groups = [stage.parts[0].sizes(stage.parts[0].groups) for stage in (one, other)]
@@ -44,5 +44,5 @@ def _joined(one: Linear, other: Linear) -> Linear:
     return Linear(one.parts + other.parts, one.decay, tuple(writes), one.reads + other.reads)
 
 
-def _needed(stage: Stage) -> set[Definition]:
+def _needed(stage: Stage) -> set[Node]:
     return {d for d in behind(stage.values) if isinstance(d, Input)}

@@ -1,18 +1,18 @@
-"""Sums of products in which every term holds one state at most once: as it is, or in a product with a vector."""
+"""Sums of products in which every term contains at most one state: alone, or in a product with a vector."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.builder import ExpressionBuilder
 from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Index, Input, Load, Shape, Value, substitute
 
 
 class Product(NamedTuple):
-    """One number of the product of a state with a vector: the sum of both over the axes in `over`, at a `place`.
+    """An element of a product of a state with a vector: the sum of both over the axes in `over`, at an index `place`.
 
-    The vector is an expression in the axes of the state. Where `over` is empty, this is a number of the state itself.
-    `place` has one index for each axis of the state; the indices of the axes in `over` have no meaning.
+    The vector is an expression in the axes of the state. If `over` is empty, the product is an element of the state.
+    `place` has one index per axis of the state; those of the axes in `over` have no meaning.
     """
 
     state: str
@@ -23,13 +23,13 @@ class Product(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A product of known factors and at most one number of a state or of its product with a vector."""
+    """A product of known factors and at most one element of a state or of its product with a vector."""
 
     known: tuple[Expression, ...]
     atom: Product | None
 
     def at(self, index: Sequence[Index]) -> "Term":
-        """A term of the axes of a definition, at an index of it."""
+        """A term of the axes of a node, at an index of it."""
         known = tuple(substitute(f, index) for f in self.known)
         if self.atom is None:
             return Term(known, None)
@@ -41,9 +41,9 @@ class Term(NamedTuple):
 _NOTHING = Input(())
 
 
-def sum_of(graph: Graph, products: Iterable[Sequence[Expression]], shape: Shape) -> Value:
+def sum_of(builder: ExpressionBuilder, products: Iterable[Sequence[Expression]], shape: Shape) -> Value:
     """A sum of products over a shape."""
-    parts = [graph.product(shape, factors) for factors in products]
+    parts = [builder.product(shape, factors) for factors in products]
     if not parts:
         return Value(shape, Constant(0.0))
-    return Value(shape, graph.map(shape, reduce(lambda a, b: Apply("add", (a, b)), parts)))
+    return Value(shape, builder.map(shape, reduce(lambda a, b: Apply("add", (a, b)), parts)))

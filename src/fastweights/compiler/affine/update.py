@@ -1,4 +1,4 @@
-"""How one state is affine in itself."""
+"""The affine update of one state."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fastweights.compiler.affine.form import Linear, Part, Read, Write
 from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.affine.terms import sum_of
-from fastweights.compiler.ir.builder import Graph, factors_of
+from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of
 from fastweights.compiler.ir.nodes import Constant, Expression, Index, Shape, Value, axes, substitute
 
 Factors = Sequence[Expression]
@@ -24,9 +24,9 @@ class Erased(NamedTuple):
 
 @dataclass(frozen=True)
 class Update:
-    """How a state is affine in itself, over its own axes: what stays of it, what is erased of it, what is written."""
+    """The affine update of a state, over its own axes: the factors of its decay, its erased reads, and its writes."""
 
-    graph: Graph
+    builder: ExpressionBuilder
     state: str
     shape: Shape
     stays: tuple[Factors, ...]
@@ -44,8 +44,10 @@ class Update:
         raise refused[0]
 
     def _choices(self, reads: Sequence[Read]) -> list[tuple[int, ...]]:
-        """Axes that may be the columns: those of vectors that erase, else those of vectors that read, those that fade,
-        or the last one."""
+        """The candidates for the columns.
+
+        They are the axes of vectors that erase, else of vectors that read, else of the decay, else the last axis.
+        """
         erased = {tuple(sorted(e.over)) for e in self.erased}
         if len(erased) > 1:
             raise NotAffine(f"{self.state} is multiplied from both sides")
@@ -61,8 +63,8 @@ class Update:
         """The state with these columns.
 
         Raises:
-            NotAffine: the coefficients depend on so many other axes that no axis is left for the rows, or on the rows
-                of a single matrix: a product for each row is no faster than the steps.
+            NotAffine: The coefficients depend on so many axes that none is left for the rows. Or they depend on the
+                rows of a single matrix, where a product per row would be no faster than the time steps.
         """
         groups = frozenset[int]()
         for tied, why in self._tied(Part(self.state, self.shape, (), columns), reads):
@@ -75,7 +77,7 @@ class Update:
         return part
 
     def _tied(self, part: Part, reads: Sequence[Read]) -> Iterator[tuple[frozenset[int], str]]:
-        """Axes that are columns or groups, and what stands in the way if they cannot be."""
+        """The axes that must be columns or groups, with the error message if they cannot be."""
         name = self.state
         together = f"the rows of {name} fade by themselves, and are erased together"
         yield (
@@ -107,7 +109,7 @@ class Update:
         return Linear((part,), None if self.stays == ((),) else decay, tuple(writes), tuple(seen))
 
     def _writes(self, part: Part, columns: Sequence[int], rows: Sequence[int]) -> list[Write]:
-        """The writes; all along one key are one."""
+        """The writes. Those along one key are merged."""
         keys: dict[Expression, tuple[list[Factors], list[Factors]]] = {}
         for erased in self.erased:
             key, rest = self._split(erased.known, part, columns)
@@ -129,13 +131,13 @@ class Update:
         """The factors along the columns as one vector, and the others."""
         flat = _flat(known)
         along = [f for f in flat if axes(f) & {*part.columns}]
-        key = self.graph.product(part.sizes(columns), [substitute(f, self._onto(columns)) for f in along])
+        key = self.builder.product(part.sizes(columns), [substitute(f, self._onto(columns)) for f in along])
         return key, [f for f in flat if not axes(f) & {*part.columns}]
 
     def _sum(self, products: Sequence[Factors], chosen: Sequence[int]) -> Value:
         """A sum of products over some axes of the state."""
         moved = [[substitute(f, self._onto(chosen)) for f in known] for known in products]
-        return sum_of(self.graph, moved, tuple(self.shape[a] for a in chosen))
+        return sum_of(self.builder, moved, tuple(self.shape[a] for a in chosen))
 
     def _onto(self, chosen: Sequence[int]) -> list[Index]:
         return [Index(chosen.index(a)) if a in chosen else Index(-1, 0, 0) for a in range(len(self.shape))]

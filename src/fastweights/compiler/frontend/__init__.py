@@ -1,1 +1,1 @@
-"""From the step of a cell to the compiler's own language: tracing and lowering."""
+"""The compiler's frontend: tracing a cell, and lowering the trace to tensor expressions."""

@@ -1,4 +1,4 @@
-"""Steps with derivatives inside, as graphs without them: `torch.export` cannot trace `torch.func.grad` under `vmap`."""
+"""Replaces derivatives inside a step by a graph, because `torch.export` cannot trace `torch.func.grad` under `vmap`."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -16,17 +16,17 @@ from fastweights.compiler.frontend.trace import trace_step
 
 Sizes = tuple[tuple[str, int], ...]
 STEPS = SimpleNamespace()
-"""The graphs by name. A traced program keeps no such object as the answer of a function, but finds it here."""
+"""The graphs by name. A traced program cannot hold a graph as the result of a function, but it can read it here."""
 
 
 def without_derivatives(cell: Cell, sizes: Sizes, dtype: torch.dtype) -> Callable[..., Any]:
-    """The step of a cell; if it calls `torch.func.grad`, `vjp` or `jvp`, as a graph of the operations that these do."""
+    """The step of a cell. A step that calls `torch.func.grad`, `vjp` or `jvp` becomes a graph of their operations."""
     name = name_of_step(cell.key, sizes, dtype)
     return getattr(STEPS, name) if name else cell.step
 
 
 def name_of_step(key: str, sizes: Sizes, dtype: torch.dtype) -> str:
-    """Makes the graph of a step under a name in `STEPS`; empty if the step needs none, or has none."""
+    """Stores the graph of a step in `STEPS` and returns its name; an empty name if the step needs or has no graph."""
     cell = Cell.of_key(key)
     try:
         graph = alone(_graph, cell, dict(sizes), dtype)
@@ -64,7 +64,7 @@ def _as_step(cell: Cell, graph: torch.fx.GraphModule) -> Callable[..., Any]:
 
 
 class Derivatives(TorchFunctionMode):
-    """Notes whether derivatives are taken while it is active."""
+    """Records whether the functions called while it is active take derivatives."""
 
     def __init__(self) -> None:
         super().__init__()

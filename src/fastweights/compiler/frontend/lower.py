@@ -1,4 +1,4 @@
-"""From a traced graph to definitions: views become index maps, products become sums, the rest is elementwise."""
+"""Lowers a traced graph to tensor expressions: views become index maps, and products of matrices become sums."""
 
 import inspect
 import operator
@@ -10,17 +10,17 @@ from torch import Tensor
 
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.trace import Trace
-from fastweights.compiler.ir.builder import Graph
-from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Table, Value, identity
+from fastweights.compiler.ir.builder import ExpressionBuilder
+from fastweights.compiler.ir.nodes import Apply, Constant, ConstantTensor, Input, Load, Value, identity
 from fastweights.compiler.ir.step import Forward, Step
 from fastweights.compiler.operations import INSTEAD, OPERATIONS, OTHERS, PLACES
 
-TABLE = 1 << 16
-"""The most numbers that a constant tensor of a cell may have: they stand in the source of the kernel."""
+LARGEST_CONSTANT = 1 << 16
+"""Largest number of elements of a constant tensor, since they are part of the kernel's source."""
 
 
 def lower(trace: Trace) -> Step:
-    """Raises `Unsupported` for an operation outside the subset."""
+    """The step of a trace with its gradient. Raises `Unsupported` for an operation outside the subset."""
     lowering = Lowering(trace)
     results = lowering.run()
     given = iter(lowering.given)
@@ -36,32 +36,32 @@ def lower(trace: Trace) -> Step:
 
 
 def lower_forward(trace: Trace) -> Forward:
-    """A step without its gradient. Raises `Unsupported` for an operation outside the subset."""
+    """The step of a trace without its gradient. Raises `Unsupported` for an operation outside the subset."""
     lowering = Lowering(trace)
     *new_state, y = lowering.run()
     given = iter(lowering.given)
     kinds = (trace.state, trace.inputs, trace.params, trace.state)
     state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
     lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
-    made = dict(zip(trace.state, new_state, strict=True))
-    return Forward(state, inputs, params, after, made, y, lines, trace.detached)
+    by_field = dict(zip(trace.state, new_state, strict=True))
+    return Forward(state, inputs, params, after, by_field, y, lines, trace.detached)
 
 
 class Lowering:
-    """Walks the graph; `values` holds what every node became: a `Value`, a constant tensor, or a tuple of them."""
+    """Lowers the nodes of a graph in order. `values` has their results: a `Value`, a constant tensor or a tuple."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.graph = Graph()
+        self.builder = ExpressionBuilder()
         self.values: dict[torch.fx.Node, Any] = {}
         self.given: list[Input] = []
 
     def run(self) -> list[Value]:
-        """The results of the graph."""
+        """Lowers the graph, and returns its results."""
         for node in self.trace.graph.graph.nodes:
             if node.op == "output":
                 return [self._tensor(self._value(x)) for x in node.args[0]]
-            self.graph.line = self.trace.lines.get(node.name, "")
+            self.builder.line = self.trace.lines.get(node.name, "")
             self.values[node] = self._node(node)
         raise AssertionError("a graph ends with its output")
 
@@ -98,7 +98,7 @@ class Lowering:
         rule = OPERATIONS.get(name)
         is_of_bits = name.startswith("bitwise_") and node.meta["val"].dtype != torch.bool
         is_of_memory = name.startswith("as_strided") and not _is_whole(node.all_input_nodes[0].meta["val"])
-        given = [self.graph, *[self._made(a, keeps_places=name in PLACES) for a in arguments]]
+        given = [self.builder, *[self._made(a, keeps_places=name in PLACES) for a in arguments]]
         if rule is None or is_of_bits or is_of_memory or not _takes(rule, given, keywords):
             line = self.trace.lines.get(node.name, "") or f"the gradient of {self._origin(node)}"
             raise Unsupported(f"the operation {node.target} is not one that compiles", line, INSTEAD.get(name, OTHERS))
@@ -115,7 +115,7 @@ class Lowering:
         return "the step"
 
     def _made(self, argument: Any, keeps_places: bool) -> Any:
-        """An argument for a rule; constant indices and masks stay tensors for what works with places."""
+        """An argument for a rule. Rules that work with indices receive constant indices and masks as tensors."""
         if isinstance(argument, Tensor):
             return argument if keeps_places and not argument.is_floating_point() else self._tensor(argument)
         if isinstance(argument, list | tuple) and any(isinstance(a, Tensor | Value) for a in argument):
@@ -123,7 +123,7 @@ class Lowering:
         return argument
 
     def _tensor(self, value: Any) -> Value:
-        """A constant tensor as a value: a constant if all its numbers are one, else a table."""
+        """The value of a constant tensor: a `Constant` if all its elements are equal, else a `ConstantTensor`."""
         if isinstance(value, Value):
             return value
         assert isinstance(value, Tensor), value
@@ -132,19 +132,21 @@ class Lowering:
         if len({*map(repr, numbers)}) == 1:
             constant = Constant(numbers[0])
             return Value(shape, Apply("ne", (constant, Constant(0.0))) if value.dtype == torch.bool else constant)
-        if len(numbers) > TABLE:
-            raise Unsupported(f"a constant tensor of {len(numbers)} numbers", self.graph.line, "a field of the params")
-        table = Load(Table(shape, tuple(numbers)), identity(shape))
+        if len(numbers) > LARGEST_CONSTANT:
+            raise Unsupported(
+                f"a constant tensor of {len(numbers)} numbers", self.builder.line, "a field of the params"
+            )
+        table = Load(ConstantTensor(shape, tuple(numbers)), identity(shape))
         return Value(shape, Apply("ne", (table, Constant(0.0))) if value.dtype == torch.bool else table)
 
 
 def _is_whole(x: Tensor) -> bool:
-    """Whether a tensor has its memory for itself, in the order of its axes."""
+    """Whether a tensor is contiguous and shares its memory with no other tensor."""
     return x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.itemsize
 
 
 def _takes(rule: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    """Whether a rule knows all that an operation is given."""
+    """Whether a rule has a parameter for every argument of an operation."""
     try:
         inspect.signature(rule).bind(*arguments, **keywords)
     except TypeError:

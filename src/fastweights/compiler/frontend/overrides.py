@@ -1,4 +1,4 @@
-"""Functions of PyTorch in the place of others while a step is looked at."""
+"""Replaces functions of PyTorch by others while a step is traced."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class Replaced(TorchFunctionMode):
-    """Calls what a table has for a function while it is on."""
+    """Calls the replacement of every function in a table while it is active."""
 
     def __init__(self, table: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Replaced(TorchFunctionMode):
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """1 at the number that an element is; without `num_classes` PyTorch would look for the highest."""
+    """One-hot encoding without reading values. PyTorch reads the largest one if `num_classes` is missing."""
     if num_classes < 0:
         return F.one_hot(tensor, num_classes)
     return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).long()
@@ -36,7 +36,7 @@ def attention(
     is_causal: bool = False,
     **more: Any,
 ) -> Tensor:
-    """softmax(q k^T / sqrt(K)) v, where nothing drops out and no mask is told by a word."""
+    """softmax(q k^T / sqrt(K)) v, without dropout and without a named mask such as `is_causal`."""
     if dropout_p or is_causal or more.keys() - {"scale"}:
         return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **more)
     scale = more.get("scale")
@@ -51,7 +51,7 @@ def attention(
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
-    """The norm of every difference of rows."""
+    """The p-norm of the difference of every pair of rows."""
     return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
@@ -60,4 +60,4 @@ PLAIN: dict[Any, Callable[..., Any]] = {
     F.scaled_dot_product_attention: attention,
     torch.cdist: cdist,
 }
-"""Functions that look at numbers, or choose a kernel of their own: what these come to."""
+"""Replacements for functions that branch on values or choose a kernel of their own."""

@@ -1,8 +1,7 @@
-"""Matrix products as sums of elementwise products, for any number of leading axes and without a reshape; and products
-of numbers one by one.
+"""Rewrites matrix products as sums of elementwise products, for any number of leading axes and without a reshape.
 
-PyTorch folds leading axes into rows and calls `mm`. The compiler would rather see `sum_k a[i, k] b[k, j]`: it takes
-sums of products apart, also in the gradient, and a fold would hide that.
+PyTorch folds leading axes into rows and calls `mm`. The compiler distributes sums of products, also in the gradient,
+and needs `sum_k a[i, k] b[k, j]` for that. Products and cumulative products become chains of multiplications.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """One letter an axis; anything else goes to PyTorch."""
+    """An einsum with one letter per axis. Other equations use PyTorch."""
     tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     given, arrow, out = equation.replace(" ", "").partition("->")
     letters = [list(part) for part in given.split(",")]
@@ -46,7 +45,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
 
 def _aligned(tensor: Tensor, letters: Sequence[str], axes: Sequence[str]) -> Tensor:
-    """With one axis for every letter of `axes`, of size 1 where the tensor has none."""
+    """The tensor with one axis for every letter of `axes`, of size 1 where the tensor has none."""
     ordered = tensor.permute([letters.index(a) for a in axes if a in letters])
     for place, letter in enumerate(axes):
         if letter not in letters:
@@ -61,7 +60,7 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
 
 
 def prod(x: Tensor, *how: Any, **named: Any) -> Tensor:
-    """Number by number: the gradient of PyTorch's own looks for zeros."""
+    """The product of all elements as a chain, because the gradient of `torch.prod` branches on zeros."""
     plain = not how and not named
     if not plain and not (len(how) == 1 and isinstance(how[0], int) and not named):
         return torch.prod(x, *how, **named)
@@ -69,7 +68,7 @@ def prod(x: Tensor, *how: Any, **named: Any) -> Tensor:
 
 
 def cumprod(x: Tensor, dim: int) -> Tensor:
-    """Every product so far."""
+    """The cumulative product as a chain."""
     return torch.stack(list(accumulate(x.unbind(dim), torch.mul)), dim)
 
 
@@ -83,4 +82,4 @@ PRODUCTS: dict[Any, Callable[..., Any]] = {
     torch.einsum: einsum,
     torch.functional.einsum: einsum,
 }
-"""Products, and what they come to. Whatever is not here stays as it is."""
+"""The replacements of functions that multiply. Other functions stay as they are."""

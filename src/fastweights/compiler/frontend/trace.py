@@ -1,4 +1,4 @@
-"""The step of a cell and its gradient as one graph of PyTorch's core operations."""
+"""Traces the step of a cell and its gradient as one graph of core ATen operations."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -22,24 +22,27 @@ MORE = (
     *("elu", "softplus", "gelu", "leaky_relu", "hardtanh", "roll", "trace"),
     *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
 )
-"""Operations that PyTorch counts as elementary and can take apart all the same."""
+"""Operations outside the core ATen decompositions that PyTorch can decompose."""
 KEPT = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
-"""Operations that have a rule of their own."""
+"""Operations that are not decomposed because they have a lowering rule."""
 WHOLE = (
     *("linalg_vector_norm", "std", "std_mean", "softplus", "mish", "elu", "celu"),
     *("hardtanh", "hardsigmoid", "hardswish", "sinc", "xlogy"),
 )
-"""Operations with a gradient that the gradients of their parts do not make up, at a kink or by an overflow. A graph
-without a gradient keeps them, since what is made of it is differentiated by autograd."""
+"""Operations whose gradient differs from that of their decomposition, at a kink or by overflow. A graph without a
+gradient keeps them whole, since autograd differentiates the result."""
 DETACHING = {torch.detach, Tensor.detach, Tensor.detach_, Tensor.data.__get__, Tensor.requires_grad_}  # type: ignore[attr-defined]
-"""Functions that take a tensor out of the gradient."""
+"""Functions that detach a tensor from the gradient."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A graph from state, inputs, params and the gradients of the new state and of y to the new state, y, and the
-    gradients of state, inputs and params; `lines` tells the line of the cell that a node comes from, and `detached` the
-    first line that takes a tensor out of the gradient, if one does."""
+    """A traced step as a graph.
+
+    The inputs of the graph are the state, the inputs, the params, and the gradients of the new state and of y. Its
+    outputs are the new state, y, and the gradients of the state, the inputs and the params. `lines` has the line of the
+    cell for every node, and `detached` the first line that detaches a tensor from the gradient, if any.
+    """
 
     graph: torch.fx.GraphModule
     state: tuple[str, ...]
@@ -50,16 +53,16 @@ class Trace:
 
     @property
     def results(self) -> tuple[torch.fx.Node, ...]:
-        """The nodes of what comes out."""
+        """The output nodes of the graph."""
         results: tuple[torch.fx.Node, ...] = next(iter(reversed(self.graph.graph.nodes))).args[0]
         return results
 
 
 def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
-    """Traces one step of one head, with its vector-Jacobian product, in whatever modes the thread is.
+    """Traces one time step of one head with its vector-Jacobian product, in the modes of the current thread.
 
     Raises:
-        Unsupported: the step does what no graph can hold, such as a branch on a value.
+        Unsupported: The step cannot be a graph, for example because it branches on a value.
     """
     arguments = examples(cell, sizes, dtype)
     gradients = [*map(torch.clone, arguments[0]), torch.full(cell.output.shape(sizes), 0.5, dtype=dtype)]
@@ -67,34 +70,39 @@ def trace(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
 
 
 def trace_forward(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Trace:
-    """Traces one step of one head without its gradient. The last things that its graph takes are the states after it:
-    what is computed from a new state, and not on the way to it, is computed from these.
+    """Traces one time step of one head without its gradient.
+
+    The last inputs of the graph are the new states: an expression that reads a new state reads such an input instead.
 
     Raises:
-        Unsupported: the step does what no graph can hold.
+        Unsupported: The step cannot be a graph.
     """
     arguments = examples(cell, sizes, dtype)
-    made = _traced(cell, _differentiable, arguments, [], WHOLE)
-    _take_new_states(made.graph.graph, len(arguments[0]))
-    return made
+    traced = _traced(cell, _differentiable, arguments, [], WHOLE)
+    _take_new_states(traced.graph.graph, len(arguments[0]))
+    return traced
 
 
 def trace_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> torch.fx.GraphModule:
-    """Traces one step of one head as a function from its tensors to the new state and y.
+    """Traces one time step of one head as a function from its tensors to the new state and y.
 
     Raises:
-        Unsupported: the step does what no graph can hold.
+        Unsupported: The step cannot be a graph.
     """
     return _traced(cell, _flat, examples(cell, sizes, dtype), []).graph
 
 
 def _traced(
-    cell: Cell, way: Callable[..., Any], arguments: list[Any], gradients: list[Tensor], whole: tuple[str, ...] = ()
+    cell: Cell,
+    function_of: Callable[..., Any],
+    arguments: list[Any],
+    gradients: list[Tensor],
+    whole: tuple[str, ...] = (),
 ) -> Trace:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     lines = Lines()
-    function = torch.func.functionalize(way(cell, [len(a) for a in arguments], lines))
+    function = torch.func.functionalize(function_of(cell, [len(a) for a in arguments], lines))
     try:
         with torch.random.fork_rng(devices=[]):
             graph = make_fx(function, decomposition_table=_decompositions(whole))(
@@ -110,7 +118,7 @@ def _traced(
 
 
 def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
-    """Gives the graph an argument more for every state."""
+    """Adds an input to the graph for every new state, and lets the other nodes read it."""
     output = next(iter(reversed(graph.nodes)))
     results, given = list(output.args[0]), [node for node in graph.nodes if node.op == "placeholder"]
     with graph.inserting_before(given[-1].next):
@@ -126,13 +134,13 @@ def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
 
 
 def _behind(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """All that a node is computed from."""
-    seen, queue = set[torch.fx.Node](), [node]
+    """All nodes that a node is computed from."""
+    visited, queue = set[torch.fx.Node](), [node]
     while queue:
-        new = [n for n in queue.pop().all_input_nodes if n not in seen]
-        seen.update(new)
+        new = [n for n in queue.pop().all_input_nodes if n not in visited]
+        visited.update(new)
         queue.extend(new)
-    return seen
+    return visited
 
 
 def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -189,13 +197,13 @@ def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
 
 
 class Lines(TorchFunctionMode):
-    """Notes which line of the cell makes which nodes of the graph."""
+    """Records the line of the cell that creates each node of the graph."""
 
     def __init__(self) -> None:
         super().__init__()
         self.of_nodes: dict[str, str] = {}
         self.detached = ""
-        """The first line that takes a tensor out of the gradient."""
+        """The first line that detaches a tensor from the gradient."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -215,6 +223,6 @@ class Lines(TorchFunctionMode):
 
 
 def _untraceable(cell: Cell, error: Exception) -> Unsupported:
-    """What went wrong, and in which line of the cell."""
+    """The error for a step that cannot be traced, with its reason and the line of the cell."""
     what = f"{cell.name} cannot be traced ({reason_of(error)})"
     return Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value")

@@ -1,1 +1,1 @@
-"""The compiler's own language: nodes, steps of nodes, passes over them, and their meaning."""
+"""The intermediate representation: nodes, steps, passes over time, and their meaning."""

@@ -1,8 +1,8 @@
-"""Sums of products, taken apart: what does not depend on the summed axis leaves the sum, and an outer product inside a
-sum becomes a dot product.
+"""Builds expressions: merges common subexpressions, and distributes sums of products.
 
-That turns the matrices of a traced gradient back into what one would write by hand: `sum_ij (beta G) (e k^T)` becomes
-`beta e . (G k)`, and shares `G k` with everything else that reads it.
+Factors that do not depend on the summed axis leave the sum (loop-invariant code motion), and an outer product inside a
+sum becomes a dot product. For example, `sum_ij (beta G) (e k^T)` in a traced gradient becomes `beta e . (G k)`, which
+shares `G k` with other expressions.
 """
 
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from fastweights.compiler.ir.nodes import (
     Apply,
     Constant,
-    Definition,
     Expression,
     Index,
     Load,
     Map,
+    Node,
     Reduce,
     Reduction,
     Shape,
@@ -25,29 +25,29 @@ from fastweights.compiler.ir.nodes import (
 )
 
 
-class Graph:
-    """Definitions, each made once: equal expressions are one definition."""
+class ExpressionBuilder:
+    """Creates nodes. Equal expressions share one node."""
 
     def __init__(self) -> None:
-        self._known: dict[object, Definition] = {}
+        self._known: dict[object, Node] = {}
         self.line = ""
-        self.positions: dict[Definition, int] = {}
-        """Positions along an axis, and what they are below."""
+        self.positions: dict[Node, int] = {}
+        """Nodes that are positions along an axis, and their exclusive upper bound."""
 
     def map(self, shape: Shape, expression: Expression) -> Expression:
-        """An expression, kept under a name so that it is computed once; a load or a constant stays as it is."""
+        """A load of the node of an expression, so that it is computed once. Loads and constants stay as they are."""
         if isinstance(expression, Load | Constant):
             return expression
-        kept = self._intern(("map", shape, expression), Map(shape, expression, line=self.line))
-        return Load(kept, identity(shape))
+        node = self._intern(("map", shape, expression), Map(shape, expression, line=self.line))
+        return Load(node, identity(shape))
 
     def reduce(self, kind: Reduction, shape: Shape, expression: Expression, axis: int) -> Expression:
-        """`expression` over `shape` reduced over `axis`, an expression over the same shape."""
+        """The reduction of an expression over an axis of `shape`, as an expression over the same shape."""
         reduced = self._summed if kind == "sum" else lambda s, e, a: self._reduced(kind, s, e, a)
         return reduced(shape, expression, axis)
 
     def product(self, shape: Shape, factors: Iterable[Expression]) -> Expression:
-        """A product over `shape` whose smaller factors are multiplied first, outside the larger loop."""
+        """A product over `shape`. Factors with fewer axes are multiplied first, outside the larger loop."""
         constant, rest = _constants(factor for f in factors for factor in factors_of(f))
         if not rest:
             return Constant(constant)
@@ -57,7 +57,7 @@ class Graph:
         return _chain("mul", [_chain("mul", group) for group in groups])
 
     def _absorb(self, shape: Shape, groups: dict[frozenset[int], list[Expression]]) -> list[list[Expression]]:
-        """Every group goes, as one factor, to the smallest group with more axes; what remains are the outer factors."""
+        """Multiplies every group of factors into the smallest group with more axes. Returns the remaining groups."""
         remaining = sorted(groups, key=lambda a: (len(a), sorted(a)))
         while True:
             pair = next(((a, b) for a in remaining for b in remaining if a < b), None)
@@ -68,13 +68,13 @@ class Graph:
             remaining.remove(small)
 
     def on_axes(self, shape: Shape, expression: Expression) -> Expression:
-        """Keeps an expression over only those axes of `shape` that it depends on."""
+        """A load of the node of an expression, which has only the axes of `shape` that the expression depends on."""
         if isinstance(expression, Load | Constant):
             return expression
         used = sorted(axes(expression))
         mapping = [Index(used.index(a)) if a in used else Index(-1, 0, 0) for a in range(len(shape))]
-        kept = self.map(tuple(shape[a] for a in used), substitute(expression, mapping))
-        return substitute(kept, [Index(a) for a in used])
+        load = self.map(tuple(shape[a] for a in used), substitute(expression, mapping))
+        return substitute(load, [Index(a) for a in used])
 
     def _summed(self, shape: Shape, expression: Expression, axis: int) -> Expression:
         constant, factors = _constants(factors_of(expression))
@@ -86,7 +86,7 @@ class Graph:
         return self.product(shape, [Constant(constant), *outer, total])
 
     def _distributed(self, shape: Shape, factors: list[Expression], axis: int) -> Expression | None:
-        """The sum of the sums of the terms, if one factor is a sum with a term that comes apart; else None."""
+        """The sum of the reduced terms if one factor is a sum with a separable term; else None."""
         whole = frozenset().union(*map(axes, factors))
         for n, factor in enumerate(factors):
             terms = terms_of(factor)
@@ -107,26 +107,26 @@ class Graph:
         if kind == "sum":
             expression = self.product(shape, factors_of(expression))
         used = sorted(axes(expression) - {axis})
-        place = {**{a: n for n, a in enumerate(used)}, axis: len(used)}
-        mapping = [Index(place[a]) if a in place else Index(-1, 0, 0) for a in range(len(shape))]
+        position = {**{a: n for n, a in enumerate(used)}, axis: len(used)}
+        mapping = [Index(position[a]) if a in position else Index(-1, 0, 0) for a in range(len(shape))]
         out, body = tuple(shape[a] for a in used), substitute(expression, mapping)
         fresh = Reduce(out, kind, shape[axis], body, line=self.line)
-        kept = self._intern((kind, out, shape[axis], body), fresh)
-        return Load(kept, tuple(Index(a) for a in used))
+        node = self._intern((kind, out, shape[axis], body), fresh)
+        return Load(node, tuple(Index(a) for a in used))
 
-    def _intern(self, key: object, fresh: Definition) -> Definition:
+    def _intern(self, key: object, fresh: Node) -> Node:
         return self._known.setdefault(key, fresh)
 
 
 def expose(expression: Expression) -> Expression:
-    """The expression of a loaded map in place of the load."""
-    if isinstance(expression, Load) and isinstance(expression.definition, Map):
-        return substitute(expression.definition.expression, expression.index)
+    """The expression of a map instead of a load of the map."""
+    if isinstance(expression, Load) and isinstance(expression.node, Map):
+        return substitute(expression.node.expression, expression.index)
     return expression
 
 
 def factors_of(expression: Expression) -> list[Expression]:
-    """A product taken apart, also where it was kept under a name; a negation is a factor -1."""
+    """The factors of a product, also of one that has its own node. A negation has the factor -1."""
     inside = expose(expression)
     if isinstance(inside, Apply) and inside.function == "mul":
         return [factor for a in inside.arguments for factor in factors_of(a)]
@@ -136,7 +136,7 @@ def factors_of(expression: Expression) -> list[Expression]:
 
 
 def terms_of(expression: Expression) -> list[tuple[str, Expression]]:
-    """A sum or difference taken apart into signs and terms."""
+    """The terms of a sum or difference, with "add" or "sub" for their sign."""
     inside = expose(expression)
     if isinstance(inside, Apply) and inside.function in ("add", "sub"):
         (first, second), flip = inside.arguments, {"add": "sub", "sub": "add"}

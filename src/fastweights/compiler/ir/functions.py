@@ -1,7 +1,7 @@
-"""The elementwise vocabulary of the kernels, and what every function means in PyTorch.
+"""The elementwise functions of the intermediate representation, and the PyTorch function of each.
 
-A function that is added here, and to the `functions.py` of every target, can be used by a lowering, is emitted, and is
-tested against PyTorch.
+To add a function, add it here and to the `functions.py` of every target. Lowering rules can then use it, and the tests
+compare it with PyTorch.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,9 @@ from torch import Tensor
 
 
 class Function(NamedTuple):
-    """A function of numbers or masks.
+    """A function whose first `masks` arguments are masks and whose others are numbers.
 
-    Of its arguments the first `masks` are masks, the rest numbers; one that is `slow` is not computed twice to save
-    memory.
+    An expression with an `is_slow` function is not computed twice to save memory.
     """
 
     meaning: Callable[..., Tensor]
@@ -33,9 +32,11 @@ def _of_torch(names: tuple[str, ...], arity: int = 1, masks: int = 0, **facts: b
     return {name: Function(getattr(torch, name), arity, masks, **facts) for name in names}
 
 
-ARITHMETIC = ("add", "sub", "mul")
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-LOGIC = ("logical_and", "logical_or", "logical_xor")
+ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+LOGIC = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+SIGNS = {**ARITHMETIC, **COMPARISONS, **LOGIC}
+"""The infix operators, which are the same in Python, C++ and Triton."""
 EXPONENTIAL = ("exp", "tanh", "sigmoid", "reciprocal", "sqrt", "rsqrt")
 LOGARITHMS = ("log", "log2", "log10", "log1p", "exp2", "expm1", "erf", "erfc")
 ROUNDING = ("floor", "ceil", "trunc", "round")
@@ -48,9 +49,9 @@ FUNCTIONS: dict[str, Function] = {
     "logical_not": Function(torch.logical_not, masks=1, is_mask=True),
     "floor_divide": Function(_floor_divide, arity=2, is_slow=True),
     **_of_torch(("neg", "abs", "sign")),
-    **_of_torch((*ARITHMETIC, "maximum", "minimum"), arity=2),
-    **_of_torch(COMPARISONS, arity=2, is_mask=True),
-    **_of_torch(LOGIC, arity=2, masks=2, is_mask=True),
+    **_of_torch(("add", "sub", "mul", "maximum", "minimum"), arity=2),
+    **_of_torch(tuple(COMPARISONS), arity=2, is_mask=True),
+    **_of_torch(tuple(LOGIC), arity=2, masks=2, is_mask=True),
     **_of_torch((*EXPONENTIAL, *LOGARITHMS, *ROUNDING, *TRIGONOMETRIC), is_slow=True),
     **_of_torch(OF_TWO, arity=2, is_slow=True),
 }

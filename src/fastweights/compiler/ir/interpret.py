@@ -1,4 +1,4 @@
-"""What definitions mean: computed one by one with torch. The oracle of every pass and of every target."""
+"""Interprets nodes one by one with PyTorch. The tests compare every pass and every target with the result."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,26 +10,26 @@ from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
+    ConstantTensor,
     Expression,
     Index,
     Load,
     Map,
+    Node,
     Reduce,
     Reshape,
     Shape,
-    Table,
     Value,
 )
-from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.passes import Pass, Passes
 
 REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}
 
 
 class Interpreter:
-    """Computes definitions from tensors of those that are given, in the dtype of these."""
+    """Computes nodes from the tensors of given nodes, in the dtype of these tensors."""
 
-    def __init__(self, given: Mapping[Definition, Tensor]) -> None:
+    def __init__(self, given: Mapping[Node, Tensor]) -> None:
         self.known = dict(given)
         self.dtype = next(iter(given.values())).dtype
 
@@ -44,18 +44,18 @@ class Interpreter:
                 return torch.full(domain, number, dtype=self.dtype)
             case Apply(function, arguments):
                 return FUNCTIONS[function].meaning(*(self.evaluate(a, domain) for a in arguments))
-            case Load(definition, index):
-                return read(self.tensor(definition), index, domain)
+            case Load(node, index):
+                return read(self.tensor(node), index, domain)
 
-    def tensor(self, definition: Definition) -> Tensor:
-        """The tensor of a definition."""
-        if definition not in self.known:
-            self.known[definition] = self._made(definition)
-        return self.known[definition]
+    def tensor(self, node: Node) -> Tensor:
+        """The tensor of a node."""
+        if node not in self.known:
+            self.known[node] = self._made(node)
+        return self.known[node]
 
-    def _made(self, definition: Definition) -> Tensor:
-        match definition:
-            case Table(shape, numbers):
+    def _made(self, node: Node) -> Tensor:
+        match node:
+            case ConstantTensor(shape, numbers):
                 return torch.tensor(numbers, dtype=self.dtype).reshape(shape)
             case Map(shape, expression):
                 return self.evaluate(expression, shape)
@@ -69,11 +69,11 @@ class Interpreter:
                     box = tuple(slice(a, a + n) for a, n in zip(start, part, strict=True))
                     whole[box] = self.evaluate(expression, part)
                 return whole
-        raise AssertionError(f"{definition} is not given")
+        raise AssertionError(f"{node} is not given")
 
 
 def read(tensor: Tensor, index: Sequence[Index], domain: Shape) -> Tensor:
-    """What loads of a tensor give at every index of a domain."""
+    """The elements that a load reads at every index of a domain."""
     places = []
     for axis, step, start in index:
         along = [domain[a] if a == axis else 1 for a in range(len(domain))]
@@ -81,44 +81,46 @@ def read(tensor: Tensor, index: Sequence[Index], domain: Shape) -> Tensor:
     return (tensor[tuple(places)] if places else tensor).expand(domain)
 
 
-def interpret(phases: Phases, given: Mapping[str, Tensor], T: int) -> dict[str, Tensor]:
-    """A whole scan of one head, and its gradients: what the kernels of every target must come to.
+def interpret(passes: Passes, given: Mapping[str, Tensor], T: int) -> dict[str, Tensor]:
+    """The results and gradients of a scan of one head.
 
     Args:
-        phases: The ways over time.
-        given: By name: `state_W` before the first step, `d_state_W` after the last, params, and `[T, ...]` all inputs
-            and `d_y`.
-        T: Number of steps.
+        passes: The passes of the kernels.
+        given: Tensors by name: the first state `state_W`, the gradient of the last state `d_state_W`, the params, and
+            all inputs and `d_y` with shape `[T, ...]`.
+        T: Number of time steps.
 
     Returns:
-        y and `d_in_k` `[T, ...]`, the last state, the gradients of the first one, and those of the params.
+        Tensors by name: y and the gradients of the inputs `[T, ...]`, the last state, and the gradients of the first
+        state and of the params.
     """
-    params: dict[Definition, Tensor] = {d: given[name] for name, d in phases.params.items()}
-    moving = {name: given[name] for name in (*phases.forward.moving, "d_y")}
-    _, states, made = _walk(phases.forward, params, given, moving, range(T))
-    _, _, kept = _walk(phases.again, params, given, moving, range(T))
-    moving |= {name: torch.stack([s[name] for s in states[:-1]]) for name in phases.forward.carried} | kept
-    added, d_states, d_made = _walk(phases.backward, params, given, moving, range(T)[::-1])
+    params: dict[Node, Tensor] = {d: given[name] for name, d in passes.params.items()}
+    moving = {name: given[name] for name in (*passes.forward.moving, "d_y")}
+    _, states, made = _walk(passes.forward, params, given, moving, range(T))
+    _, _, kept = _walk(passes.recompute, params, given, moving, range(T))
+    moving |= {name: torch.stack([s[name] for s in states[:-1]]) for name in passes.forward.carried} | kept
+    added, d_states, d_made = _walk(passes.backward, params, given, moving, range(T)[::-1])
     return {**made, **states[-1], **d_states[-1], **d_made, **added}
 
 
 def _walk(
-    phase: Phase,
-    params: Mapping[Definition, Tensor],
+    kernel_pass: Pass,
+    params: Mapping[Node, Tensor],
     start: Mapping[str, Tensor],
     moving: Mapping[str, Tensor],
     times: Iterable[int],
 ) -> tuple[dict[str, Tensor], list[dict[str, Tensor]], dict[str, Tensor]]:
-    """What one way adds up, what it carries before its first and after every step, and what it makes at each."""
-    states = [{name: start[name] for name in phase.carried}]
+    """The sums of a pass over all steps, its carried tensors before the first and after every step, and its outputs."""
+    states = [{name: start[name] for name in kernel_pass.carried}]
     made: dict[int, dict[str, Tensor]] = {}
-    added = {name: torch.zeros(v.shape, dtype=next(iter(start.values())).dtype) for name, v in phase.added.items()}
+    dtype = next(iter(start.values())).dtype
+    added = {name: torch.zeros(value.shape, dtype=dtype) for name, value in kernel_pass.added.items()}
     for t in times:
-        known: dict[Definition, Tensor] = {d: states[-1][name] for name, d in phase.carried.items()}
-        known |= {d: moving[name][t] for name, d in phase.moving.items()}
+        known: dict[Node, Tensor] = {d: states[-1][name] for name, d in kernel_pass.carried.items()}
+        known |= {d: moving[name][t] for name, d in kernel_pass.moving.items()}
         interpreter = Interpreter({**params, **known})
-        states.append({name: interpreter.value(v) for name, v in phase.new.items()})
-        made[t] = {name: interpreter.value(v) for name, v in phase.made.items()}
-        added = {name: added[name] + interpreter.value(v) for name, v in phase.added.items()}
+        states.append({name: interpreter.value(v) for name, v in kernel_pass.new.items()})
+        made[t] = {name: interpreter.value(v) for name, v in kernel_pass.made.items()}
+        added = {name: added[name] + interpreter.value(v) for name, v in kernel_pass.added.items()}
     in_order = [made[t] for t in sorted(made)]
-    return added, states, {name: torch.stack([m[name] for m in in_order]) for name in phase.made}
+    return added, states, {name: torch.stack([m[name] for m in in_order]) for name in kernel_pass.made}

@@ -1,8 +1,7 @@
-"""Tensor expressions: every tensor of a step is a `Definition`, an expression in the indices of its own axes.
+"""Tensor expressions: every tensor of a step is a `Node`, an expression in the indices of its axes.
 
-The language is closed: six kinds of definitions, three of expressions, three reductions, the functions of
-`functions.py`. Nothing changes once it is made. `verify.py` says what is well formed, `interpret.py` what it means, and
-`show.py` how it is written.
+The language is closed. It has six kinds of nodes, three kinds of expressions, three reductions and the functions in
+`functions.py`. All records are frozen. `verify.py` checks them, `interpret.py` computes them and `show.py` prints them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ Reduction = Literal["sum", "max", "min"]
 
 
 class Index(NamedTuple):
-    """An affine index: `step * axis + start`; axis -1 means a constant."""
+    """An affine index `step * axis + start`. The index is constant for axis -1."""
 
     axis: int
     step: int = 1
@@ -25,22 +24,22 @@ class Index(NamedTuple):
 
 @dataclass(frozen=True)
 class Constant:
-    """The same number everywhere."""
+    """A number that is the same at every index."""
 
     value: float
 
 
 @dataclass(frozen=True)
 class Load:
-    """An element of a definition, one `Index` an axis of it."""
+    """An element of a node, with one `Index` per axis."""
 
-    definition: "Definition"
+    node: "Node"
     index: tuple[Index, ...]
 
 
 @dataclass(frozen=True)
 class Apply:
-    """A function of `functions.FUNCTIONS`, elementwise."""
+    """An elementwise function of `functions.FUNCTIONS`."""
 
     function: str
     arguments: tuple["Expression", ...]
@@ -50,7 +49,7 @@ Expression = Constant | Load | Apply
 
 
 class Region(NamedTuple):
-    """A box inside a definition, and what is written there."""
+    """A box inside a node, and the expression that is written there."""
 
     start: Shape
     shape: Shape
@@ -58,10 +57,11 @@ class Region(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Definition:
-    """A tensor of one step: an `Input`, `Table`, `Map`, `Reduce`, `Assemble` or `Reshape`. Each equals itself alone.
+class Node:
+    """A tensor of one time step. Nodes are compared by identity.
 
-    `line` is where the cell says so; `serial` counts all that are made, operands before what reads them.
+    `line` is the line of the cell that computes the tensor. `serial` numbers all nodes in the order of their creation,
+    so that operands have smaller numbers than the nodes that read them.
     """
 
     shape: Shape
@@ -75,51 +75,51 @@ class Definition:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has two axes or more."""
+        """Whether the node has at least two axes with more than one element."""
         return sum(n > 1 for n in self.shape) > 1
 
     @property
     def bodies(self) -> tuple[Region, ...]:
-        """What is computed of it in loops, and where: the shape is that of the loops."""
+        """The loop bodies of the node. The shape of each is that of its loops."""
         return ()
 
-    def operands(self) -> Iterator["Definition"]:
-        """What it is computed from, with repetitions."""
+    def operands(self) -> Iterator["Node"]:
+        """The operands of the node, with repetitions."""
         for body in self.bodies:
             yield from loads(body.expression)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Input(Definition):
-    """Given."""
+class Input(Node):
+    """An input of the step."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Table(Definition):
-    """Constant numbers, in the order of its axes."""
+class ConstantTensor(Node):
+    """A constant tensor, whose numbers are in the order of its axes."""
 
     numbers: tuple[float, ...]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Map(Definition):
-    """An expression of its axes."""
+class Map(Node):
+    """An expression of the node's axes."""
 
     expression: Expression
 
     @property
     def bodies(self) -> tuple[Region, ...]:
-        """One loop an axis."""
+        """A loop per axis."""
         return (Region((0,) * len(self.shape), self.shape, self.expression),)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Reduce(Definition):
-    """An expression of its axes and one more, the last, of `extent` elements, reduced over that one."""
+class Reduce(Node):
+    """A reduction of an expression over an additional last axis with `extent` elements."""
 
     reduction: Reduction
     extent: int
@@ -127,14 +127,14 @@ class Reduce(Definition):
 
     @property
     def bodies(self) -> tuple[Region, ...]:
-        """One loop an axis, and one for what is reduced."""
+        """A loop per axis, and one for the reduced axis."""
         return (Region((0,) * len(self.shape), (*self.shape, self.extent), self.expression),)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Assemble(Definition):
-    """Regions, written one after the other."""
+class Assemble(Node):
+    """Regions that are written one after the other."""
 
     regions: tuple[Region, ...]
 
@@ -146,52 +146,52 @@ class Assemble(Definition):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Reshape(Definition):
+class Reshape(Node):
     """The numbers of `base` in the same order, under another shape."""
 
-    base: Definition
+    base: Node
 
-    def operands(self) -> Iterator[Definition]:
-        """The base."""
+    def operands(self) -> Iterator[Node]:
+        """The base of the reshape."""
         yield self.base
 
 
-KINDS = (Input, Table, Map, Reduce, Assemble, Reshape)
+KINDS = (Input, ConstantTensor, Map, Reduce, Assemble, Reshape)
 COMPUTED = (Map, Reduce, Assemble)
-"""What loops compute."""
+"""The nodes that loops compute."""
 
 
 class Value(NamedTuple):
-    """A tensor without a definition of its own: its shape, and what it is at every index."""
+    """A tensor without a node: a shape, and an expression in its axes."""
 
     shape: Shape
     expression: Expression
 
     def at(self, shape: Shape) -> Expression:
-        """Broadcast to `shape`."""
+        """The expression broadcast to `shape`."""
         offset = len(shape) - len(self.shape)
         mapping = [Index(-1, 0, 0) if n == 1 else Index(a + offset) for a, n in enumerate(self.shape)]
         return substitute(self.expression, mapping)
 
 
-def whole(definition: Definition) -> Value:
-    """All of a definition."""
-    return Value(definition.shape, Load(definition, identity(definition.shape)))
+def whole(node: Node) -> Value:
+    """The value of a whole node."""
+    return Value(node.shape, Load(node, identity(node.shape)))
 
 
-def upstream(definitions: Iterable[Definition], given: Collection[Definition] = ()) -> set[Definition]:
-    """Everything that `definitions` are computed from, and they themselves, as far as what is `given`."""
-    seen, queue = set[Definition](), list(definitions)
+def upstream(nodes: Iterable[Node], given: Collection[Node] = ()) -> set[Node]:
+    """All nodes that `nodes` are computed from, and `nodes` themselves. Operands of `given` nodes are left out."""
+    visited, queue = set[Node](), list(nodes)
     while queue:
-        definition = queue.pop()
-        if definition not in seen:
-            seen.add(definition)
-            queue.extend(() if definition in given else definition.operands())
-    return seen
+        node = queue.pop()
+        if node not in visited:
+            visited.add(node)
+            queue.extend(() if node in given else node.operands())
+    return visited
 
 
-def behind(values: Iterable[Value], given: Collection[Definition] = ()) -> set[Definition]:
-    """Everything that values are computed from, as far as what is `given`."""
+def behind(values: Iterable[Value], given: Collection[Node] = ()) -> set[Node]:
+    """All nodes that values are computed from. Operands of `given` nodes are left out."""
     return upstream((d for v in values for d in loads(v.expression)), given)
 
 
@@ -203,9 +203,9 @@ def volume(shape: Sequence[int]) -> int:
     return total
 
 
-def loads(expression: Expression) -> Iterator[Definition]:
-    """Every definition that an expression reads, with repetitions."""
-    return (load.definition for load in load_nodes(expression))
+def loads(expression: Expression) -> Iterator[Node]:
+    """Every node that an expression reads, with repetitions."""
+    return (load.node for load in load_nodes(expression))
 
 
 def load_nodes(expression: Expression) -> Iterator[Load]:
@@ -231,14 +231,14 @@ def axes(expression: Expression) -> frozenset[int]:
 
 
 def identity(shape: Shape) -> tuple[Index, ...]:
-    """Every axis in its place; an axis of one element is no axis."""
+    """The index of every axis by itself. The index of an axis with one element is constant."""
     return tuple(Index(-1, 0, 0) if size == 1 else Index(axis) for axis, size in enumerate(shape))
 
 
 def substitute(expression: Expression, mapping: Sequence[Index]) -> Expression:
     """The expression with axis `a` replaced by `mapping[a]`."""
     if isinstance(expression, Load):
-        return Load(expression.definition, tuple(_compose(index, mapping) for index in expression.index))
+        return Load(expression.node, tuple(_compose(index, mapping) for index in expression.index))
     if isinstance(expression, Apply):
         return Apply(expression.function, tuple(substitute(a, mapping) for a in expression.arguments))
     return expression
@@ -253,9 +253,9 @@ def _compose(index: Index, mapping: Sequence[Index]) -> Index:
 
 
 def sort_key(expression: Expression) -> Key:
-    """An order that does not depend on how an expression came about."""
+    """A key that sorts expressions, and does not depend on the order of construction."""
     if isinstance(expression, Load):
-        return (1, expression.definition.serial, expression.index)
+        return (1, expression.node.serial, expression.index)
     if isinstance(expression, Apply):
         return (2, expression.function, tuple(sort_key(a) for a in expression.arguments))
     return (0, expression.value)

@@ -1,32 +1,31 @@
-"""How definitions are written for people: `fastweights explain CELL --ir`."""
+"""Prints nodes as text, for `fastweights explain CELL --ir`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from fastweights.compiler.ir.functions import SIGNS
 from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
+    ConstantTensor,
     Expression,
     Index,
     Input,
     Load,
     Map,
+    Node,
     Reduce,
     Reshape,
     Shape,
-    Table,
     Value,
     behind,
 )
-from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.ir.step import Step
 
 AXES = "ijklmnop"
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
-SIGNS |= {"ge": ">=", "logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 FEW = 8
-"""The most numbers of a table that are written."""
+"""Largest number of elements of a constant tensor that are printed."""
 
 
 def show_step(step: Step) -> str:
@@ -39,41 +38,42 @@ def show_step(step: Step) -> str:
     return "\n".join(_shown({**given, "d_y": step.d_y}, results))
 
 
-def show(phases: Phases) -> str:
-    """All ways over time."""
-    return "\n\n".join(f"{name}, every step:\n{_way(phase, phases.params)}" for name, phase in phases.ways.items())
+def show(passes: Passes) -> str:
+    """All passes over time."""
+    texts = (f"{name}, every step:\n{_pass(each, passes.params)}" for name, each in passes.by_name.items())
+    return "\n\n".join(texts)
 
 
-def _way(phase: Phase, params: Mapping[str, Input]) -> str:
-    results = {f"new {name}": v for name, v in phase.new.items()} | dict(phase.made)
-    results |= {f"{name} +": v for name, v in phase.added.items()}
-    return "\n".join(_shown({**phase.carried, **phase.moving, **params}, results))
+def _pass(shown: Pass, params: Mapping[str, Input]) -> str:
+    results = {f"new {name}": v for name, v in shown.new.items()} | dict(shown.made)
+    results |= {f"{name} +": v for name, v in shown.added.items()}
+    return "\n".join(_shown({**shown.carried, **shown.moving, **params}, results))
 
 
-def _shown(given: Mapping[str, Definition], results: Mapping[str, Value]) -> Iterator[str]:
-    """What is read of what is given, then all that is computed, under the lines of the cell, then the results."""
-    found = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
+def _shown(given: Mapping[str, Node], results: Mapping[str, Value]) -> Iterator[str]:
+    """The inputs that are read, then all computed nodes below the lines of the cell, then the results."""
+    nodes = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
     names = {d: name for name, d in given.items()}
-    made = [d for d in found if d not in names]
-    names |= {d: f"t{n}" for n, d in enumerate(made)}
-    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in given.items() if d in found)
+    computed = [d for d in nodes if d not in names]
+    names |= {d: f"t{n}" for n, d in enumerate(computed)}
+    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in given.items() if d in nodes)
     line = ""
-    for definition in made:
-        if definition.line != line:
-            line = definition.line
+    for node in computed:
+        if node.line != line:
+            line = node.line
             yield f"  # {line or 'the gradient'}"
-        yield from (f"  {text}" for text in _lines(definition, names))
+        yield from (f"  {text}" for text in _lines(node, names))
     yield "  # results"
     for name, value in results.items():
         add = "+=" if name.endswith(" +") else "="
         yield f"  {name.removesuffix(' +')}{axes(value.shape)} {add} {written(value.expression, names)}"
 
 
-def _lines(definition: Definition, names: Mapping[Definition, str]) -> Iterator[str]:
-    """One line a definition, one a region."""
-    name, shape = names[definition], definition.shape
-    match definition:
-        case Table(_, numbers):
+def _lines(node: Node, names: Mapping[Node, str]) -> Iterator[str]:
+    """A line per node, or per region of an assembled node."""
+    name, shape = names[node], node.shape
+    match node:
+        case ConstantTensor(_, numbers):
             more = ", ..." if len(numbers) > FEW else ""
             yield f"{name}{_sizes(shape)} = {', '.join(f'{x:g}' for x in numbers[:FEW])}{more}"
         case Map(_, expression):
@@ -93,7 +93,7 @@ def _sizes(shape: Shape) -> str:
 
 
 def axes(shape: Shape, start: Shape = ()) -> str:
-    """Axes with their sizes, and where they begin if that is not 0; an axis of one element is its place."""
+    """Axes with their sizes, and their start where it is not 0. An axis with one element is printed as its index."""
     begins = start or (0,) * len(shape)
     parts = [_axis(AXES[a], n, begin) for a, (n, begin) in enumerate(zip(shape, begins, strict=True))]
     return f"[{', '.join(parts)}]" if parts else ""
@@ -105,13 +105,13 @@ def _axis(name: str, size: int, begin: int) -> str:
     return f"{begin} + {name} < {begin + size}" if begin else f"{name} < {size}"
 
 
-def written(expression: Expression, names: Mapping[Definition, str]) -> str:
-    """An expression, with what it reads by name."""
+def written(expression: Expression, names: Mapping[Node, str]) -> str:
+    """An expression, with the names of the nodes that it reads."""
     match expression:
         case Constant(number):
             return f"{number:g}"
-        case Load(definition, index):
-            return element(names[definition], index)
+        case Load(node, index):
+            return element(names[node], index)
         case Apply(function, arguments):
             parts = [written(a, names) for a in arguments]
             if function in SIGNS:
@@ -120,7 +120,7 @@ def written(expression: Expression, names: Mapping[Definition, str]) -> str:
 
 
 def element(name: str, index: Sequence[Index]) -> str:
-    """An element of what has a name."""
+    """An element of a named tensor."""
     return f"{name}[{', '.join(map(_place, index))}]" if index else name
 
 

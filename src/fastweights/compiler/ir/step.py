@@ -1,4 +1,4 @@
-"""One step of one head and its gradient, lowered: what goes in, and what comes out, each by role."""
+"""The lowered time step of one head, with its gradient or without."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ from fastweights.compiler.ir.nodes import Input, Value
 
 @dataclass(frozen=True)
 class Step:
-    """From state, inputs and params to the new state and y; and from the gradients of these to those of what goes in.
+    """A time step and its vector-Jacobian product. Names are those of the cell's fields.
 
-    `gradients` are those of "state", "inputs" and "params". Names are those of the cell's fields.
+    The step computes `new_state` and `y` from `state`, `inputs` and `params`. It computes `gradients`, with the keys
+    "state", "inputs" and "params", from these tensors and from the gradients `d_state` of the new state and `d_y` of y.
     """
 
     state: Mapping[str, Input]
@@ -24,23 +25,24 @@ class Step:
 
     @property
     def given(self) -> list[Input]:
-        """What goes in: state, inputs, params, the gradients of the new state, and that of y."""
+        """The inputs of the step: state, inputs, params, and the gradients of the new state and of y."""
         records = (self.state, self.inputs, self.params, self.d_state)
         return [*(d for record in records for d in record.values()), self.d_y]
 
     @property
     def results(self) -> list[Value]:
-        """What comes out: the new state, y, and the gradients of state, inputs and params."""
+        """The results of the step: the new state, y, and the gradients of state, inputs and params."""
         back = [v for record in self.gradients.values() for v in record.values()]
         return [*self.new_state.values(), self.y, *back]
 
 
 @dataclass(frozen=True)
 class Forward:
-    """A step without its gradient: `after` stands for the new state in all that is computed from it, and `lines` tells
-    in which line of the cell every new state is made, and, last, y.
+    """A time step without its gradient.
 
-    A line that takes a tensor out of the gradient is `detached`: the values do not show it.
+    Expressions that read the new state read the inputs `after` instead. `lines` has the line of the cell for each new
+    state and, last, for y. `detached` is the first line that detaches a tensor from the gradient, which values do not
+    show.
     """
 
     state: Mapping[str, Input]

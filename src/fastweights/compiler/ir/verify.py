@@ -1,4 +1,4 @@
-"""What is well formed. The tests hold to it whatever a pass makes; a target may rely on it."""
+"""Verifies that the records of the intermediate representation are well formed. Targets rely on these properties."""
 
 from collections.abc import Collection, Iterable
 from math import prod
@@ -9,24 +9,24 @@ from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
     Constant,
-    Definition,
+    ConstantTensor,
     Expression,
     Index,
     Input,
     Load,
+    Node,
     Reduce,
     Reshape,
     Shape,
-    Table,
     Value,
     behind,
 )
-from fastweights.compiler.ir.passes import Phases
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 
 
 def verify_step(step: Step) -> None:
-    """That a lowered step is well formed, and that every gradient has the shape of what it is of."""
+    """Checks that a lowered step is well formed, and that every gradient has the shape of its tensor."""
     verify(step.results, step.given)
     for name, record in {"state": step.state, "inputs": step.inputs, "params": step.params}.items():
         assert record.keys() == step.gradients[name].keys()
@@ -37,39 +37,38 @@ def verify_step(step: Step) -> None:
     assert step.y.shape == step.d_y.shape
 
 
-def verify_phases(phases: Phases) -> None:
-    """That every way is well formed, and reads nothing but what it is given."""
-    for phase in phases.ways.values():
-        given = [*phase.carried.values(), *phase.moving.values(), *phases.params.values()]
-        verify(phase.results, given)
-        assert phase.new.keys() == phase.carried.keys()
-        for name, d in phase.carried.items():
-            assert phase.new[name].shape == d.shape, name
-    assert phases.backward.moving.keys() >= phases.again.made.keys(), "what is kept is read"
+def verify_passes(passes: Passes) -> None:
+    """Checks that every pass is well formed, and reads only its carried tensors, its moving tensors and the params."""
+    for each in passes.by_name.values():
+        verify(each.results, [*each.carried.values(), *each.moving.values(), *passes.params.values()])
+        assert each.new.keys() == each.carried.keys()
+        for name, d in each.carried.items():
+            assert each.new[name].shape == d.shape, name
+    assert passes.backward.moving.keys() >= passes.recompute.made.keys(), "what is kept is read"
 
 
-def verify(results: Iterable[Value], given: Collection[Definition]) -> None:
-    """That results are well formed, and computed from what is given and nothing else."""
+def verify(results: Iterable[Value], given: Collection[Node]) -> None:
+    """Checks that results are well formed and computed from the given nodes only."""
     results = list(results)
     for value in results:
         _verify_numbers(value.expression, value.shape)
-    for definition in behind(results, given):
-        assert type(definition) in KINDS, f"a definition of no known kind: {definition!r}"
-        assert definition in given or not isinstance(definition, Input), "an input that is not given"
-        _verify_definition(definition)
+    for node in behind(results, given):
+        assert type(node) in KINDS, f"an unknown kind of node: {node!r}"
+        assert node in given or not isinstance(node, Input), "an input that is not given"
+        _verify_node(node)
 
 
-def _verify_definition(definition: Definition) -> None:
-    for operand in definition.operands():
-        assert operand.serial < definition.serial, "what is read is made before"
-    for start, shape, expression in definition.bodies:
-        rank = len(definition.shape)
-        assert all(a >= 0 and a + n <= size for a, n, size in zip(start, shape, definition.shape, strict=False))
+def _verify_node(node: Node) -> None:
+    for operand in node.operands():
+        assert operand.serial < node.serial, "what is read is made before"
+    for start, shape, expression in node.bodies:
+        rank = len(node.shape)
+        assert all(a >= 0 and a + n <= size for a, n, size in zip(start, shape, node.shape, strict=False))
         assert len(start) == rank
-        assert len(shape) == rank + isinstance(definition, Reduce)
+        assert len(shape) == rank + isinstance(node, Reduce)
         _verify_numbers(expression, shape)
-    match definition:
-        case Table(shape, numbers):
+    match node:
+        case ConstantTensor(shape, numbers):
             assert len(numbers) == prod(shape), "as many numbers as elements"
         case Reduce(_, reduction, extent, _):
             assert reduction in ("sum", "max", "min")
@@ -77,13 +76,13 @@ def _verify_definition(definition: Definition) -> None:
         case Reshape(shape, base):
             assert prod(shape) == prod(base.shape), "a reshape to another number of elements"
         case Assemble():
-            assert _is_covered(definition), "an element that no region writes"
+            assert _is_covered(node), "an element that no region writes"
 
 
-def _is_covered(definition: Assemble) -> bool:
-    """Whether every element is written."""
-    places = {place for start, shape, _ in definition.regions for place in _box(start, shape)}
-    return len(places) == definition.size
+def _is_covered(node: Assemble) -> bool:
+    """Whether the regions write every element."""
+    places = {place for start, shape, _ in node.regions for place in _box(start, shape)}
+    return len(places) == node.size
 
 
 def _box(start: Shape, shape: Shape) -> list[Shape]:
@@ -106,23 +105,23 @@ def _verify_expression(expression: Expression, domain: Shape) -> None:
     match expression:
         case Constant(number):
             assert isinstance(number, float)
-        case Load(definition, index):
-            assert len(index) == len(definition.shape), "one index an axis"
-            for each, size in zip(index, definition.shape, strict=True) if prod(domain) else ():
+        case Load(node, index):
+            assert len(index) == len(node.shape), "one index an axis"
+            for each, size in zip(index, node.shape, strict=True) if prod(domain) else ():
                 _verify_index(each, size, domain)
         case Apply(function, arguments):
-            assert function in FUNCTIONS, f"a function that nobody knows: {function}"
-            found = FUNCTIONS[function]
-            assert len(arguments) == found.arity, f"{function} of {len(arguments)}"
+            assert function in FUNCTIONS, f"an unknown function: {function}"
+            description = FUNCTIONS[function]
+            assert len(arguments) == description.arity, f"{function} of {len(arguments)}"
             for n, argument in enumerate(arguments):
                 _verify_expression(argument, domain)
-                assert _is_mask(argument) == (n < found.masks), f"argument {n} of {function}"
+                assert _is_mask(argument) == (n < description.masks), f"argument {n} of {function}"
         case _:
-            raise AssertionError(f"an expression of no known kind: {expression!r}")
+            raise AssertionError(f"an unknown kind of expression: {expression!r}")
 
 
 def _verify_index(index: Index, size: int, domain: Shape) -> None:
-    """That it stays inside, and that an axis of one element is written as a constant."""
+    """Checks that an index stays inside the node, and that the index of an axis with one element is constant."""
     axis, step, start = index
     if axis < 0:
         assert 0 <= start < size, "an index outside"

@@ -1,4 +1,4 @@
-"""What the operations of a traced graph become: tables of rules by name."""
+"""The lowering rules of operations, by name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,4 +21,4 @@ INSTEAD = {
     "linalg_inv_ex": "a product with an inverse that the state keeps",
     "native_dropout": "a mask as one of the inputs",
 }
-"""What to write in place of an operation that does not compile, `OTHERS` where nothing better is known."""
+"""The suggested alternative for an operation that does not compile; `OTHERS` is the default."""

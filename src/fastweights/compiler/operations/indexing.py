@@ -1,7 +1,7 @@
-"""Operations that ask where a number lies: indices, positions of extrema, diagonals, sums so far.
+"""Lowering rules of operations that depend on positions: indexing, arg-extrema, diagonals, cumulative sums.
 
-Indices that are constant are runs of numbers that follow each other; one that is computed is the position of an
-extremum, and compared with all positions. Constant indices are given as tensors, everything else as values.
+Constant indices become ranges. A computed index is the position of an extremum, which is compared with all positions.
+Rules receive constant indices as tensors and all other arguments as values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from fastweights.compiler.errors import Unsupported
-from fastweights.compiler.ir.builder import Graph
+from fastweights.compiler.ir.builder import ExpressionBuilder
 from fastweights.compiler.ir.nodes import (
     Apply,
     Constant,
+    ConstantTensor,
     Index,
     Load,
     Map,
     Region,
     Shape,
-    Table,
     Value,
     identity,
     substitute,
@@ -33,77 +33,81 @@ from fastweights.compiler.operations.value import as_value, made
 from fastweights.compiler.operations.views import assembled, joined, sliced, unsqueezed, viewed
 
 MOST = 1 << 16
-"""The most numbers that a sum so far may look at, where PyTorch looks at each once."""
+"""Largest number of elements that a cumulative sum reads, since it is lowered to one sum per element."""
 RUNS = 256
-"""The most pieces that an index may name: each is a loop of its own."""
+"""Largest number of ranges of an index, since each becomes a loop."""
 ONE_HOT = "select, slices or a product with a one-hot vector"
 TRIANGULAR = "a product with a lower triangular matrix of ones, or keep the sum in the state"
 
 
-def _computed(graph: Graph) -> Unsupported:
-    return Unsupported("an index that is computed", graph.line, ONE_HOT)
+def _computed(builder: ExpressionBuilder) -> Unsupported:
+    return Unsupported("an index that is computed", builder.line, ONE_HOT)
 
 
 def _counting(size: int) -> Value:
-    """0, 1, 2, ..."""
+    """The numbers 0, 1, 2, ... up to a size."""
     if size == 1:
         return Value((1,), Constant(0.0))
-    return Value((size,), Load(Table((size,), tuple(map(float, range(size)))), identity((size,))))
+    return Value((size,), Load(ConstantTensor((size,), tuple(map(float, range(size)))), identity((size,))))
 
 
 def _counting_along(rank: int, dim: int, size: int) -> Value:
-    """The same along one of `rank` axes."""
-    return viewed(Graph(), _counting(size), [size if a == dim else 1 for a in range(rank)])
+    """The numbers 0, 1, 2, ... along one of `rank` axes."""
+    return viewed(ExpressionBuilder(), _counting(size), [size if a == dim else 1 for a in range(rank)])
 
 
 def _places(shape: Shape) -> Tensor:
-    """Where every number of a tensor lies."""
+    """The position of every element of a flattened tensor."""
     return torch.arange(volume(shape)).reshape(shape)
 
 
-def _runs(graph: Graph, places: Tensor) -> Iterator[tuple[int, int, int]]:
-    """Where places that follow each other begin, in the order given: their first one, their number, and the first."""
+def _runs(builder: ExpressionBuilder, places: Tensor) -> Iterator[tuple[int, int, int]]:
+    """The ranges of consecutive positions: their offset in the list, their length, and their first position."""
     numbers = places.flatten().tolist()
     begins = [n for n, place in enumerate(numbers) if n == 0 or place != numbers[n - 1] + 1]
     if len(begins) > RUNS:
-        raise Unsupported(f"an index of {len(begins)} separate places", graph.line, ONE_HOT)
+        raise Unsupported(f"an index of {len(begins)} separate places", builder.line, ONE_HOT)
     for begin, end in zip(begins, [*begins[1:], len(numbers)], strict=True):
         yield begin, end - begin, numbers[begin]
 
 
-def _taken(graph: Graph, x: Value, places: Tensor) -> Value:
-    """The numbers of x, seen as one row, that lie at `places`."""
-    row = viewed(graph, x, (volume(x.shape),))
-    parts = [sliced(graph, row, 0, first, first + count) for _, count, first in _runs(graph, places)]
+def _taken(builder: ExpressionBuilder, x: Value, places: Tensor) -> Value:
+    """The elements of the flattened x at `places`."""
+    row = viewed(builder, x, (volume(x.shape),))
+    parts = [sliced(builder, row, 0, first, first + count) for _, count, first in _runs(builder, places)]
     return (
-        viewed(graph, joined(graph, parts), tuple(places.shape)) if parts else Value(tuple(places.shape), x.expression)
+        viewed(builder, joined(builder, parts), tuple(places.shape))
+        if parts
+        else Value(tuple(places.shape), x.expression)
     )
 
 
-def _put(graph: Graph, into: Value, places: Tensor, x: Value) -> Value:
-    """`into`, seen as one row, with the numbers of x at `places`, all of them different."""
-    row = Value((volume(into.shape),), viewed(graph, into, (volume(into.shape),)).expression)
-    given = viewed(graph, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
+def _put(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) -> Value:
+    """The flattened `into` with the elements of x at `places`, which are all different."""
+    row = Value((volume(into.shape),), viewed(builder, into, (volume(into.shape),)).expression)
+    given = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
     regions = [
-        Region((first,), (count,), sliced(graph, given, 0, begin, begin + count).expression)
-        for begin, count, first in _runs(graph, places)
+        Region((first,), (count,), sliced(builder, given, 0, begin, begin + count).expression)
+        for begin, count, first in _runs(builder, places)
     ]
-    return viewed(graph, assembled(graph, row.shape, [Region((0,), row.shape, row.expression), *regions]), into.shape)
+    return viewed(
+        builder, assembled(builder, row.shape, [Region((0,), row.shape, row.expression), *regions]), into.shape
+    )
 
 
-def _added(graph: Graph, into: Value, places: Tensor, x: Value) -> Value:
-    """`into` with the numbers of x added at `places`: in as many turns as a place comes up."""
-    given = viewed(graph, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
+def _added(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) -> Value:
+    """`into` with the elements of x added at `places`. A repeated position is added in several rounds."""
+    given = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
     for turn in _turns(places.flatten().tolist()):
         chosen = torch.tensor(turn)
-        part = _taken(graph, given, chosen)
-        there = _put(graph, Value(into.shape, Constant(0.0)), places.flatten()[chosen], part)
-        into = sum_of("add")(graph, into, there)
+        part = _taken(builder, given, chosen)
+        there = _put(builder, Value(into.shape, Constant(0.0)), places.flatten()[chosen], part)
+        into = sum_of("add")(builder, into, there)
     return into
 
 
 def _turns(places: Sequence[int]) -> list[list[int]]:
-    """Which of the places are named for the first time, for the second, and so on."""
+    """The offsets of the positions that occur for the first time, for the second time, and so on."""
     turns, seen = list[list[int]](), dict[int, int]()
     for n, place in enumerate(places):
         seen[place] = seen.get(place, -1) + 1
@@ -112,108 +116,110 @@ def _turns(places: Sequence[int]) -> list[list[int]]:
     return turns
 
 
-def _index_select(graph: Graph, x: Value, dim: int, index: Any) -> Value:
+def _index_select(builder: ExpressionBuilder, x: Value, dim: int, index: Any) -> Value:
     if isinstance(index, Value):
-        raise _computed(graph)
+        raise _computed(builder)
     dim = dim % len(x.shape)
-    parts = [sliced(graph, x, dim, first, first + count) for _, count, first in _runs(graph, index % x.shape[dim])]
-    return joined(graph, parts, dim)
+    parts = [sliced(builder, x, dim, first, first + count) for _, count, first in _runs(builder, index % x.shape[dim])]
+    return joined(builder, parts, dim)
 
 
-def _index(graph: Graph, x: Value, indices: Sequence[Any]) -> Value:
+def _index(builder: ExpressionBuilder, x: Value, indices: Sequence[Any]) -> Value:
     given = [n for n, index in enumerate(indices) if index is not None]
     if any(isinstance(index, Value) for index in indices):
-        raise _computed(graph)
+        raise _computed(builder)
     first = indices[given[0]]
     if len(given) == 1 and first.ndim == 1 and first.dtype != torch.bool and first.numel():
-        return _index_select(graph, x, given[0], first)
-    return _taken(graph, x, _places(x.shape)[_key(indices)])
+        return _index_select(builder, x, given[0], first)
+    return _taken(builder, x, _places(x.shape)[_key(indices)])
 
 
 def _key(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(slice(None) if index is None else index for index in indices)
 
 
-def _index_put(graph: Graph, into: Value, indices: Sequence[Any], x: Value, accumulate: bool = False) -> Value:
+def _index_put(
+    builder: ExpressionBuilder, into: Value, indices: Sequence[Any], x: Value, accumulate: bool = False
+) -> Value:
     (mask, *rest) = indices
     if isinstance(mask, Value) and not rest and not accumulate and volume(x.shape) == 1:
         spread = Value((*mask.shape, *[1] * (len(into.shape) - len(mask.shape))), mask.expression)
-        return where(graph, spread, Value((), x.at(())) if not x.shape else viewed(graph, x, ()), into)
+        return where(builder, spread, Value((), x.at(())) if not x.shape else viewed(builder, x, ()), into)
     if any(isinstance(index, Value) for index in indices):
-        raise _computed(graph)
-    return (_added if accumulate else _put_last)(graph, into, _places(into.shape)[_key(indices)], x)
+        raise _computed(builder)
+    return (_added if accumulate else _put_last)(builder, into, _places(into.shape)[_key(indices)], x)
 
 
-def _put_last(graph: Graph, into: Value, places: Tensor, x: Value) -> Value:
-    """Of two numbers for one place, the last."""
+def _put_last(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) -> Value:
+    """The flattened `into` with the elements of x at `places`. The last element of a repeated position counts."""
     last = sorted({place: n for n, place in enumerate(places.flatten().tolist())}.values())
     if not last:
         return into
-    given = viewed(graph, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
+    given = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
     chosen = torch.tensor(last)
-    return _put(graph, into, places.flatten()[chosen], _taken(graph, given, chosen))
+    return _put(builder, into, places.flatten()[chosen], _taken(builder, given, chosen))
 
 
-def _bound(graph: Graph, index: Value) -> float:
-    """What a computed index is below: PyTorch would say if it lay outside, and a kernel cannot."""
-    found = index.expression.definition if isinstance(index.expression, Load) else None
-    inside = found.expression if isinstance(found, Map) else None
+def _bound(builder: ExpressionBuilder, index: Value) -> float:
+    """The exclusive upper bound of a computed index. PyTorch checks indices at run time, but a kernel cannot."""
+    node = index.expression.node if isinstance(index.expression, Load) else None
+    inside = node.expression if isinstance(node, Map) else None
     if isinstance(inside, Apply) and inside.function == "remainder" and isinstance(inside.arguments[1], Constant):
         return max(inside.arguments[1].value, 0) or float("inf")
-    return graph.positions.get(found, float("inf")) if found is not None else float("inf")
+    return builder.positions.get(node, float("inf")) if node is not None else float("inf")
 
 
-def _hits(graph: Graph, x: Value, dim: int, index: Value) -> Value:
-    """Where along an axis the one position is that an index of size 1 names."""
+def _hits(builder: ExpressionBuilder, x: Value, dim: int, index: Value) -> Value:
+    """A mask of the position along an axis that an index of size 1 selects."""
     dim = dim % len(x.shape)
     others = [n for a, n in enumerate(x.shape) if a != dim] == [n for a, n in enumerate(index.shape) if a != dim]
-    if not (_bound(graph, index) <= x.shape[dim] and index.shape[dim] == 1 and others):
-        raise _computed(graph)
-    return ELEMENTWISE["eq"](graph, _counting_along(len(x.shape), dim, x.shape[dim]), index)
+    if not (_bound(builder, index) <= x.shape[dim] and index.shape[dim] == 1 and others):
+        raise _computed(builder)
+    return ELEMENTWISE["eq"](builder, _counting_along(len(x.shape), dim, x.shape[dim]), index)
 
 
-def _gather(graph: Graph, x: Value, dim: int, index: Any, sparse_grad: bool = False) -> Value:
+def _gather(builder: ExpressionBuilder, x: Value, dim: int, index: Any, sparse_grad: bool = False) -> Value:
     if isinstance(index, Tensor):
-        return _taken(graph, x, _places(x.shape).gather(dim, index))
-    return summed(graph, where(graph, _hits(graph, x, dim, index), x, 0.0), [dim], True)
+        return _taken(builder, x, _places(x.shape).gather(dim, index))
+    return summed(builder, where(builder, _hits(builder, x, dim, index), x, 0.0), [dim], True)
 
 
-def _scatter(graph: Graph, into: Value, dim: int, index: Any, x: Any, accumulate: bool = False) -> Value:
+def _scatter(builder: ExpressionBuilder, into: Value, dim: int, index: Any, x: Any, accumulate: bool = False) -> Value:
     x = as_value(x)
     if isinstance(index, Value):
-        hits = _hits(graph, into, dim, index)
-        return where(graph, hits, sum_of("add")(graph, into, x) if accumulate else x, into)
+        hits = _hits(builder, into, dim, index)
+        return where(builder, hits, sum_of("add")(builder, into, x) if accumulate else x, into)
     places = _places(into.shape).gather(dim, index)
     for axis, n in enumerate(index.shape if x.shape else ()):
-        x = sliced(graph, x, axis, 0, n)
-    return (_added if accumulate else _put_last)(graph, into, places, x)
+        x = sliced(builder, x, axis, 0, n)
+    return (_added if accumulate else _put_last)(builder, into, places, x)
 
 
-def _scatter_add(graph: Graph, into: Value, dim: int, index: Any, x: Value) -> Value:
-    return _scatter(graph, into, dim, index, x, True)
+def _scatter_add(builder: ExpressionBuilder, into: Value, dim: int, index: Any, x: Value) -> Value:
+    return _scatter(builder, into, dim, index, x, True)
 
 
-def _index_add(graph: Graph, into: Value, dim: int, index: Any, x: Value, alpha: Any = 1) -> Value:
+def _index_add(builder: ExpressionBuilder, into: Value, dim: int, index: Any, x: Value, alpha: Any = 1) -> Value:
     if isinstance(index, Value):
-        raise _computed(graph)
-    return _added(graph, into, _places(into.shape).index_select(dim, index), ELEMENTWISE["mul"](graph, x, alpha))
+        raise _computed(builder)
+    return _added(builder, into, _places(into.shape).index_select(dim, index), ELEMENTWISE["mul"](builder, x, alpha))
 
 
 def _position(of: Callable[..., Value]) -> Callable[..., Value]:
     """The first position of an extremum, or of a NaN."""
 
-    def rule(graph: Graph, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    def rule(builder: ExpressionBuilder, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
         shape = x.shape
         if dim is None:
-            x, dim = viewed(graph, x, (volume(x.shape),)), 0
+            x, dim = viewed(builder, x, (volume(x.shape),)), 0
         dim = dim % len(x.shape)
         count = _counting_along(len(x.shape), dim, x.shape[dim])
-        best = ELEMENTWISE["eq"](graph, x, of(graph, x, [dim], True))
-        best = ELEMENTWISE["logical_or"](graph, best, ELEMENTWISE["isnan"](graph, x))
-        first = lowest(graph, where(graph, best, count, float(x.shape[dim] - 1)), [dim], keepdim)
+        best = ELEMENTWISE["eq"](builder, x, of(builder, x, [dim], True))
+        best = ELEMENTWISE["logical_or"](builder, best, ELEMENTWISE["isnan"](builder, x))
+        first = lowest(builder, where(builder, best, count, float(x.shape[dim] - 1)), [dim], keepdim)
         if isinstance(first.expression, Load):
-            graph.positions[first.expression.definition] = x.shape[dim]
-        return viewed(graph, first, [1] * len(shape)) if keepdim and len(shape) != len(first.shape) else first
+            builder.positions[first.expression.node] = x.shape[dim]
+        return viewed(builder, first, [1] * len(shape)) if keepdim and len(shape) != len(first.shape) else first
 
     return rule
 
@@ -221,20 +227,20 @@ def _position(of: Callable[..., Value]) -> Callable[..., Value]:
 def _extremum(of: Callable[..., Value]) -> Callable[..., Any]:
     """A maximum or minimum; along an axis, with its position."""
 
-    def rule(graph: Graph, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    def rule(builder: ExpressionBuilder, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None or not x.shape:
-            return of(graph, x) if dim is None else (x, Value((), Constant(0.0)))
-        position = _position(of)(graph, x, dim, keepdim)
+            return of(builder, x) if dim is None else (x, Value((), Constant(0.0)))
+        position = _position(of)(builder, x, dim, keepdim)
         if x.shape[dim] == 1:
-            return of(graph, x, [dim], keepdim), position
+            return of(builder, x, [dim], keepdim), position
         # Not the extremum itself: of equal numbers the first one alone has the gradient.
-        best = _gather(graph, x, dim, _position(of)(graph, x, dim, True))
-        return viewed(graph, best, position.shape), position
+        best = _gather(builder, x, dim, _position(of)(builder, x, dim, True))
+        return viewed(builder, best, position.shape), position
 
     return rule
 
 
-def _diagonal(graph: Graph, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+def _diagonal(builder: ExpressionBuilder, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
     rank = len(x.shape)
     first, second = first % rank, second % rank
     others = [a for a in range(rank) if a not in (first, second)]
@@ -250,46 +256,48 @@ def _diagonal(graph: Graph, x: Value, offset: int = 0, first: int = 0, second: i
     return Value(shape, substitute(x.expression, mapping))
 
 
-def _diagonal_scatter(graph: Graph, into: Value, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
-    return _put(graph, into, _places(into.shape).diagonal(offset, first, second), x)
+def _diagonal_scatter(
+    builder: ExpressionBuilder, into: Value, x: Value, offset: int = 0, first: int = 0, second: int = 1
+) -> Value:
+    return _put(builder, into, _places(into.shape).diagonal(offset, first, second), x)
 
 
-def _diagonal_backward(graph: Graph, x: Value, shape: Sequence[int], *where_: int) -> Value:
-    return _diagonal_scatter(graph, Value(tuple(shape), Constant(0.0)), x, *where_)
+def _diagonal_backward(builder: ExpressionBuilder, x: Value, shape: Sequence[int], *where_: int) -> Value:
+    return _diagonal_scatter(builder, Value(tuple(shape), Constant(0.0)), x, *where_)
 
 
-def _unfold(graph: Graph, x: Value, dim: int, size: int, step: int) -> Value:
-    return _taken(graph, x, _places(x.shape).unfold(dim, size, step))
+def _unfold(builder: ExpressionBuilder, x: Value, dim: int, size: int, step: int) -> Value:
+    return _taken(builder, x, _places(x.shape).unfold(dim, size, step))
 
 
-def _as_strided(graph: Graph, x: Value, *how: Any) -> Value:
-    return _taken(graph, x, _places(x.shape).as_strided(*how))
+def _as_strided(builder: ExpressionBuilder, x: Value, *how: Any) -> Value:
+    return _taken(builder, x, _places(x.shape).as_strided(*how))
 
 
-def _as_strided_scatter(graph: Graph, into: Value, x: Value, *how: Any) -> Value:
-    return _put(graph, into, _places(into.shape).as_strided(*how), x)
+def _as_strided_scatter(builder: ExpressionBuilder, into: Value, x: Value, *how: Any) -> Value:
+    return _put(builder, into, _places(into.shape).as_strided(*how), x)
 
 
-def _repeat(graph: Graph, x: Value, times: Sequence[int]) -> Value:
+def _repeat(builder: ExpressionBuilder, x: Value, times: Sequence[int]) -> Value:
     for _ in range(len(times) - len(x.shape)):
-        x = unsqueezed(graph, x, 0)
+        x = unsqueezed(builder, x, 0)
     for dim, count in enumerate(times):
-        x = joined(graph, [x] * count, dim) if count != 1 else x
+        x = joined(builder, [x] * count, dim) if count != 1 else x
     return x
 
 
-def _cumsum(graph: Graph, x: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
+def _cumsum(builder: ExpressionBuilder, x: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
     x = as_value(x)
     if not x.shape:
         return x
     rank, dim = len(x.shape), dim % len(x.shape)
     size = x.shape[dim]
     if volume(x.shape) * size > MOST:
-        raise Unsupported("a sum so far of so many numbers", graph.line, TRIANGULAR)
+        raise Unsupported("a sum so far of so many numbers", builder.line, TRIANGULAR)
     others = [Index(-1, 0, 0) if n == 1 else Index(rank if a == dim else a) for a, n in enumerate(x.shape)]
     own, other = (substitute(_counting(size).expression, [Index(a)]) for a in (dim, rank))
     until = Apply("where", (Apply("le", (other, own)), substitute(x.expression, others), Constant(0.0)))
-    return made(graph, x.shape, graph.reduce("sum", (*x.shape, size), until, rank)) if size > 1 else x
+    return made(builder, x.shape, builder.reduce("sum", (*x.shape, size), until, rank)) if size > 1 else x
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from fastweights.cell import Cell
-from fastweights.compiler.specialise.value_numbers import Names, content
+from fastweights.compiler.specialise.value_numbers import ValueNumbers, content
 
 CAPTURED = "captured"
 """The name, with a number, of a tensor from elsewhere."""
 
 
-class Calls(TorchFunctionMode):
+class CallLog(TorchFunctionMode):
     """What a step calls while this is on, and with what.
 
     `key` is equal only for steps that do the same, if `is_clear`: if nothing came from where calls are not seen. In
@@ -24,7 +24,7 @@ class Calls(TorchFunctionMode):
 
     def __init__(self, arguments: Iterable[Tensor]) -> None:
         super().__init__()
-        self.names = Names(arguments, self.meet, self._unclear)
+        self.names = ValueNumbers(arguments, self.meet, self._unclear)
         self.captured: list[Tensor] = []
         self.noted: list[Hashable] = []
         self.is_clear = True
@@ -65,9 +65,9 @@ class Calls(TorchFunctionMode):
         return None
 
 
-def calls_of(cell: Cell, records: Sequence[Any]) -> Calls:
+def log_calls(cell: Cell, records: Sequence[Any]) -> CallLog:
     """Runs the step of a cell on records of tensors for one head."""
-    calls = Calls(x for record in records for x in record)
+    calls = CallLog(x for record in records for x in record)
     with calls:
         result = cell.step(*records)
     calls.end(result)

@@ -1,9 +1,8 @@
-"""Steps that cannot change unseen, and whether one has: functions over functions, numbers and other things that stay.
+"""The guard of a step: a test in a microsecond whether the step may have changed since it was compiled.
 
-A step is such a one if all that it can reach are functions, PyTorch's and Python's own among them, numbers, strings and
-tuples of these, and NamedTuples with fields only. Then it is what it was as long as every name still means the same
-object, which takes a microsecond to see. Whoever holds a tensor, a module, a list or an object of a class is no such
-step, and is looked at again at every call.
+A step can be guarded if it reaches nothing but functions, among them PyTorch's and Python's own, numbers, strings,
+tuples of these, and NamedTuples with fields only. Such a step is unchanged as long as every name refers to the same
+object. A step that reaches a tensor, a module, a list or an object of a class is inspected at every call instead.
 """
 
 import builtins
@@ -26,30 +25,30 @@ PYTHON = {
     *(ArithmeticError, AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError, partial),
 }
 BUILTINS = dict(vars(builtins))
-"""As they are at first: `torch.export` puts a `min` and a `max` of its own there while it traces."""
+"""A copy, since `torch.export` replaces `min` and `max` while it traces."""
 MODULES = ("torch", "math", "operator")
 CHANGES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "LOAD_BUILD_CLASS"}
 ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
-"""How the names begin of what in PyTorch does not answer the same at every call."""
+"""Prefixes of names in PyTorch whose answer may differ from call to call."""
 
 MARKS = {"inside", "key_maps", "made_by", "__wrapped__"}
-"""What the library hangs on functions, and no step reads."""
+"""Attributes that the library sets on functions and that no step reads."""
 HIDDEN = {
     *("__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"),
     *("__firstlineno__", "__static_attributes__"),  # of Python 3.13
 }
-"""What a NamedTuple may have beside its fields without a step's being able to tell."""
+"""Attributes of a NamedTuple that do not affect a step."""
 
 
-class Changing(Exception):
-    """Something that may be another at the next call."""
+class Unguardable(Exception):
+    """A step reaches an object that may differ at the next call."""
 
 
-class Watch:
-    """What every name meant that the step of a cell can reach.
+class Guard:
+    """The objects behind every name that the step of a cell reaches.
 
     Raises:
-        Changing: the step is none that can be watched.
+        Unguardable: the step reaches an object that may change unnoticed.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -61,12 +60,16 @@ class Watch:
             self._reach(part)
 
     def holds(self) -> bool:
-        """Whether all of it still is the same."""
+        """Whether every name still refers to the same object."""
         for names, name, meant in self.names:
-            if names.get(name, Changing) is not meant:
+            if names.get(name, Unguardable) is not meant:
                 return False
         for cell, meant in self.cells:
-            if _in(cell) is not meant:
+            try:  # not by `_content`: this loop runs at every call
+                content = cell.cell_contents
+            except ValueError:
+                content = Unguardable
+            if content is not meant:
                 return False
         for function, code, defaults in self.codes:
             if function.__code__ is not code or function.__defaults__ is not defaults:
@@ -85,23 +88,23 @@ class Watch:
         elif isinstance(value, type) and hasattr(value, "_fields"):
             self._record(value)
         elif not _stays(value):
-            raise Changing(value)
+            raise Unguardable(value)
 
     def _function(self, function: types.FunctionType) -> None:
         if _is_of_torch(function):
             return
         if function.__kwdefaults__ or function.__dict__.keys() - MARKS:
-            raise Changing(function)
+            raise Unguardable(function)
         self.codes.append((function, function.__code__, function.__defaults__))
         self._reach(function.__defaults__)
         for cell in function.__closure__ or ():
-            meant = _in(cell)
+            meant = _content(cell)
             self.cells.append((cell, meant))
             self._reach(meant)
         for name in _globals_of(function.__code__):
-            meant = function.__globals__.get(name, Changing)
+            meant = function.__globals__.get(name, Unguardable)
             self.names.append((function.__globals__, name, meant))
-            self._reach(BUILTINS.get(name) if meant is Changing else meant)
+            self._reach(BUILTINS.get(name) if meant is Unguardable else meant)
 
     def _record(self, kind: Any) -> None:
         """A NamedTuple with fields, the methods of a state, and nothing else."""
@@ -113,15 +116,15 @@ class Watch:
         is_own = any(own[name] is not getattr(state, name, None) for name in more)
         is_hidden = any(type(own.get(name)) is not type(plain[name]) for name in fields)
         if kind.__bases__ != (tuple,) or kind._field_defaults or is_own or is_hidden:
-            raise Changing(kind)
+            raise Unguardable(kind)
         self.names.extend((own, name, own[name]) for name in (*fields, "__new__"))
 
 
-def _in(cell: types.CellType) -> Any:
+def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return Changing  # nothing yet, or no longer
+        return Unguardable  # the cell is empty
 
 
 def _stays(value: Any) -> bool:
@@ -144,13 +147,13 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
     """The global names that a function and those inside it look up.
 
     Raises:
-        Changing: it sets any, or asks PyTorch for what may change.
+        Unguardable: it sets any, or asks PyTorch for what may change.
     """
     for instruction in dis.get_instructions(code):
         does, name = instruction.opname, instruction.argval
         asks = does in ("LOAD_ATTR", "LOAD_METHOD") and name.startswith(ASKS)
         if asks or does in CHANGES or (does == "STORE_DEREF" and name in code.co_freevars):
-            raise Changing(code)
+            raise Unguardable(code)
         if does == "LOAD_GLOBAL":
             yield name
     for constant in code.co_consts:

@@ -17,9 +17,9 @@ from fastweights.call.step_check import check_result
 from fastweights.cell import Cell, examples
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.overrides import PLAIN, Replaced
-from fastweights.compiler.specialise.call_log import CAPTURED, Calls
+from fastweights.compiler.specialise.call_log import CAPTURED, CallLog
 from fastweights.compiler.specialise.lift import lift
-from fastweights.compiler.specialise.value_numbers import Names, content
+from fastweights.compiler.specialise.value_numbers import ValueNumbers, content
 from fastweights.core.errors import InputError
 from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
 
@@ -35,7 +35,7 @@ INPUT = "a field of the params"
 SURROGATE = "plain functions, with soft + (hard - soft).detach() where the gradient is to be another's,"
 
 
-class Tape(NamedTuple):
+class OpLog(NamedTuple):
     """A step, written down.
 
     `text` is what it does; `captured` are the floating tensors that it has from elsewhere, whose numbers do not count;
@@ -47,7 +47,7 @@ class Tape(NamedTuple):
     calls: Hashable | None
 
 
-def write_down(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Tape:
+def record_ops(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> OpLog:
     """Runs the step, with different numbers, until it is sure that nothing is missing.
 
     Raises:
@@ -63,15 +63,15 @@ def write_down(cell: Cell, sizes: dict[str, int], dtype: torch.dtype) -> Tape:
         _check_lifted(cell, sizes, dtype, calls)
     noted = [*operations.noted, *((x.dtype, tuple(x.shape)) for x in calls.captured)]
     text = "\n".join(map(repr, [(cell.slots, cell.output, sizes, dtype), *noted]))
-    return Tape(text, calls.captured, calls.key if calls.is_clear else None)
+    return OpLog(text, calls.captured, calls.key if calls.is_clear else None)
 
 
 def _record(
     cell: Cell, records: Sequence[Any], sizes: dict[str, int], given: int = 0
-) -> tuple["Watched", "Operations"]:
+) -> tuple["CheckedCallLog", "Operations"]:
     """The last `given` tensors count as from elsewhere: they stand for what a cell captured before it was lifted."""
     tensors = [x for record in records for x in record]
-    calls = Watched(tensors[: len(tensors) - given])
+    calls = CheckedCallLog(tensors[: len(tensors) - given])
     try:
         with Replaced(PLAIN), calls, calls.operations:
             result = cell.step(*records)
@@ -87,7 +87,7 @@ def _record(
     return calls, calls.operations
 
 
-def _check_lifted(cell: Cell, sizes: dict[str, int], dtype: torch.dtype, before: "Watched") -> None:
+def _check_lifted(cell: Cell, sizes: dict[str, int], dtype: torch.dtype, before: "CheckedCallLog") -> None:
     """That params in the place of captured tensors come wherever those did."""
     lifted = lift(cell, before.captured, cell.key)
     records = examples(lifted, sizes, dtype)
@@ -116,8 +116,8 @@ def _has_own_gradient(cell: Cell, records: Sequence[Any], operations: "Operation
     return False
 
 
-class Watched(Calls):
-    """Calls, none of which may let the number in a tensor out: Python could do anything with it."""
+class CheckedCallLog(CallLog):
+    """A call log that refuses calls which read a value from a tensor: Python could do anything with it."""
 
     def __init__(self, arguments: Sequence[Tensor]) -> None:
         super().__init__(arguments)
@@ -163,9 +163,9 @@ def _is_of_tensors(result: Any) -> bool:
 class Operations(TorchDispatchMode):
     """What reaches the kernels of PyTorch while this is on, gradients that a step itself computes among it."""
 
-    def __init__(self, arguments: Sequence[Tensor], calls: Watched) -> None:
+    def __init__(self, arguments: Sequence[Tensor], calls: CheckedCallLog) -> None:
         super().__init__()
-        self.names = Names(arguments, self._meet, self._unknown)
+        self.names = ValueNumbers(arguments, self._meet, self._unknown)
         self.noted: list[Hashable] = []
         self.is_silent = False
         self.calls = calls

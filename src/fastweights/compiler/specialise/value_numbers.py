@@ -1,4 +1,4 @@
-"""Names for the tensors that a step meets, and what is noted of everything else that it hands to a function."""
+"""ValueNumbers for the tensors that a step meets, and what is noted of everything else that it hands to a function."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor
 ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format, type(...), type(None))
 
 
-class Names:
+class ValueNumbers:
     """Arguments and results by number; `meet` says what is noted of a tensor that is neither, `unknown` of an object
     that is no plain value.
 

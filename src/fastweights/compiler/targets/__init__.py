@@ -1,1 +1,1 @@
-"""Targets: a folder per kind of device, and the parts that all targets share."""
+"""Targets: one folder per kind of device, and the modules that all targets share."""

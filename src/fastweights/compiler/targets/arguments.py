@@ -1,7 +1,7 @@
-"""What a kernel takes and gives, in order: stated here once, for what writes kernels and for what calls them.
+"""The arguments of the kernels, in order: one list for the code that writes kernels and the code that calls them.
 
-Inputs are `[B, T, H, ...]`, states `[B, H, ...]`, params `[H, ...]`. Gradients have the shape of what they are of, but
-those of params: there is one a member of the batch, `[B, H, ...]`, and the caller adds them up in order.
+Inputs are `[B, T, H, ...]`, states `[B, H, ...]` and params `[H, ...]`. A gradient has the shape of its tensor, except
+the gradient of a param: it is `[B, H, ...]`, and the caller sums it over the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Argument(NamedTuple):
-    """One tensor or, with a record of the cell, one for every field: then `name_FIELD`."""
+    """A tensor or, with a record of the cell, a tensor `name_FIELD` for every field."""
 
     name: str
     record: Literal["", "Inputs", "State", "Params"] = ""
@@ -54,15 +54,18 @@ BACKWARD = (
     Argument("all_initial_d_state", "State", is_given=False),  # absent without resets
 )
 NUMBERS = ("B", "T", "H", "C", "threads", "first_head", "last_head")
-"""Batch, time, heads, steps per chunk, threads, and the heads of a call: those from `first_head` up to, but without,
-`last_head`, counted over all members of the batch. The strides of every input over batch, time and heads follow."""
+"""Batch size, time steps, heads, time steps per chunk, threads, and the range of heads of a call.
+
+Heads are counted over the batch, and `last_head` is exclusive. The strides of every input over batch, time and heads
+follow these numbers.
+"""
 
 
 def in_order(arguments: Sequence[Argument], tensors: Mapping[str, Sequence[T]]) -> list[T]:
-    """The tensors of all arguments, given by name, as a kernel takes them."""
+    """The tensors of all arguments in the order of the kernel, from tensors by name."""
     return [x for argument in arguments for x in tensors[argument.name]]
 
 
 def names(argument: Argument, fields: Mapping[str, Sequence[str]]) -> list[str]:
-    """What the tensors of an argument are called; `fields` are those of the records of a cell."""
+    """The names of the tensors of an argument. `fields` are the fields of the cell's records."""
     return [f"{argument.name}_{field}" for field in fields[argument.record]] if argument.record else [argument.name]

@@ -1,4 +1,4 @@
-"""The folder of compiled kernels. What is loaded from it runs: so nobody else may write into it."""
+"""The folder of the kernel cache. Loading a kernel runs its code, so only the user may write to the folder."""
 
 import hashlib
 import logging
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from fastweights.compiler.clean_thread import PerProcess
 from fastweights.core.errors import InputError
-from fastweights.core.files import cache_folder, make_private
+from fastweights.core.files import cache_folder, make_private, write_atomically
 
 log = logging.getLogger("fastweights")
 
 MAKING = PerProcess(threading.Lock)
-"""Two ways over time are built at once: what they share is made once."""
+"""The lock around the temporary folder, because two kernels of a cell are built at the same time."""
 FOREIGN_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -27,7 +27,7 @@ def digest(*parts: str) -> str:
 
 
 def places() -> Iterator[Path]:
-    """Where a kernel may be built: for all processes of the user, and if that fails, for this one alone."""
+    """The folders in which a kernel may be built: the cache of the user, then a temporary folder of this process."""
     shared = kept()
     if shared is not None:
         yield shared
@@ -38,7 +38,7 @@ def places() -> Iterator[Path]:
 
 
 def kept() -> Path | None:
-    """`$FASTWEIGHTS_CACHE`, else `fastweights` in the user's cache folder; None where nothing can be kept safely."""
+    """The cache folder: `$FASTWEIGHTS_CACHE`, else `fastweights` in the user's cache folder; None if it is not safe."""
     try:
         path = Path(os.path.realpath(os.environ.get("FASTWEIGHTS_CACHE") or cache_folder()))
         make_private(path)
@@ -50,15 +50,15 @@ def kept() -> Path | None:
     if not why:
         return path
     remedy = "Set $FASTWEIGHTS_CACHE to a folder that is yours alone."
-    _say(f"compiled kernels are not kept in {path} ({why}), but built anew in every process. {remedy}")
+    _say(f"compiled kernels are not kept in {path} ({why}), but built again in every process. {remedy}")
     return None
 
 
 def risk(folder: Path) -> str:
-    """What lets somebody else put a file into a folder, or another folder in its place; empty if nothing does.
+    """The reason why another user could replace a file in a folder or the folder itself; empty if there is none.
 
-    A folder above may be for all if it is sticky, as the system's temporary folder is: then nobody can rename what is
-    ours. `folder` is a path without symbolic links, since what those name can change.
+    A parent folder may be writable for all users if it is sticky, like the system's temporary folder, because others
+    cannot rename our files there. `folder` must be a path without symbolic links, which may change.
     """
     if not hasattr(os, "geteuid"):
         return ""  # Windows: the folders of a user are closed by other means
@@ -68,21 +68,27 @@ def risk(folder: Path) -> str:
 
 
 def is_trusted(file: Path) -> bool:
-    """Whether a file of a safe folder came from us: it may have been put there before the folder was safe."""
+    """Whether a file in a safe folder is ours: another user may have created it before the folder was safe."""
     status = file.lstat()
     return stat.S_ISREG(status.st_mode) and _is_ours(status) and not status.st_mode & FOREIGN_WRITE
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Replaces a file atomically by one that only the user can write, whatever the umask."""
+    write_atomically(file, content, durable=False)
+    file.chmod(0o600)
 
 
 def _risk_above(folder: Path) -> str:
     status = folder.lstat()
     if not _is_ours(status):
-        return f"{folder} belongs to somebody else"
+        return f"{folder} belongs to another user"
     sticky = status.st_mode & stat.S_ISVTX
     return f"others may write to {folder}" if status.st_mode & FOREIGN_WRITE and not sticky else ""
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """The administrator can do anything, anyhow."""
+    """Whether the user or the administrator, who can do anything, owns a file."""
     return not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
 
 

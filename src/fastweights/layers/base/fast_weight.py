@@ -31,6 +31,8 @@ class FastWeight(Programmed):
             an `nn.Parameter`, a copy of it is learned.
         read_dropout: Probability of dropping a number that was read, in front of W_o: with dropout behind the layer,
             as in a block, what version 1 of the Delta RNN and LSTM has in the code of Irie et al. 2021.
+        query: "projection": q is a linear map of x. "input": q is x itself, of which every head gets its own part
+            (Schlag et al. 2021, Eq. 3; Irie et al. 2021, Sec. 2.1). The feature map and the normaliser follow in both.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class FastWeight(Programmed):
         constants: Mapping[str, float] | None = None,
         initial: Any = "zero",
         read_dropout: Probability = 0.0,
+        query: str = "projection",
     ) -> None:
         cell = Cell.of(cell)
         if key_size is None or value_size is None:
@@ -58,7 +61,7 @@ class FastWeight(Programmed):
         values = {"V": own if value_size is None else value_size}
         _require_letters(cell, sizes or {})
         cell = prepared_by(cell, keys, squashing)
-        slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing)
+        slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing, query=query)
         super().__init__(d_model, slow_net, cell, scale, backend, constants, initial=initial, read_dropout=read_dropout)
 
 

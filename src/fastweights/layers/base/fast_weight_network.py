@@ -22,7 +22,7 @@ class FastWeightNetwork(Programmed):
     Args:
         d_model: Number of units of all heads, and size of the output.
         heads: Number of independent networks; divides `d_model`.
-        cell: Name of the cell.
+        cell: The cell, or its name.
         inner_steps: S, at least 1.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
@@ -35,7 +35,7 @@ class FastWeightNetwork(Programmed):
         self,
         d_model: Size,
         heads: Size,
-        cell: str,
+        cell: Any,
         inner_steps: Size,
         decay: float,
         rate: NotNegative,
@@ -44,7 +44,7 @@ class FastWeightNetwork(Programmed):
         initial: Any,
     ) -> None:
         _check(d_model, heads, decay)
-        sizes, named = {"S": inner_steps, "R": d_model // heads}, Cell.named(cell)
+        sizes, named = {"S": inner_steps, "R": d_model // heads}, Cell.of(cell)
         given = d_model if input_size is None else input_size
         slow_net = SlowNet(given, heads, named, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}

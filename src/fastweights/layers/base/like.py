@@ -9,19 +9,21 @@ def first_float(module: nn.Module) -> Tensor | None:
 
     A quantised module may have none. No weight is asked for by name: a submodule may be wrapped or replaced.
     """
-    found = _first(module, "_parameters")
-    return _first(module, "_buffers") if found is None else found
+    parameter = _first(module, "_parameters")
+    return _first(module, "_buffers") if parameter is None else parameter
 
 
 def _first(module: nn.Module, kind: str) -> Tensor | None:
-    # By hand: `module.parameters()` takes four times as long, and a streamed step a hundred microseconds.
-    for tensor in getattr(module, kind).values():
-        if tensor is not None and tensor.is_floating_point():
-            return tensor
-    for part in module._modules.values():
-        found = None if part is None else _first(part, kind)
-        if found is not None:
-            return found
+    # Not by `module.parameters()`, which takes four times as long: a streaming step takes a hundred microseconds.
+    parts: list[nn.Module | None] = [module]
+    while parts:
+        part = parts.pop(0)
+        if part is None:
+            continue
+        for tensor in getattr(part, kind).values():
+            if tensor is not None and tensor.is_floating_point():
+                return tensor
+        parts = [*part._modules.values(), *parts]
     return None
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.cell import Cell
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid, require, require_name
 from fastweights.layers.base.initialise import assign
 from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.registry import FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, Folder
@@ -79,6 +79,10 @@ class Keys(nn.Module):
         return mapped
 
 
+QUERIES = ("projection", "input")
+"""What a query is made of: a linear map of x, or x itself."""
+
+
 class SlowNet(nn.Module):
     """Emits the inputs of a cell for every step and head: one linear map without bias, then what each role asks for.
 
@@ -87,7 +91,8 @@ class SlowNet(nn.Module):
     heads lie those of shared roles, which every head gets.
 
     `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it. Nothing reads the
-    `idle` outputs of a head.
+    `idle` outputs of a head. With `query="input"` the query q of a head is its part of x, `input_size / heads` numbers
+    long, in place of a map of x.
 
     Source: Schlag et al. 2021, Eqs. 4 and 21.
     """
@@ -101,9 +106,12 @@ class SlowNet(nn.Module):
         sizes: Mapping[str, int],
         squashing: str = "sigmoid",
         idle: int = 0,
+        query: str = "projection",
     ) -> None:
         super().__init__()
+        require_name("query", query, QUERIES)
         self.input_size = input_size
+        self.query = query
         self.heads = heads
         self.cell = cell
         self.keys = keys
@@ -113,13 +121,17 @@ class SlowNet(nn.Module):
         inputs = cell.slots["Inputs"].items()
         self.slots = {name: slot for name, slot in inputs if slot.kind != "control"}
         self.controls = {name: slot for name, slot in inputs if slot.kind == "control"}
+        self.kinds = {name: slot.kind for name, slot in self.slots.items()}
         self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
         widths = {n: prod(slot.shape(raw if slot.kind == "key" else self.sizes)) for n, slot in self.slots.items()}
+        if query == "input":
+            _require_query(cell, input_size, heads, keys.input_size)
+            del widths["q"]
         self.own = {n: width for n, width in widths.items() if not self.slots[n].is_shared}
         self.own |= {"": idle} if idle else {}
         self.shared = {n: width for n, width in widths.items() if self.slots[n].is_shared}
         self.projection = nn.Linear(input_size, heads * sum(self.own.values()) + sum(self.shared.values()), bias=False)
-        if any(slot.kind == "decay" for slot in self.slots.values()):
+        if "decay" in self.kinds.values():
             self.decay_bias = nn.Parameter(torch.empty(heads))
         self.reset_parameters()
 
@@ -131,7 +143,9 @@ class SlowNet(nn.Module):
     def forward(self, x: Tensor, controls: Controls = NO_CONTROLS) -> Any:
         """x `[B, T, D]`, the cell's controls `[B, T, ...]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
         fields = self._said(self.projection(x))
-        fields.update(self._map_keys({name: fields[name] for name, slot in self.slots.items() if slot.kind == "key"}))
+        if self.query == "input":
+            fields = {"q": x.unflatten(-1, (self.heads, -1)), **fields}
+        fields.update(self._map_keys({name: fields[name] for name, kind in self.kinds.items() if kind == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
         return self.cell.Inputs(**emitted, **self._marks(x, controls))
 
@@ -143,7 +157,7 @@ class SlowNet(nn.Module):
         if self.shared:
             same = said[..., self.heads * a_head :].unsqueeze(-2).expand(*own.shape[:-1], -1)
             found |= zip(self.shared, same.split([*self.shared.values()], -1), strict=True)
-        return {name: found[name] for name in self.slots}
+        return {name: found[name] for name in self.slots if name in found}
 
     def _marks(self, x: Tensor, controls: Controls) -> dict[str, Tensor]:
         """Every head has the same marks, as numbers."""
@@ -152,13 +166,13 @@ class SlowNet(nn.Module):
         if controls.keys() != self.controls.keys():
             wanted = f"marks for {' and '.join(self.controls)}, which {self.cell.name} takes"
             remedy = f"Call layer(x, controls={{'{next(iter(self.controls))}': ...}}) with tensors [B, T]."
-            require(False, "controls", wanted, ", ".join(controls) or "none", remedy)
+            raise invalid("controls", wanted, ", ".join(controls) or "none", remedy)
         return {name: self._mark(name, controls[name], x) for name in self.controls}
 
     def _mark(self, name: str, mark: Tensor, x: Tensor) -> Tensor:
         shape = self.controls[name].shape(self.sizes)
         if mark.shape[2:] != shape:
-            require(False, name, f"{[*x.shape[:2], *shape]} like the steps of x", list(mark.shape))
+            raise invalid(name, f"{[*x.shape[:2], *shape]} like the steps of x", list(mark.shape))
         return mark.to(x.dtype).unsqueeze(2).expand(*x.shape[:2], self.heads, *shape)
 
     def _map_keys(self, keys: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -172,7 +186,7 @@ class SlowNet(nn.Module):
     def _finish(self, name: str, value: Tensor) -> Tensor:
         if len(self.shapes[name]) != 1:
             value = value.reshape(*value.shape[:-1], *self.shapes[name])
-        match self.slots[name].kind:
+        match self.kinds[name]:
             case "rate":
                 squashed: Tensor = self.squash(value)
                 return squashed
@@ -180,6 +194,16 @@ class SlowNet(nn.Module):
                 return (value + self.decay_bias.view(-1, *[1] * (value.ndim - 3))).sigmoid()
             case _:
                 return value
+
+
+def _require_query(cell: Cell, input_size: int, heads: int, key_size: int) -> None:
+    """`InputError` unless the cell reads with a query that a head's part of x can be."""
+    slot = cell.slots["Inputs"].get("q")
+    fits = slot is not None and slot.axes in ("K", str(key_size)) and not slot.is_shared
+    require(fits, "query", f"'projection' for {cell.name}, which reads with no single query q", "'input'")
+    remedy = "The query of a head is its part of x."
+    fits = heads * key_size == input_size
+    require(fits, "key_size", f"{input_size} / {heads} with query='input' and {heads} heads", key_size, remedy)
 
 
 def _spread_decays(heads: int, device: torch.device) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
-from fastweights.core.errors import InputError, require
+from fastweights.core.errors import InputError, invalid
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
 from fastweights.state import with_methods
@@ -61,7 +61,7 @@ class FastWeightProgrammer(Layer):
             return self._program(x, state, reset, lengths, controls)
         if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
             remedy = "Export it for so many steps, or without sees_output."
-            require(False, "x", "of a fixed number of steps where the slow net sees y", "a dynamic one", remedy)
+            raise invalid("x", "of a fixed number of steps where the slow net sees y", "a dynamic one", remedy)
         outputs = []
         for t in range(x.shape[1]):
             now = None if reset is None else reset[:, t : t + 1]

@@ -81,4 +81,5 @@ EXPERIMENT = Experiment(
         "of associations does not know what came four steps ago.",
         "The rate is that of agents/rates, searched in RepeatPrevious with gradients through the memory.",
     ),
+    sanity="None: a comparison of ours, without numbers of a paper.",
 )

@@ -17,6 +17,9 @@ CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "width-16": ("operators of 16 hidden units", {"model_options": {"width": 16}}),
     "embedding-8": ("embeddings of 8", {"model_options": {"embedding": 8}}),
     "decay": ("a rate that falls to 0 over the second half", {"training": {"decay": 10_000}}),
+    "operator": ("the operator puts out u", {"model_options": {"effect": "operator"}}),
+    "same-component": ("one component transmits and gates", {"model_options": {"gates": 0}}),
+    "swapped-components": ("component 1 transmits, 0 gates", {"model_options": {"transmits": 1, "gates": 0}}),
     "depth-2": ("two hidden layers", {"model_options": {"depth": 2}}),
 }
 """What differs from Figure 1 at delay 80, by name: a label, and the parts of a trial."""
@@ -42,7 +45,10 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     notes=(
+        "The paper says that an operator that puts out u fails to learn well, and that it uses different components to "
+        "transmit and to gate (Sec. 7).",
         "Where bounds are as printed, snippets are from less far back, and where runs are merged, the text is another: "
         "these two are to be compared with nothing else.",
     ),
+    sanity="The check of gregor2020/figure-1 covers these networks.",
 )

@@ -5,7 +5,7 @@ import math
 from fastweights.core.measurements import Detail
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, Each, below
-from fastweights.experiments.experiment import Experiment, Pairs, Preset
+from fastweights.experiments.experiment import Experiment, Pairs, Preset, Sanity
 from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
 DELAYS = ("10", "20", "40", "80")
@@ -34,7 +34,7 @@ EXPERIMENT = Experiment(
     published={},
     presets={
         "smoke": Preset(("10",), ("lstm+gated", "lstm-16")),
-        "cpu": Preset(("10", "80"), (*GRID, *LARGE, *MORE, *LSTMS)),
+        "cpu": Preset(DELAYS, (*GRID, *LARGE, *MORE, *LSTMS), seeds=3),
         "paper": Preset(DELAYS, (*GRID, *LARGE, *MORE, *LSTMS), seeds=3),
     },
     trial=trial,
@@ -80,6 +80,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=NOTES,
+    best=True,
     axis="delay",
     details={
         Detail(when, delay): f"the life, {words}, delay {delay}"
@@ -91,5 +92,13 @@ EXPERIMENT = Experiment(
         ("synapses", OPERATORS),
         lambda body, synapse: f"{body}+{synapse}",
         lines=("lstm+gated", "gated+gated"),
+    ),
+    sanity=Sanity(
+        columns=("10",),
+        models=(*GRID, *LSTMS),
+        # Of log2(27) = 4.75 bits of a model that knows nothing. Pairs whose gradients vanish stay above 4.4.
+        bound=4.0,
+        task={"characters": 60_000},
+        training={"steps": 4_000, "evaluate_every": 1_000},
     ),
 )

@@ -56,4 +56,5 @@ EXPERIMENT = Experiment(
         "Hidden neurons are a layer's. Where segments are longer, so are snippets, most of which then have a "
         "context of their own, and updates are half as many: compare within a column.",
     ),
+    sanity="The check of gregor2020/figure-1 covers these networks.",
 )

@@ -4,7 +4,11 @@ from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.gregor2020._lives import LSTMS, label, trial
 
-PAIRS = ("lstm+gated", "gated+gated", "lstm+lstm-id", "mlp+mlp")
+PAIRS = (
+    *("lstm+gated", "gated+gated", "mlp+mlp", "lstm+mlp-tanh"),
+    *("lstm+lstm", "lstm+lstm-sigma", "lstm+lstm-id"),
+)
+"""Every kind of synapse."""
 
 EXPERIMENT = rate_search(
     "Learning rates for a life of reading, at delay 80",

@@ -66,4 +66,5 @@ EXPERIMENT = Experiment(
         "bAbI's stories, made of few words, are easier to predict than any book: compare models there, not texts.",
         "Letters at random are all equally likely: who knows nothing of the past is at log2(27) = 4.75 bits at best.",
     ),
+    sanity="The check of gregor2020/figure-1 covers these networks.",
 )

@@ -10,15 +10,22 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
+    "feed-forward": {"layer": None},
     "linear": {"layer": "sum", "options": {"feature_map": "elu", "normaliser": "sum-5"}},
+    "delta-net": {"layer": "delta-net", "options": {"normaliser": "sum-5"}},
+    "delta-rnn": {"layer": "delta-rnn", "options": {"feature_map": "softmax", "normaliser": "none"}},
     "recurrent-delta-net": {"layer": "recurrent-delta-net"},
     "recurrent-delta-net-large": {"layer": "recurrent-delta-net", "depth": 4, "d_model": 256, "heads": 8},
 }
-"""Two blocks of D = 128 with 4 heads and 512 units unless it says otherwise; the large one keeps the 512."""
+"""Two blocks of D = 128 with 4 heads and 512 units unless it says otherwise; the large one keeps the 512. Keys of the
+Delta RNN go through a softmax, as in the authors' code for reinforcement learning."""
 
 MODELS = {
     "lstm": "LSTM",
+    "feed-forward": "Feed-forward",
     "linear": "Linear Transformer",
+    "delta-net": "DeltaNet",
+    "delta-rnn": "Delta RNN",
     "recurrent-delta-net": "RDN",
     "recurrent-delta-net-large": "RDN, larger",
 }
@@ -35,6 +42,9 @@ GAMES = {
 }
 """Those of the 20 games that the text names."""
 
+FRAMES = {"space_invaders": 300_000}
+"""Frames of a game in Gym's registry, where they are not 400,000."""
+
 RDN = "recurrent-delta-net"
 LEARNER = 32 * 50
 """Steps of an update."""
@@ -42,27 +52,42 @@ LEARNER = 32 * 50
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 1, "evaluate_every": 1, "batch_size": 2, "unroll": 2, "episodes": 1, "longest": 3},
     "cpu": {
-        "steps": 10_000,
-        "evaluate_every": 1_000,
-        "batch_size": 16,
-        "unroll": 10,
-        "episodes": 16,
-        "learning_rate": 3e-4,
+        "steps": 5_000,
+        "evaluate_every": 500,
+        "batch_size": 24,
+        "unroll": 20,
+        "episodes": 24,
+        "test_episodes": 96,
+        "greedy": False,
         "epsilon": 1e-5,
-        "squares": 1.0,
+        "squares": 0.01,
     },
-    "paper": {"evaluate_every": 1_250, "batch_size": 32, "unroll": 50, "episodes": 150},
+    "paper": {
+        "evaluate_every": 1_250,
+        "batch_size": 32,
+        "environments": 48,
+        "acting": "impala",
+        "actors": 4,
+        "unroll": 50,
+        "episodes": 30,
+        "test_episodes": 150,
+        "longest": 100_000,
+    },
 }
 NOTES = (
     "The text names 9 of the 20 games, and gives scores of 4; all scores are in an appendix that we do not have. The "
-    "games here are the named ones, and cpu plays Pong, seen through the smaller network of A3C.",
+    "games here are the named ones. Preset cpu plays one of them, with the smaller vision net of A3C, for 2.4 M steps.",
     "As in the public code, gradients through fast weights end after one step, those of the LSTM after an unroll, and "
-    "a score is that of a life. Its actors run beside the learner, ours take turns with it: none has old weights.",
-    "Gradients are sums over an update, and one of cpu has a tenth of the steps: its RMSProp has an epsilon of 1e-5 in "
-    "place of 0.01, beside which the gradients of a memory would be nothing, and half the paper's rate, which was not "
-    "searched.",
+    "a score is that of a life. It is of the last weights. A game is cut off after 400,000 frames, Space Invaders "
+    "after 300,000, as by the environments of that code. In preset paper 48 environments act beside a learner that "
+    "takes the oldest 32 of their unrolls, in 4 processes instead of 48. In preset cpu acting and learning take turns.",
+    "Gradients are sums over an update, and one of cpu has 480 steps instead of 1,600: its RMSProp has an epsilon of "
+    "1e-5 instead of 0.01, and its mean of squares begins at 0.01, about the square of a gradient. Its episodes are "
+    "played with random actions of the policy: so early in training the likeliest action is almost always the same.",
     "Millions of steps are those of agents, of four frames each. The numbers at 50 M are of a run whose learning rate "
-    "would be 0 at 200 M. 150 episodes with the likeliest action, as 5 times 30; the deviation is over seeds.",
+    "would be 0 at 200 M. Preset paper plays 150 episodes with the likeliest action, as 5 times 30. The deviation is "
+    "over seeds.",
+    "Negative scores of Battlezone and Up'n Down are not drawn again.",
 )
 
 
@@ -81,10 +106,11 @@ def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
     settings = {"learning_rate": 6e-4, **TRAINING[preset]}
     if preset == "paper":
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
-    truncate = 0 if model == "lstm" else 1
+    truncate = 0 if model in ("lstm", "feed-forward") else 1
     eye = {"vision": "a3c"} if preset == "cpu" else {}
-    training = ActorCritic(bootstrap_time_limits=False, truncate=truncate, **settings)
-    return Trial("atari", {"game": column}, "agent", {**NETWORKS[model], **eye}, training)
+    training = ActorCritic(bootstrap_time_limits=False, keep="last", truncate=truncate, **settings)
+    task = {"game": column, "frames": FRAMES.get(column, 400_000)}
+    return Trial("atari", task, "agent", {**NETWORKS[model], **eye}, training)
 
 
 def comparison(number: int, other: str, millions: int, claims: tuple[Claim, ...]) -> Experiment:
@@ -95,16 +121,18 @@ def comparison(number: int, other: str, millions: int, claims: tuple[Claim, ...]
         f"Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.4, Figure {number}",
         models,
         GAMES,
+        "up_n_down",
         millions,
         claims,
+        improvement=(RDN, other),
     )
 
 
 def atari(
-    title: str, source: str, models: Mapping[str, str], games: Mapping[str, str], millions: int,
-    claims: tuple[Claim, ...], published: Mapping[Any, Any] | None = None,
+    title: str, source: str, models: Mapping[str, str], games: Mapping[str, str], reduced: str, millions: int,
+    claims: tuple[Claim, ...], published: Mapping[Any, Any] | None = None, improvement: tuple[str, str] | None = None,
 ) -> Experiment:  # fmt: skip
-    """An experiment with agents of Atari."""
+    """An experiment with agents of Atari; preset cpu plays the `reduced` game alone."""
 
     def trial_of(model: str, column: str, preset: str) -> Trial:
         return trial(model, column, preset, millions)
@@ -118,11 +146,13 @@ def atari(
         published=published or {},
         presets={
             "smoke": Preset(("pong",), tuple(models)),
-            "cpu": Preset(("pong",), tuple(models)),
+            "cpu": Preset((reduced,), tuple(models)),
             "paper": Preset(tuple(games), tuple(models)),
         },
         trial=trial_of,
+        sanity="None: an agent that sees images needs hours before its score differs from that of random actions.",
         claims=claims,
+        improvement=improvement,
         notes=NOTES,
     )
 

@@ -15,22 +15,33 @@ MODELS = {
     "delta-rnn": "Delta RNN",
     "delta-lstm": "Delta LSTM",
     "recurrent-delta-net": "RDN",
+    "gated-delta": "Gated DeltaNet",
 }
-COLUMNS = {"truncated": "truncated context", "full": "full context"}
+COLUMNS = {"truncated": "truncated context", "full": "full context", "windows": "windows, wired as full context"}
 FROM_2021 = ("transformer", "linear")
 """Whose numbers are those of Schlag et al. 2021, Table 2, to the last digit: so is how they are built."""
 
 FULL = ("delta-net", "delta-rnn", "recurrent-delta-net")
+GATED = {"feature_map": "elu", "normaliser": "sum"}
+"""The keys of DeltaNet."""
+
 UNSCALED = ("delta-mlp", "delta-delta-net")
 """Their code divides nothing by sqrt(d)."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """LayerNorm in front of every layer, which the skip connections see, too; none of that with the full context, nor
-    in models of Schlag et al. 2021."""
-    carry = column == "full"
-    norm = "post" if carry or model in FROM_2021 else "normed-skip"
-    how: dict[str, Any] = {"carry": carry, "positions": not carry, "norm": norm}
+    """LayerNorm in front of every layer, which the skip connections see, too; behind it with the full context, and in
+    models of Schlag et al. 2021."""
+    if column != "truncated":
+        options = {**(GATED if model == "gated-delta" else {}), **words.scaled(preset)}
+        return words.without_positions(preset, model, options, "small", carry=column == "full")
+    one = truncated(model, preset)
+    return one._replace(task_options={**one.task_options, **words.EVALUATED.get(preset, {})})
+
+
+def truncated(model: str, preset: str) -> Trial:
+    """With windows, evaluated on as much text as the other word models."""
+    how: dict[str, Any] = {"norm": "post" if model in FROM_2021 else "normed-skip"}
     if model == "transformer":
         return words.trial(preset, "softmax-attention", words.attention(preset), **how)
     layer = "linear-attention" if model == "linear" else model
@@ -43,6 +54,9 @@ def trial(model: str, column: str, preset: str) -> Trial:
     return blocks._replace(model_options={**blocks.model_options, **more})
 
 
+PAPERS = tuple(model for model in MODELS if model != "gated-delta")
+NOT_FULL = frozenset((m, "full") for m in PAPERS if m not in FULL)
+NOT_WINDOWS = frozenset((m, "windows") for m in PAPERS if m not in FULL)
 AUGMENTED = ("delta-delta-net", "delta-rnn", "delta-lstm", "recurrent-delta-net")
 
 EXPERIMENT = Experiment(
@@ -65,8 +79,11 @@ EXPERIMENT = Experiment(
         },
     ),
     presets={
-        preset: Preset(tuple(COLUMNS), tuple(MODELS), seeds, frozenset((m, "full") for m in MODELS if m not in FULL))
-        for preset, seeds in (("smoke", 1), ("cpu", 3), ("paper", 1))
+        "smoke": Preset(("truncated", "full"), PAPERS, skip=NOT_FULL),
+        "cpu": Preset(
+            tuple(COLUMNS), tuple(MODELS), seeds=3, skip=NOT_FULL | NOT_WINDOWS | {("gated-delta", "truncated")}
+        ),
+        "paper": Preset(("truncated", "full"), PAPERS, skip=NOT_FULL),
     },
     trial=trial,
     claims=(
@@ -101,6 +118,11 @@ EXPERIMENT = Experiment(
             tuple(Above((model, "truncated"), (model, "full")) for model in ("delta-rnn", "recurrent-delta-net")),
         ),
         Claim(
+            "A carried state alone, with wiring and positions alike, is better than windows.",
+            "",
+            tuple(Above((model, "windows"), (model, "full")) for model in FULL),
+        ),
+        Claim(
             "Every model with the delta rule but the Delta MLP is better than the Linear Transformer.",
             "Table 1",
             above(("linear", "truncated"), *places("truncated", "delta-net", *AUGMENTED)),
@@ -108,12 +130,17 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         *words.NOTES,
+        *words.NOTES_OF_STREAMS,
         "The numbers of the Transformer and of the Linear Transformer are those of Schlag et al. 2021, Table 2, and "
         "these two are built as there: LayerNorm behind every layer, where the others of truncated context have it in "
         "front.",
         "The truncated context is 256 words in the paper and 64 in preset cpu. Models of full context have no "
-        "positions, and LayerNorm behind every layer.",
+        "positions, and LayerNorm behind every layer: between these two columns wiring, positions and the carried "
+        "state change at once. The column of windows, ours, has the wiring of full context without the carried state.",
+        "Gated DeltaNet is not in the paper. It shows what a decay of the memory changes.",
         "The Delta MLP has half as many blocks of twice the depth, which is how its 44.3 M parameters come about; the "
         "paper does not say.",
     ),
+    courses=words.GROWTH,
+    sanity=words.sanity("truncated", "full"),
 )

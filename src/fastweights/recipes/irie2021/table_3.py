@@ -11,6 +11,7 @@ EXPERIMENT = atari(
     "Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.4, Table 3",
     {name: MODELS[name] for name in ("lstm", "recurrent-delta-net", "recurrent-delta-net-large")},
     {game: GAMES[game] for game in DOMINATED},
+    "gopher",
     200,
     (
         Claim(

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.claim import Above, Claim, above, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, columns, published
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, columns, few_keys, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -39,6 +39,9 @@ LOSSES: dict[str, dict[int, float]] = {
     "favor-128": {20: 0.074, 40: 0.175, 60: 0.484},
     "favor-512": {20: 0.024, 40: 0.075, 60: 0.407},
 }
+
+RANDOM = {"favor-64": 0.1, "favor-128": 0.1, "favor-512": 0.1}
+"""Bounds of the sanity check for random directions, whose dot products are never exact."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -111,4 +114,5 @@ EXPERIMENT = Experiment(
     ),
     notes=(*NOTES, "Preset cpu leaves out what has failed with fewer keys already."),
     axis="S, number of keys",
+    sanity=few_keys("20", RANDOM),
 )

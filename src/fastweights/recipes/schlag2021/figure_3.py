@@ -2,8 +2,8 @@
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset
-from fastweights.recipes.schlag2021._retrieval import DISPLAY, SOLVED
-from fastweights.recipes.schlag2021.figure_5 import COLUMNS, MODELS, NOTES_OF_UPDATES, OTHER_RULES, trial
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, SOLVED, few_keys
+from fastweights.recipes.schlag2021.figure_5 import COLUMNS, MODELS, NOTES_OF_UPDATES, OTHER_RULES, REST, trial
 from fastweights.recipes.schlag2021.figure_5 import EXPERIMENT as FIGURE_5
 
 EXPERIMENT = Experiment(
@@ -25,4 +25,5 @@ EXPERIMENT = Experiment(
         Claim("The delta rule learns setting 2 with 20 keys.", "", below(("delta-dpfp-1", "20"), SOLVED)),
     ),
     notes=NOTES_OF_UPDATES,
+    sanity=few_keys("20", REST),
 )

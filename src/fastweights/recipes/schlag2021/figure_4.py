@@ -2,8 +2,8 @@
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset
-from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED
-from fastweights.recipes.schlag2021.figure_2 import COLUMNS, MODELS, trial
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, few_keys
+from fastweights.recipes.schlag2021.figure_2 import COLUMNS, MODELS, RANDOM, trial
 from fastweights.recipes.schlag2021.figure_2 import EXPERIMENT as FIGURE_2
 
 CHOSEN = ("200", "600")
@@ -41,4 +41,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(*NOTES, "The paper's figure has 600 keys; preset cpu has 200, a third of them."),
+    sanity=few_keys("200", RANDOM),
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, columns, published
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, columns, few_keys, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -49,6 +49,9 @@ LEARNT: dict[str, tuple[int, ...]] = {
 }
 """Where the authors' logs show no more than that 1e-3 was reached."""
 
+REST = {"delta-favor": 0.1, "sum-dpfp-1": 0.1, "fwm-dpfp-1": 0.1, "fwm-tanh": 0.4}
+"""Bounds of the sanity check for random directions and for rules that do not replace a value."""
+
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """Any of the rules; tanh takes a smaller learning rate and larger batches, as in the authors' scripts."""
@@ -61,7 +64,8 @@ NOTES_OF_UPDATES = (
     "Sequences have 2 S pairs in training and S in evaluation, as in the authors' code, which the paper's numbers "
     "come from; its text reads as if both had 2 S.",
     "The output of the rule of Schlag (2021) is layer-normalised and so cannot be a one-hot vector: its loss says "
-    "more about that than about its memory, and can exceed the 0.5 of answering 0.",
+    "more about that than about its memory, and can exceed the 0.5 of answering 0. Ours bounds the norm of its matrix "
+    "at the first step, too, which the authors' code does not.",
 )
 
 FAILED = frozenset((model, column) for model in ("fwm-dpfp-1", "fwm-tanh") for column in ("60", "100"))
@@ -105,4 +109,5 @@ EXPERIMENT = Experiment(
     notes=(*NOTES_OF_UPDATES, "Preset cpu has the rule of Schlag (2021) with 20 keys only, where it fails already."),
     axis="S, number of keys",
     logarithmic=True,
+    sanity=few_keys("20", REST),
 )

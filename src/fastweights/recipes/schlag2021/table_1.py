@@ -93,11 +93,18 @@ EXPERIMENT = Experiment(
         "The paper translates WMT14 with a big Transformer on three GPUs; preset cpu captions (Multi30k) with a small "
         "one whose heads have the same size, 64. Its numbers are for comparing models with each other.",
         "The paper does not say which attentions are linear. Here all are: in the encoder, in the decoder and between.",
-        "Neither does it state the learning rate and the beam: 5e-4 is that of the recipe it adapts, the beam of 5 is "
-        "ours.",
+        "Neither does it state the learning rate, the beam and the length penalty: 5e-4 is the rate of the recipe that "
+        "it adapts, a beam of 5 and a penalty of 1 are ours. FAIRSEQ evaluates with a beam of 4 and a penalty of 0.6.",
+        "The best weights are chosen by the BLEU of the likeliest tokens.",
+        "A batch of preset paper, 172,032 tokens, does not fit one device: add --accumulate 48.",
         "Softmax and ELU + 1 have keys of 64, whatever else.",
         MEASURED,
         "FAVOR+ stands here for the kernel of softmax attention, scores divided by the root of 64: without the root, "
-        "features of heads of 64 nearly vanish, and nothing is read of the source.",
+        "features of heads of 64 nearly vanish, and nothing is read of the source. The paper's appendix F says that "
+        "its word models have the same random features as its translators, and those have no root in the authors' "
+        "code. So the paper's random features are most probably others than ours.",
+        "Captions of a dozen words stay below the capacity of every feature map, which is what the paper's table "
+        "compares.",
     ),
+    sanity="None: no translator learns enough in minutes. The rate was searched in multi30k-rates.",
 )

@@ -77,4 +77,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=words.NOTES,
+    sanity=words.sanity("small"),
 )

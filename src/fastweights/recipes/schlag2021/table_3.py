@@ -50,4 +50,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=words.NOTES,
+    sanity=words.sanity("medium"),
 )

@@ -63,4 +63,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=("A check of our own: there are no published numbers beside it.",),
+    sanity="None: a comparison of ours, without numbers of a paper.",
 )

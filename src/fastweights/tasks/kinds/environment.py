@@ -1,15 +1,16 @@
 """Environments: what an agent sees, does and earns, in many of them side by side."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.core.action_spaces import Actions
-from fastweights.core.errors import require
+from fastweights.core.errors import invalid
 from fastweights.core.metric import RETURN, Metric
-from fastweights.tasks.kinds._random import TRAINING
+from fastweights.tasks.kinds._random import TEST, TRAINING
 from fastweights.tasks.kinds.task import Task
 
 
@@ -41,7 +42,7 @@ def require_finite(observed: Observed, place: str) -> None:
     remedy = "Correct the environment; then resume the run from its last checkpoint."
     for name, part in parts.items():
         if part.is_floating_point() and not bool((fits := part.isfinite()).all()):
-            require(False, name, "finite", f"{float(part[~fits][0])} at {place}", remedy)
+            raise invalid(name, "finite", f"{float(part[~fits][0])} at {place}", remedy)
 
 
 class Worlds(ABC):
@@ -87,6 +88,11 @@ class Environment(Task):
     def together(self) -> int:
         """Environments are a multiple of this number."""
         return 1
+
+    @property
+    def tests(self) -> Mapping[str, int]:
+        """The splits of the test by name, each with as many episodes."""
+        return {"all": TEST}
 
     def summary(self, returns: Tensor) -> dict[str, float]:
         """More to tell of returns `[episodes, environments]`; the main metric, if it is not their mean."""

@@ -1,15 +1,19 @@
 """Actors and critics that share a memory: act, learn by V-trace from what came of it, act on."""
 
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from fastweights.core.action_spaces import Actions
-from fastweights.tasks.kinds._random import TEST, VALIDATION
+from fastweights.core.action_spaces import Actions, Discrete
+from fastweights.core.measurements import Detail
+from fastweights.tasks.kinds._random import VALIDATION
 from fastweights.tasks.kinds.environment import Environment, Worlds, require_finite
+from fastweights.training.constant import Constant
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 from fastweights.training.rl.actor import WAYS, Acting
@@ -17,6 +21,9 @@ from fastweights.training.rl.actor_critic_loss import rms_prop
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
+
+VALIDATED = {"all": VALIDATION}
+"""The split of validation by name."""
 
 MEASURED_WITH = 32
 """Environments side by side, where agents are measured."""
@@ -27,7 +34,7 @@ def train(session: Session) -> None:
 
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
     Of an unroll only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
-    to go on from, `best.safetensors` with the weights that validate best and `metrics.jsonl`. Raises `Interrupted` on
+    to go on from, `best.safetensors` with the weights that are measured and `metrics.jsonl`. Raises `Interrupted` on
     Ctrl-C or SIGTERM, after a checkpoint, and `Died` where an actor died that cannot be replaced.
     """
     settings = session.settings
@@ -48,34 +55,61 @@ def train(session: Session) -> None:
 
 
 def finish(session: Session) -> Result:
-    """Plays with the weights that validated best, in environments for validation and for the test."""
+    """Plays episodes of validation and of the test with the weights of the run, and the test with the baselines."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
-    validation, test = (measure(model, task, settings, split) for split in (VALIDATION, TEST))
-    chance = measure(None, task, settings, TEST)
-    return session.result(validation, test, {"random actions": chance[task.main_metric.name]})
+    longer = replace(settings, episodes=settings.test_episodes or settings.episodes)
+    validation = measure(model, task, longer, VALIDATED)
+    test = measure(model, task, longer, task.tests)
+    beside = {name: measure(agent, task, longer, task.tests) for name, agent in _baselines(task, settings).items()}
+    return session.result(validation, test, {name: played[task.main_metric.name] for name, played in beside.items()})
+
+
+def _baselines(task: Environment, settings: ActorCritic) -> dict[str, nn.Module | None]:
+    """Random actions and, of a number of actions, the one that is best on validation data if it is always taken."""
+    if not isinstance(task.actions, Discrete):
+        return {"random actions": None}
+    number, name = task.actions.n, task.main_metric.name
+    agents = [Constant(action, number) for action in range(number)]
+    best = max(agents, key=lambda agent: measure(agent, task, settings, VALIDATED)[name])
+    return {"random actions": None, "a constant action": best}
 
 
 def show(session: Session, result: Result, console: Console) -> None:
     """The return on test episodes, and the main metric beside that of random actions."""
     name = session.task.main_metric.name
     console.print(
-        f"return {result.test['return']:.4g} ± {result.test['interval']:.2g} in {session.settings.episodes} episodes; "
+        f"return {result.test['return']:.4g} ± {result.test['interval']:.2g} (95 %) in the test; "
         f"{name} {result.test[name]:.4g}, with random actions {result.baselines['random actions']:.4g}",
         highlight=False,
     )
 
 
 @torch.no_grad()
-def measure(model: nn.Module | None, task: Environment, settings: ActorCritic, split: int) -> dict[str, float]:
-    """The mean return of episodes, with 95 % of what it varies over them; by random actions without a model.
+def measure(
+    model: nn.Module | None, task: Environment, settings: ActorCritic, splits: Mapping[str, int]
+) -> dict[Any, float]:
+    """The mean return of episodes, and the half width of its 95 % interval; of random actions without a model.
 
-    Every environment plays as many episodes, so that short ones do not come more often: at least as many as asked for.
+    Every environment plays the same number of episodes, so that short ones are not more frequent. Each split has
+    `settings.episodes` of them or more. Of several splits, the main metric of each is `Detail(METRIC, SPLIT)`.
     """
+    returns = {name: _returns(model, task, settings, split) for name, split in splits.items()}
+    name = task.main_metric.name
+    whole: dict[Any, float] = {**_summary(task, torch.cat([*returns.values()]))}
+    parts = {Detail(name, split): _summary(task, part)[name] for split, part in returns.items()}
+    return whole | (parts if len(parts) > 1 else {})
+
+
+def _returns(model: nn.Module | None, task: Environment, settings: ActorCritic, split: int) -> Tensor:
+    """Returns `[episodes, environments]` of a split."""
     number = max(min(settings.episodes, MEASURED_WITH) // task.together, 1) * task.together
     worlds = task.worlds(number, 0, split)
-    with evaluating(model):
-        returns = play(model, task.actions, worlds, number, settings)
-    worlds.close()
+    with closing(worlds), evaluating(model):
+        return play(model, task.actions, worlds, number, settings)
+
+
+def _summary(task: Environment, returns: Tensor) -> dict[str, float]:
+    """Metrics of returns `[episodes, environments]`, by name."""
     mean = float(returns.mean())
     deviation = float(returns.std()) if returns.numel() > 1 else 0.0
     interval = 1.96 * deviation / returns.numel() ** 0.5
@@ -125,8 +159,8 @@ def _policy(model: nn.Module, told: list[Tensor], state: Any, t: int) -> tuple[T
 def _evaluate(session: Session, mean_return: float) -> str:
     """Validates; returns a line to show."""
     place, settings = session.place, session.settings
-    measured = measure(session.bare, session.task, settings, VALIDATION)
-    session.judge(measured, train={"return": mean_return})
+    measured = measure(session.bare, session.task, settings, VALIDATED)
+    session.judge(measured, train={"return": mean_return}, keep=settings.keep == "last")
     rate = session.clock.rate(place.step) * settings.frames
     return (
         f"step {place.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"

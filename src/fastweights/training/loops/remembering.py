@@ -191,6 +191,6 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     place, task = session.place, session.task
     mean = place.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
-    session.judge(measured)
+    session.judge(measured, {})
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
     return f"step {place.step:>6}  {past}  {session.speed(session.settings.segment)}"

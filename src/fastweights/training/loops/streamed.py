@@ -11,10 +11,10 @@ from lightning_fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.core.errors import require
-from fastweights.core.measurements import Detail
+from fastweights.core.measurements import Detail, Point
 from fastweights.state import detach, members
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
@@ -69,7 +69,8 @@ def finish(session: Session) -> Result:
         with remembering(model, steps):
             found = measure(model, task.test, settings, settings.stride)
         memories[Detail(task.main_metric.name, str(steps))] = found[task.main_metric.name]
-    return session.result(validation, {**test, **memories}, task.baselines())
+    norms = state_norms(model, task.test, settings.state_every) if settings.state_every else {}
+    return session.result(validation, {**test, **memories, **norms}, task.baselines())
 
 
 @contextmanager
@@ -120,6 +121,20 @@ def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -
         total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
     loss = total / (len(tokens) - 1)
     return {"bits": loss * BITS, "loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+
+
+@torch.no_grad()
+def state_norms(model: nn.Module, tokens: Tensor, every: int) -> dict[Point, float]:
+    """The curve "state": the norm of the state of all layers after each `every` tokens of one stream."""
+    norms: dict[Point, float] = {}
+    state = None
+    whole = tokens[: len(tokens) // every * every].to(next(model.parameters()).device)
+    with evaluating(model):
+        for n, chunk in enumerate(whole.unsqueeze(0).split(every, 1), 1):
+            _, state = model(chunk, state, targets=chunk)
+            numbers = [leaf.double() for leaf in tree_leaves(state) if leaf.is_floating_point()]
+            norms[Point("state", n)] = sum(float(leaf.square().sum()) for leaf in numbers) ** 0.5
+    return norms
 
 
 def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
@@ -191,7 +206,8 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     metric = task.main_metric
     train_bits = place.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
-    session.judge(measured, train={"bits": train_bits}, learning_rate=session.optimiser.param_groups[0]["lr"])
+    rate = session.optimiser.param_groups[0]["lr"]
+    session.judge(measured, {"learning_rate": rate}, train={"bits": train_bits})
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
     line = f"step {place.step:>5}  train {train_bits:.3f} bits  {found}"
     return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

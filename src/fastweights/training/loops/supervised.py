@@ -1,5 +1,5 @@
-"""Supervised learning of labelled sequences: validation data choose the weights, test data are looked at once, at the
-end."""
+"""Supervised learning of labelled sequences: validation data choose the weights. Test data are measured at the end, and
+for a curve at every evaluation."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -109,10 +109,18 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_loss = place.mean_loss
     numbers = measure(session.fabric, model, task, task.validation(settings.batch_size))
     measured = sort_measurements(numbers).metrics
-    session.judge(measured, goal=measured["loss"] <= settings.goal)
+    session.judge(measured, test=_test(session, model), goal=measured["loss"] <= settings.goal)
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
     rate = f"{session.clock.rate(place.step):,.1f} updates/s"
     return f"step {place.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
+
+
+def _test(session: Session, model: nn.Module) -> dict[str, float]:
+    """Metrics on test data, where a curve of them is wanted."""
+    if not session.settings.test_curve:
+        return {}
+    batches = session.task.test(session.settings.batch_size)
+    return sort_measurements(measure(session.fabric, model, session.task, batches)).metrics
 
 
 def _weights(fabric: Fabric, parts: list[Tensor]) -> list[float]:

@@ -135,7 +135,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     place, task = session.place, session.task
     train_loss = place.mean_loss
     measured = measure(session.fabric, model, task, task.validation, beam=1, penalty=1.0)
-    session.judge(measured, learning_rate=session.optimiser.param_groups[0]["lr"])
+    session.judge(measured, {"learning_rate": session.optimiser.param_groups[0]["lr"]})
     line = f"step {place.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
     rate = f"{session.clock.rate(place.step):,.1f} training steps/s"
     return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.left()}"

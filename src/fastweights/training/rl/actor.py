@@ -127,18 +127,23 @@ class Apart:
 
 
 class Impala(Apart):
-    """Actors act with the weights of the update before, while the learner learns from what they did before that.
+    """Actors that make unrolls all the time, and a learner that takes the oldest of them, `batch_size` an update.
 
-    Weights lie in shared memory twice: actors read one copy, while the learner writes the other; unrolls lie there,
-    one an actor. Nobody waits for a lock, so that whoever dies holds none.
+    An actor begins its next unroll as soon as the learner has copied the last, with the newest weights at that time.
+    Weights are in shared memory, in several copies: the learner writes one that no actor reads. Unrolls are there too,
+    one for each actor. There is no lock that an actor could hold when it dies.
 
     Source: Espeholt et al. 2018 (IMPALA), Sec. 3.
     """
 
+    COPIES = 3
+    """Of the weights: the newest, the one before it, which actors may still read, and one to write."""
+
     def __init__(self, session: Session, model: nn.Module, optimiser: Any, carried: Any) -> None:
         super().__init__(session)
         self.model, self.optimiser, self.newest = model, optimiser, 0
-        self.copies = [deepcopy(session.bare).cpu().share_memory() for _ in range(2)]
+        self.copies = [deepcopy(session.bare).cpu().share_memory() for _ in range(self.COPIES)]
+        self.ready: list[list[Tensor]] = []
         rows = rows_of(session) // len(self.seats)
         self.rooms = [room_for(self.copies[0], session.task, rows, session.settings.unroll) for _ in self.seats]
         _, self.structure = tree_flatten(self.rooms[0])
@@ -149,26 +154,39 @@ class Impala(Apart):
             self.crew.tell(seat, self.newest)
 
     def learn(self) -> float:
-        """Learns from an unroll of every actor."""
-        session, waiting = self.session, list(self.seats)
-        while waiting:
-            seat, counted = self.crew.hear(waiting)
-            waiting.remove(seat)
-            self.returns.add(*counted)
-        unroll = self._unroll()
-        for seat in self.seats:
-            self.crew.tell(seat, self.newest)
+        """Learns from the oldest unrolls."""
+        session = self.session
+        number = session.settings.batch_size // session.fabric.world_size
+        while len(self.ready) < number:
+            self._take()
+        unroll = self._unroll(number)
         set_learning_rate(self.optimiser, session.settings.learning_rate_at(session.place.step))
         loss = update(session.fabric, self.model, self.optimiser, unroll, session.settings)
-        # All have answered since they were told of this copy: nobody reads it.
-        self.newest = 1 - self.newest
-        self.copies[self.newest].load_state_dict(session.bare.state_dict())
+        self._publish()
         return loss
 
-    def _unroll(self) -> Unroll:
-        """What all actors did, on the device of the learner; actors may write again."""
-        leaves = zip(*(tree_flatten(room)[0] for room in self.rooms), strict=True)
-        joined: Unroll = tree_unflatten([torch.cat(parts) for parts in leaves], self.structure)
+    def _take(self) -> None:
+        """Copies the unrolls of the first actor that is ready, one a row, and lets it act again."""
+        seat, counted = self.crew.hear(self.seats)
+        # The others come first next time, so that no actor waits for ever.
+        self.seats.remove(seat)
+        self.seats.append(seat)
+        self.returns.add(*counted)
+        leaves = [leaf.clone() for leaf in tree_flatten(self.rooms[seat])[0]]
+        self.ready += [list(row) for row in zip(*(leaf.split(1) for leaf in leaves), strict=True)]
+        self.crew.tell(seat, self.newest)
+
+    def _publish(self) -> None:
+        """Writes the weights into a copy that no actor was told to read; if there is none, at the next update."""
+        read = {self.newest, *self.crew.told}
+        for free in [copy for copy in range(len(self.copies)) if copy not in read][:1]:
+            self.copies[free].load_state_dict(self.session.bare.state_dict())
+            self.newest = free
+
+    def _unroll(self, number: int) -> Unroll:
+        """The oldest unrolls, on the device of the learner."""
+        rows, self.ready = self.ready[:number], self.ready[number:]
+        joined: Unroll = tree_unflatten([torch.cat(parts) for parts in zip(*rows, strict=True)], self.structure)
         return tree_map_only(Tensor, lambda leaf: leaf.to(self.session.fabric.device), joined)
 
 
@@ -211,7 +229,7 @@ WAYS: dict[str, Any] = {"synchronous": Synchronous, "impala": Impala, "hogwild":
 
 def rows_of(session: Session) -> int:
     """Environments of this process."""
-    return int(session.settings.batch_size // session.fabric.world_size)
+    return int(session.settings.rows // session.fabric.world_size)
 
 
 def _shared_moments(state: Any, parameter: nn.Parameter, squares: float) -> dict[str, Tensor]:

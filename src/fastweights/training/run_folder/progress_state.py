@@ -13,7 +13,7 @@ class Place:
     step: int = 0
     evaluations: int = 0
     seconds: float = 0.0  # since the last evaluation
-    best_step: int = 0
+    kept_step: int = 0
     best: tuple[float, float] | list[float] | None = None
     since_best: int = 0
     loss_sum: float = 0.0
@@ -31,13 +31,20 @@ class Place:
         """Of the steps since the last evaluation."""
         return self.loss_sum / self.loss_count
 
-    def judge(self, score: tuple[float, float]) -> bool:
-        """Whether an evaluation, as a pair of which the smaller is better, is the best so far."""
+    def judge(self, score: tuple[float, float], keep: bool = False) -> bool:
+        """Whether the weights of an evaluation are kept: the best so far, or those that the caller wants to `keep`.
+
+        Args:
+            score: Smaller is better.
+            keep: Whether they are kept even if earlier ones were better.
+        """
         better = self.best is None or score < tuple(self.best)
         self.since_best = 0 if better else self.since_best + 1
         if better:
-            self.best, self.best_step = score, self.step
-        return better
+            self.best = score
+        if better or keep:
+            self.kept_step = self.step
+        return better or keep
 
 
 class Clock:

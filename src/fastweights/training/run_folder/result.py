@@ -8,7 +8,7 @@ from typing import Any
 
 from fastweights.core.errors import require
 from fastweights.core.files import read_file
-from fastweights.core.measurements import Detail
+from fastweights.core.measurements import Detail, Key, OnValidation
 from fastweights.core.metric import Metric
 from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
@@ -22,7 +22,7 @@ class Result:
     """What a run came to.
 
     Args:
-        step: The update after which the weights validated best: all that is measured is measured with them.
+        step: The update whose weights were kept. All metrics are of these weights.
         steps: Updates until training ended.
         stopped: What ended it: "steps", "patience", "goal" or "diverged"; empty if nothing has yet.
         seconds: Of training, those before an interruption and those of evaluations included.
@@ -55,6 +55,11 @@ class Result:
         """Metrics on test data by name, and then all details by `Detail`."""
         parts = {Detail(group, name): value for group, own in self.details.items() for name, value in own.items()}
         return {**self.test, **parts}
+
+    @property
+    def measured(self) -> dict[Key, float]:
+        """Metrics on validation data by `OnValidation`, metrics on test data by name, and all details by `Detail`."""
+        return {**{OnValidation(name): value for name, value in self.validation.items()}, **self.numbers()}
 
     def __post_init__(self) -> None:
         for name in ("step", "steps", "parameters", "state"):

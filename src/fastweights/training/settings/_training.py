@@ -44,7 +44,8 @@ ANY_TIME = tuple(name for name in Where._fields if name != "precision")
 
 BEFORE = {
     **{"actors": 2, "acting": "synchronous", "squares": 0.0},
-    **{"bootstrap_time_limits": False, "reward_scale": 1.0},
+    **{"bootstrap_time_limits": False, "reward_scale": 1.0, "decay": 0, "state_every": 0, "test_curve": False},
+    **{"environments": 0, "test_episodes": 0, "keep": "best"},
 }
 """Settings that runs may be older than, with the values that these runs were trained with."""
 

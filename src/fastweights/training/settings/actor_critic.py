@@ -8,6 +8,12 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 MOST_ACTORS = 1024
 
+FROM_ZERO = (
+    *("truncate", "squares", "clip", "value_cost", "entropy_cost", "clip_reward"),
+    *("environments", "test_episodes"),
+)
+"""Settings that may be 0."""
+
 Way = Literal["synchronous", "impala", "hogwild"]
 
 
@@ -16,11 +22,14 @@ class ActorCritic(Training):
     """How an agent learns in environments, by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
 
     Args:
-        batch_size: Environments side by side.
-        unroll: Steps of every environment between two updates.
-        acting: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with the
-            weights of the update before; "hogwild", processes that each learn, too, and change shared weights whenever
-            they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new episodes.
+        batch_size: Unrolls an update.
+        unroll: Time steps of an unroll.
+        environments: Environments side by side, each of which makes unrolls; 0 for `batch_size`. Only "impala" can
+            have more of them, as in the papers: an update takes the oldest unrolls.
+        acting: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with
+            weights that are an update old or more; "hogwild", processes that each learn, too, and change shared weights
+            whenever they have found a gradient (A3C). With either of the last two, an interrupted run goes on in new
+            episodes.
         actors: Processes that act, among which the environments are shared out; none if synchronous.
         truncate: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code of
             the papers does for fast weights, and not what their text says.
@@ -41,13 +50,16 @@ class ActorCritic(Training):
             order of 1 to 100. Returns are told as they are.
         clip_reward: Largest reward, to either side, that is learnt from, after `reward_scale`; 0 for no limit. Returns
             are told as they are.
-        episodes: How many are played to validate; as many for the test.
+        episodes: Number of episodes of an evaluation on validation data.
+        test_episodes: Number of episodes of every set of the test; 0 for `episodes`.
+        keep: Weights that are measured in the end: the "best" on validation data, or the "last", as in the papers.
         greedy: Whether the likeliest action is taken there, in place of a random one.
         longest: Steps of such an episode, on average over those of an environment: what comes after that many in all of
             them is cut off.
     """
 
     unroll: int
+    environments: int = 0
     acting: Way = "synchronous"
     actors: int = 2
     truncate: int = 0
@@ -64,18 +76,21 @@ class ActorCritic(Training):
     reward_scale: float = 1.0
     clip_reward: float = 1.0
     episodes: int = 100
+    test_episodes: int = 0
+    keep: Literal["best", "last"] = "best"
     greedy: bool = True
     longest: int = 27_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("unroll", "episodes", "longest"), 1)
-        require_numbers(self, ("truncate", "squares", "clip", "value_cost", "entropy_cost", "clip_reward"), 0)
+        require_numbers(self, FROM_ZERO, 0)
         require_positive(self, ("learning_rate", "epsilon", "reward_scale"))
         for name in ("alpha", "anneal", "discount"):
             require(0 <= getattr(self, name) <= 1, name, "from 0 to 1", getattr(self, name))
         require_name("acting", self.acting, get_args(Way))
         require_numbers(self, ("actors",), 1, MOST_ACTORS)
+        self._require_environments()
         if self.acting != "synchronous":
             self._require_shares()
 
@@ -88,10 +103,22 @@ class ActorCritic(Training):
         """Steps of environments an update."""
         return self.batch_size * self.unroll // (self.actors if self.acting == "hogwild" else 1)
 
+    @property
+    def rows(self) -> int:
+        """Environments side by side, those of all devices."""
+        return self.environments or self.batch_size
+
+    def _require_environments(self) -> None:
+        """`InputError` unless every update has enough unrolls."""
+        least = self.batch_size
+        fits = self.rows == least or (self.acting == "impala" and self.rows > least)
+        wanted = f"0, or at least {least} with acting='impala'"
+        require(fits, "environments", wanted, f"{self.environments} with acting='{self.acting}'")
+
     def _require_shares(self) -> None:
         """`InputError` unless the environments can be shared out, and the model handed to processes."""
-        shares = self.devices * self.actors
-        require(self.batch_size % shares == 0, "batch_size", f"a multiple of {shares}, of all actors", self.batch_size)
+        shares, name = self.devices * self.actors, "environments" if self.environments else "batch_size"
+        require(self.rows % shares == 0, name, f"a multiple of {shares}, of all actors", self.rows)
         require(not self.compiled, "compiled", "False for actors in processes", self.compiled)
         if self.acting == "hogwild":
             alone = (self.devices, self.accumulate, self.precision)

@@ -25,6 +25,7 @@ class Streamed(Training):
         weight_decay: Decoupled weight decay of all matrices.
         clip: Largest norm of the gradient.
         sample: Tokens to generate at the end, if a state is carried.
+        state_every: Tokens between two measurements of the norm of a carried state on test data; 0 for none.
         memories: Numbers of steps of memory, besides its own, with which a model of such layers is tested, too.
     """
 
@@ -38,6 +39,7 @@ class Streamed(Training):
     weight_decay: float = 0.0
     clip: float = 1.0
     sample: int = 0
+    state_every: int = 0
     memories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -47,7 +49,9 @@ class Streamed(Training):
         require(0 <= self.floor <= 1, "floor", "from 0 to 1", self.floor)
         require(all(steps >= 1 for steps in self.memories), "memories", "of at least 1 step each", self.memories)
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
-        require_numbers(self, ("warmup", "weight_decay", "sample"), 0)
+        require_numbers(self, ("warmup", "weight_decay", "sample", "state_every"), 0)
+        remedy = "A model that begins anew in every window carries no state."
+        require(self.carry or not self.state_every, "state_every", "0 without carry", self.state_every, remedy)
         require_positive(self, ("learning_rate", "clip"))
 
     def learning_rate_at(self, step: int) -> float:

@@ -17,6 +17,7 @@ class Supervised(Training):
         epsilon: Adam's.
         clip: Largest norm of the gradient; 0 for no limit.
         goal: Validation loss at which training stops; 0 for none.
+        test_curve: Whether test data are measured at every evaluation too, for a curve; they choose nothing.
     """
 
     learning_rate: float
@@ -25,6 +26,7 @@ class Supervised(Training):
     epsilon: float = 1e-8
     clip: float = 0.0
     goal: float = 0.0
+    test_curve: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,7 @@
-"""The walk of a matrix S from chunk to chunk of time, and that of its gradient back, each in one launch.
+"""State passing in Triton: S is carried through all chunks in one launch, and its gradient back in another.
 
-`state_passing.py` describes both as loops over chunks, in which every chunk costs several launches. In these kernels a
-program takes some rows of S, which never meet, through all chunks, a few vectors of a chunk at a time.
+`loop.py` defines both as loops over chunks, in which every chunk costs several launches. In these kernels a program
+takes some rows of S, which are independent, through all chunks, a few vectors of a chunk at a time.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
 from fastweights.compiler.targets.triton.occupancy import (
     MOST,
     OPTIONS,
@@ -25,29 +26,30 @@ from fastweights.compiler.targets.triton.occupancy import (
     target_of,
 )
 
+IS_FUSED = True
 TILE = 16
-"""Rows of S in a program, and vectors that it takes at a time: the fewest that a product of tiles takes."""
+"""Rows of S per program, and vectors that it takes at a time: the smallest tile of `tl.dot`."""
 LONG, SHORT = ("N", "M"), ("R", "K", "U", "E", "Q", "kept_chunk", "kept_column")
-"""Numbers that the kernels are given."""
+"""Integer arguments of the kernels, by their width."""
 
 
 @triton.jit
 def _tile(pointer, rows, count, columns, width):
-    """Some rows of a matrix `[count, width]`; 0 behind its edges."""
+    """Loads some rows of a matrix `[count, width]`, padded with 0."""
     inside = (rows[:, None] < count) & (columns[None, :] < width)
     return tl.load(pointer + rows[:, None] * width + columns[None, :], inside, 0.0)
 
 
 @triton.jit
 def _put(pointer, rows, count, columns, width, x):
-    """Stores them."""
+    """Stores some rows of a matrix `[count, width]`."""
     inside = (rows[:, None] < count) & (columns[None, :] < width)
     tl.store(pointer + rows[:, None] * width + columns[None, :], x, inside)
 
 
 @triton.jit
 def _product(x, y):
-    """x y, in the dtype of x and with all its digits."""
+    """x y in the dtype and the full precision of x."""
     return tl.dot(x, y, input_precision="ieee", out_dtype=x.dtype)
 
 
@@ -146,21 +148,24 @@ def backward(
     _put(d_first + m * R * K, rows, R, columns, K, x)
 
 
-def go(S: Tensor, maps: Any) -> tuple[Tensor, Tensor]:
-    """The S before every chunk, and the last."""
+def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
+    """The S before every chunk, and the last S."""
     starts, last = S.new_empty(len(maps.values), *S.shape), S.new_empty(S.shape)
-    given = [S, _tensor(maps.kept), maps.keys, maps.values, maps.ends]
-    _launch(forward, given, [starts, last], [maps.values, maps.keys], {})
+    operands = [S, _tensor(maps.kept), maps.keys, maps.values, maps.ends]
+    _launch(forward, operands, [starts, last], [maps.values, maps.keys], {})
     return starts, last
 
 
-def go_back(maps: Any, d_read: Tensor | None, d_S: Tensor, d_starts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def walk_back(
+    maps: ChunkMaps, d_read: Tensor | None, d_last: Tensor, d_starts: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of what is written, of the S after every chunk, and of the first S."""
-    d_after = d_S.new_empty(len(maps.ends), *d_S.shape)
-    d_written, d_first = d_S.new_empty(*maps.ends.shape[:-1], d_S.shape[-2]), d_S.new_empty(d_S.shape)
-    given = [d_S, _tensor(maps.kept), maps.keys, maps.ends, maps.queries, d_read, d_starts]
+    d_after = d_last.new_empty(len(maps.ends), *d_last.shape)
+    d_written = d_last.new_empty(*maps.ends.shape[:-1], d_last.shape[-2])
+    d_first = d_last.new_empty(d_last.shape)
+    operands = [d_last, _tensor(maps.kept), maps.keys, maps.ends, maps.queries, d_read, d_starts]
     flags = {"STARTS": d_starts is not None}
-    _launch(backward, given, [d_written, d_after, d_first], [maps.ends, maps.keys, d_read], flags)
+    _launch(backward, operands, [d_written, d_after, d_first], [maps.ends, maps.keys, d_read], flags)
     return d_written, d_after, d_first
 
 
@@ -169,40 +174,47 @@ def _tensor(kept: Tensor | float) -> Tensor | None:
 
 
 def _launch(
-    kernel: Any, given: list[Tensor | None], made: list[Tensor], counted: list[Tensor | None], flags: dict[str, bool]
+    kernel: Any,
+    operands: list[Tensor | None],
+    results: list[Tensor],
+    counted: list[Tensor | None],
+    flags: dict[str, bool],
 ) -> None:
-    """Of those that are `counted`, a kernel is told how many vectors a chunk has."""
-    (M, R, K), N, kept = made[-1].shape, len(made[-2]), given[1]
+    """Launches a kernel, with the number of vectors per chunk of the tensors that are `counted`."""
+    (M, R, K), N, kept = results[-1].shape, len(results[-2]), operands[1]
     width = 0 if kept is None else kept.shape[-1]
     numbers = [N, M, R, K, *(0 if x is None else x.shape[-2] for x in counted), width, int(width > 1)]
-    # A pointer that nothing reads points anywhere.
-    pointers = [made[-1] if x is None else x.contiguous() for x in (*given, *made)]
+    # A pointer that nothing reads may be any.
+    pointers = [results[-1] if x is None else x.contiguous() for x in (*operands, *results)]
     named = {"FADES": kept is not None, **flags, **tiles(K)}
-    like, way = made[-1], "forward" if kernel is forward else "backward"
+    like, way = results[-1], "forward" if kernel is forward else "backward"
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
         warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
         kernel[(M, triton.cdiv(R, TILE))](*pointers, *numbers, **named, num_warps=warps, **OPTIONS)
 
 
 def tiles(K: int) -> dict[str, int]:
-    """Their sizes, in powers of two."""
+    """The sizes of the tiles, powers of two."""
     return {"ROWS": TILE, "COLUMNS": max(TILE, triton.next_power_of_2(K)), "STEPS": TILE}
 
 
 def assembled(way: str, K: int, dtype: torch.dtype, chip: str) -> Assembled:
-    """What an assembler makes of a kernel for a chip."""
+    """The kernel of a pass, compiled for a chip that need not be here."""
     return choose(way, K, dtype, target_of(chip))
 
 
 @lru_cache(1000)
 def choose(way: str, K: int, dtype: torch.dtype, target: Any) -> Assembled:
-    """The fewest warps that spill the least, from where a thread holds 16 numbers of S, with all that there may be."""
+    """The kernel with the fewest warps among those that spill the least, with all options on.
+
+    The search starts where a thread holds 16 entries of S.
+    """
     function = forward if way == "forward" else backward
     shape = tiles(K)
     flags = {name: True for name in ("FADES", "STARTS") if name in function.arg_names} | shape
     kinds = dict.fromkeys(LONG, "i64") | dict.fromkeys(SHORT, "i32")
     types = {name: kinds.get(name, POINTERS[dtype]) for name in function.arg_names if name not in flags}
-    title = f"the walk with K={K}"
+    title = f"state passing with K={K}"
 
     def assemble(warps: int) -> Assembled:
         return assemble_function(function, types, flags, target, warps, title)

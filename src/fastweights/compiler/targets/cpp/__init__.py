@@ -1,1 +1,1 @@
-"""C++ for CPUs: `plan` schedules the ways over time, `emit` writes them, `build` compiles and keeps them."""
+"""C++ for CPUs: `plan` schedules the passes, `emit` prints their code, and `build` compiles and caches it."""

@@ -1,13 +1,20 @@
-"""Builds libraries of C++, and keeps them in a cache that many processes may share."""
+"""Builds libraries of C++, and keeps them in a cache that many processes may share.
+
+The cache has two levels. A library is named after the digest of its C++ code. A record, named after a cell's step and
+the code of this compiler, holds the digest of the C++ code that the compiler emitted. With a record a process finds its
+library without emitting C++. A change of the compiler invalidates records, but libraries only if their C++ changes.
+"""
 
 import hashlib
+import re
+from contextlib import suppress
 from ctypes import CDLL
 from pathlib import Path
 
 import torch
 
 from fastweights.compiler.errors import Unbuilt
-from fastweights.compiler.targets.cache import digest, is_trusted, kept
+from fastweights.compiler.targets.cache import digest, is_trusted, kept, write_private
 from fastweights.compiler.targets.cpp.attempt import loaded
 from fastweights.compiler.targets.cpp.cache_folder import in_some_place
 from fastweights.compiler.targets.cpp.compiler import compiler, identity
@@ -16,11 +23,50 @@ from fastweights.compiler.targets.cpp.flags import BEST
 from fastweights.compiler.targets.cpp.scratch import SEAL, scratch
 from fastweights.compiler.targets.cpp.toolchain import Toolchain, toolchain
 
+COMMENT = re.compile(r"\s*//.*")
+DIGEST = re.compile(r"[0-9a-f]{24}")
 
-def stem(name: str, *parts: str) -> str:
-    """The name in the cache of what is built from `parts` for this CPU, and behind a hyphen which compiler does it."""
+
+def record(name: str, *parts: str) -> str:
+    """The file name of the record of a step, which `parts` describe, on this CPU."""
+    return f"{name}-{digest(*parts, cpu(), torch.__version__)}.record"
+
+
+def load_recorded(name: str, record: str) -> CDLL | None:
+    """The library of a step that has a record; None if the record or the library is missing."""
+    code = _read_record(record)
+    return load(stem(name, code)) if code else None
+
+
+def load_or_build(name: str, source: str, record: str) -> CDLL:
+    """The library of a source, from the cache or built, and a record of it for later processes.
+
+    Raises:
+        Unbuilt: there is no compiler, it fails, or its library does not load.
+    """
+    code = source_digest(source)
+    library = load(stem(name, code)) or build(source, stem(name, code))
+    place = kept()
+    if place is not None:
+        with suppress(OSError):  # a cache that is read-only or full
+            write_private(place / record, code.encode())
+    return library
+
+
+def source_digest(source: str) -> str:
+    """The digest of C++ code without its comments, which name lines of the cell's file."""
+    return digest(COMMENT.sub("", source))
+
+
+def stem(name: str, code: str) -> str:
+    """The name of a library in the cache, without its suffix. The compiler's digest follows the last hyphen.
+
+    Args:
+        name: Name of the cell and of the library's function.
+        code: Digest of the C++ code.
+    """
     which = identity()
-    return f"{name}-{digest(*parts, cpu(), torch.__version__, *BEST)}-{digest(*which)[:8] if which else ''}"
+    return f"{name}-{digest(code, cpu(), torch.__version__, *BEST)}-{digest(*which)[:8] if which else ''}"
 
 
 def load(stem: str) -> CDLL | None:
@@ -31,6 +77,16 @@ def load(stem: str) -> CDLL | None:
     # Where there is no compiler, what any has built will do: as in an image whose kernels were built before.
     paths = [place / f"{stem}.so"] if compiler() else sorted(place.glob(f"{stem}*.so"))
     return next(filter(None, map(_load, paths)), None)
+
+
+def _read_record(name: str) -> str:
+    """The digest of C++ code in a record; empty if there is no valid record of this user."""
+    place = kept()
+    with suppress(OSError, UnicodeDecodeError):
+        if place is not None and is_trusted(place / name):
+            code = (place / name).read_text(encoding="utf-8")
+            return code if DIGEST.fullmatch(code) else ""
+    return ""
 
 
 def _load(path: Path) -> CDLL | None:

@@ -1,27 +1,25 @@
-"""A cell as files of C++ with a C interface: the code, a header and an example, to be built and run without Python."""
+"""Writes a cell as C++ files with a C interface: code, header and example, for use without Python."""
 
-from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from fastweights.cell import Cell
-from fastweights.compiler import lowered
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import FORWARD, in_order
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.emit import Source
 from fastweights.compiler.targets.cpp.plan import plan
-from fastweights.compiler.targets.target import title
 from fastweights.core.files import write_atomically
 
 WIDTH = 16
-"""Bytes of a vector: every CPU that has vectors has these, and a compiler may make wider ones of them."""
+"""Bytes per vector. Every CPU with vectors has vectors of this width."""
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class Kind(NamedTuple):
-    """What tensors of a record have in C: their structure, prefix and argument, first axes, room in the example."""
+    """The C names of a record: structure, prefix, argument, leading axes, storage in the example, and qualifier."""
 
     structure: str
     prefix: str
@@ -41,7 +39,7 @@ Y = KINDS["Inputs"]._replace(prefix="")
 
 
 class Array(NamedTuple):
-    """One tensor of a cell, and its axes of one head and one step."""
+    """A tensor of a cell, with its axes per head and time step."""
 
     kind: Kind
     field: str
@@ -49,22 +47,18 @@ class Array(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What no other tensor of the cell is called, and no word of the language."""
+        """A name that differs from those of all other tensors and from the keywords of C."""
         return f"{self.kind.prefix}{self.field}"
 
     @property
     def axes(self) -> str:
-        """All of them, as comments have it."""
+        """All axes, for comments."""
         return f"[{', '.join([self.kind.axes, *map(str, self.shape)])}]"
 
 
-def write(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, folder: Path) -> list[Path]:
-    """Writes `NAME.cpp`, `NAME.h` and `example.c` into a folder: a cell with a size for every axis, forward only.
-
-    Raises:
-        Unsupported: the cell leaves the subset that compiles.
-    """
-    files = Files(cell, sizes, dtype)
+def write(spec: CellSpec, passes: Passes, folder: Path) -> list[Path]:
+    """Writes the forward pass of a cell as `NAME.cpp`, `NAME.h` and `example.c` into a folder. Returns the paths."""
+    files = Files(spec, passes)
     texts = {f"{files.name}.cpp": files.code(), f"{files.name}.h": files.header(), "example.c": files.example()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
@@ -75,24 +69,24 @@ def write(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, folder: Path
 class Files:
     """The texts of the files of one cell."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
-        self.cell, self.sizes, self.dtype, self.real = cell, dict(sorted(sizes.items())), dtype, REALS[dtype]
-        self.name = cell.name.replace("-", "_")
-        self.title = title(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, passes: Passes) -> None:
+        self.spec, self.passes, self.real = spec, passes, REALS[spec.dtype]
+        self.name = spec.cell.name.replace("-", "_")
+        sizes = dict(spec.sizes)
         self.arrays = {
-            kind: [Array(KINDS[kind], field, slot.shape(self.sizes)) for field, slot in slots.items()]
-            for kind, slots in cell.slots.items()
+            kind: [Array(KINDS[kind], field, slot.shape(sizes)) for field, slot in slots.items()]
+            for kind, slots in spec.cell.slots.items()
         }
-        self.y = Array(Y, "y", cell.output.shape(self.sizes))
+        self.y = Array(Y, "y", spec.cell.output.shape(sizes))
         given = [f"const {self.name}_{KINDS[kind].structure}* {KINDS[kind].argument}" for kind in self.arrays]
         numbers = "int64_t batch, int64_t time, int64_t heads"
         self.signature = f"void {self.name}_run({', '.join(given)}, {self.real}* y, {numbers})"
 
     def code(self) -> str:
-        """The kernel, and the function that calls it."""
-        lanes = WIDTH // self.dtype.itemsize
-        programs = plan(lowered(self.cell, self.sizes, self.dtype), lanes)
-        kernel = Source(programs, self.title, self.dtype, lanes).forward("static")
+        """The code of the kernel, and the function that calls it."""
+        dtype = self.spec.dtype
+        lanes = WIDTH // dtype.itemsize
+        kernel = Source(plan(self.passes, lanes), self.spec.title, dtype, lanes).forward("static")
         return "\n".join(
             [
                 # Of several cells in a program each has its own: their numbers may be of another kind.
@@ -109,7 +103,7 @@ class Files:
         )
 
     def _pointers(self) -> list[str]:
-        """What the kernel takes, in its order; a state is read and written where it lies."""
+        """The arguments of the kernel, in order. A state is updated in place."""
         ours = {
             kind: [f"(void*){array.kind.argument}->{array.name}" for array in arrays]
             for kind, arrays in self.arrays.items()
@@ -124,12 +118,12 @@ class Files:
         return [f"time * heads * {n}, heads * {n}, {n}" for n in sizes]
 
     def header(self) -> str:
-        """What a program includes."""
-        formula = self.cell.summary.strip().split("\n\n")[0].split("\n")
+        """The header for programs that use the cell."""
+        formula = self.spec.cell.summary.strip().split("\n\n")[0].split("\n")
         sizes = [f"    {self._size(array)} = {prod(array.shape)}," for array in [*self._all(), self.y]]
         return "\n".join(
             [
-                f"/* {self.title}.",
+                f"/* {self.spec.title}.",
                 *(f" * {line}" for line in formula),
                 " */",
                 "#pragma once\n#include <stdint.h>\n",
@@ -150,7 +144,7 @@ class Files:
         return "\n".join(["\ntypedef struct {", *fields, f"}} {self.name}_{KINDS[kind].structure};"])
 
     def example(self) -> str:
-        """A program that runs one step, and a sequence from where that left off."""
+        """An example program that runs one time step, and then a sequence from the new state."""
         filled = [array for array in self._all() if array.kind is not KINDS["State"]]
         given = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
         return "\n".join(

@@ -1,4 +1,4 @@
-"""The CPU of this machine, as far as kernels depend on it."""
+"""The properties of this machine's CPU that kernels depend on."""
 
 import platform
 from contextlib import suppress
@@ -17,7 +17,7 @@ def lanes(dtype: torch.dtype) -> int:
 
 @cache
 def cpu() -> str:
-    """Model and abilities of this CPU: a kernel that was built for another one must not be loaded."""
+    """The model and the features of this CPU. A kernel for another CPU must not be loaded."""
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
         wanted = ("model name", "flags", "Features", "CPU part")

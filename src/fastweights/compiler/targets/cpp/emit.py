@@ -7,53 +7,55 @@ import torch
 from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD
 from fastweights.compiler.targets.cpp.loops import Writer
-from fastweights.compiler.targets.cpp.plan import Plan, Way
+from fastweights.compiler.targets.cpp.plan import LoopPlan, PassPlan
 from fastweights.compiler.targets.cpp.prologue import EXPORTED, Functions, beginning, open_kernel, padded, tables
-from fastweights.compiler.targets.cpp.schedule import Buffer, Program
+from fastweights.compiler.targets.cpp.schedule import Buffer, Program, Role
 
 AHEAD = 4
-"""How many steps before it is read an input is asked for: heads lie between two steps, so no CPU sees the pattern."""
+"""Number of steps by which inputs are prefetched. Other heads lie between two steps, so CPUs do not see the pattern."""
 SELDOM = "__attribute__((noinline)) "
-"""Before functions of which a sequence has a few calls: to repeat them in the loops takes the compiler time."""
+"""The attribute of functions that a sequence calls a few times. Inlining them in the loops costs compile time."""
 
 
 class Source:
-    """Puts the source of a library together: of one way over time."""
+    """Prints the source text of a library with one kernel."""
 
-    def __init__(self, plan: Plan, title: str, dtype: torch.dtype, lanes: int) -> None:
+    def __init__(self, plan: LoopPlan, title: str, dtype: torch.dtype, lanes: int) -> None:
         self.plan, self.title, self.dtype = plan, title, dtype
         self.state = plan.forward.state
         self.functions = Functions(dtype, lanes)
 
     def forward(self, linkage: str = EXPORTED) -> str:
-        """The way forward: a library with the function `forward`."""
+        """The library with the function `forward`."""
         return "\n".join([*self._parts({"forward": self.plan.forward}, self.state), self._forward(linkage), ""])
 
     def backward(self) -> str:
-        """The way back: one with the function `backward`."""
+        """The library with the function `backward`, which runs the recompute and the backward pass of each chunk."""
         plan = self.plan
-        ways, states = {"again": plan.again, "backward": plan.backward}, [*self.state, *plan.backward.state]
-        return "\n".join([*self._parts(ways, states), self._backward(), ""])
+        passes, states = {"again": plan.recompute, "backward": plan.backward}, [*self.state, *plan.backward.state]
+        return "\n".join([*self._parts(passes, states), self._backward(), ""])
 
-    def _parts(self, ways: Mapping[str, Way], states: Sequence[Buffer]) -> list[str]:
-        """What stands above the loops over time."""
-        constants = tables([way.step for way in ways.values()])
-        steps = [function for name, way in ways.items() for function in self._functions(name, way)]
+    def _parts(self, passes: Mapping[str, PassPlan], states: Sequence[Buffer]) -> list[str]:
+        """The code above the loops over time."""
+        constants = tables([pass_plan.step for pass_plan in passes.values()])
+        steps = [function for name, pass_plan in passes.items() for function in self._functions(name, pass_plan)]
         copies = [_copies(b) for b in {b.name: b for b in [*states, *self.plan.params]}.values()]
         return [*beginning(self.title, self.dtype), *constants, *steps, *copies]
 
-    def _functions(self, name: str, way: Way) -> list[str]:
-        step = self._function(f"{name}_step", way.step, *self._of_step(way))
-        return [self._function(f"{name}_begin", way.begin, *self._of_begin(way)), step] if way.ahead else [step]
+    def _functions(self, name: str, pass_plan: PassPlan) -> list[str]:
+        step = self._function(f"{name}_step", pass_plan.step, *self._of_step(pass_plan))
+        if not pass_plan.ahead:
+            return [step]
+        return [self._function(f"{name}_begin", pass_plan.begin, *self._of_begin(pass_plan)), step]
 
-    def _of_step(self, way: Way) -> tuple[list[Buffer], list[Buffer]]:
-        """What a step is given, and what it makes."""
-        ahead = [*way.ahead, *_named("next", way.moving)] if way.ahead else []
-        given = [*way.state, *way.moving, *self.plan.params, *ahead]
-        return given, [*_named("new", way.state), *way.made, *_named("next", way.ahead)]
+    def _of_step(self, pass_plan: PassPlan) -> tuple[list[Buffer], list[Buffer]]:
+        """The buffers that a step reads, and those that it stores."""
+        ahead = [*pass_plan.ahead, *_to(Role.NEXT, pass_plan.moving)] if pass_plan.ahead else []
+        given = [*pass_plan.state, *pass_plan.moving, *self.plan.params, *ahead]
+        return given, [*_to(Role.NEW, pass_plan.state), *pass_plan.made, *_to(Role.NEXT, pass_plan.ahead)]
 
-    def _of_begin(self, way: Way) -> tuple[list[Buffer], list[Buffer]]:
-        return [*way.state, *way.moving, *self.plan.params], way.ahead
+    def _of_begin(self, pass_plan: PassPlan) -> tuple[list[Buffer], list[Buffer]]:
+        return [*pass_plan.state, *pass_plan.moving, *self.plan.params], pass_plan.ahead
 
     def _function(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
         constant, changed = _arguments(program, given, made)
@@ -63,7 +65,9 @@ class Source:
     def _forward(self, linkage: str) -> str:
         plan, out = self.plan, Writer(depth=0)
         open_kernel(out, "forward", FORWARD, plan.fields, linkage)
-        self._open_heads(out, [*_twice("new", self.state), *_twice("next", plan.forward.ahead), *plan.params])
+        ahead = plan.forward.ahead
+        states = [*self.state, *_to(Role.NEW, self.state)]
+        self._open_heads(out, [*states, *ahead, *_to(Role.NEXT, ahead), *plan.params])
         self._load_params(out)
         for b in self.state:
             out.add(f"into_{b.name}({b.name}, first_{b.name} + m * {volume(b.shape)});")
@@ -92,10 +96,10 @@ class Source:
         plan, out = self.plan, Writer(depth=0)
         open_kernel(out, "backward", BACKWARD, plan.fields)
         d_state = plan.backward.state
-        d_initial = _named("initial", d_state)
-        ahead = [*plan.again.ahead, *plan.backward.ahead]
-        buffers = [*_twice("new", d_state), *_twice("next", ahead), *plan.params, *plan.d_params, *d_initial]
-        self._open_heads(out, buffers, [Buffer("slots", (1,)), Buffer("keeps", (1,))])
+        d_initial = _to(Role.INITIAL, d_state)
+        ahead = [*plan.recompute.ahead, *plan.backward.ahead]
+        carried = [*d_state, *_to(Role.NEW, d_state), *ahead, *_to(Role.NEXT, ahead)]
+        self._open_heads(out, [*carried, *plan.params, *plan.d_params, *d_initial], with_slots=True)
         self._load_params(out)
         for b in [*plan.d_params, *d_initial]:
             out.add(f"memset({b.name}, 0, sizeof(real) * {volume(b.shape)});")
@@ -109,13 +113,12 @@ class Source:
         out.open("for (int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
         out.add("const int64_t stop = start + C < length ? start + C : length;")
         self._recompute(out)
-        self._way_back(out)
+        self._run_backward(out)
         out.close()
         for b in d_state:
             out.add(f"from_{b.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
-        for b in plan.d_params:
-            name = b.name.removeprefix("d_")
-            out.add(f"from_{name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
+        for param, b in zip(plan.params, plan.d_params, strict=True):
+            out.add(f"from_{param.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
         for b, of_state in zip(d_initial, d_state, strict=True):
             out.add(f"if (reset) from_{of_state.name}(all_{b.name} + m * {volume(b.shape)}, {b.name});")
         out.close(3)
@@ -130,15 +133,15 @@ class Source:
         out.open("for (int64_t t = start; t < stop; ++t)")
         for b, offset in self._slots():
             out.add(f"real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
-            out.add(f"real* const new_{b.name} = {b.name} + {self._slot_size()};")
+            out.add(f"real* const {b.to(Role.NEW).name} = {b.name} + {self._slot_size()};")
         for b in plan.kept:
             out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
         self._reset(out)
-        self._run(out, "again", plan.again, 1)
-        self._swap(out, plan.again)
+        self._run(out, "again", plan.recompute, 1)
+        self._swap(out, plan.recompute)
         out.close()
 
-    def _way_back(self, out: Writer) -> None:
+    def _run_backward(self, out: Writer) -> None:
         plan = self.plan
         out.open("for (int64_t t = stop - 1; t >= start; --t)")
         out.add("const int64_t at = (b * T + t) * H + h;")
@@ -155,33 +158,33 @@ class Source:
             out.add(f"memset({b.name}, 0, sizeof(real) * {size});")
         out.close(2)
 
-    def _run(self, out: Writer, name: str, way: Way, sign: int) -> None:
-        """A step, with all that moves with the steps; before the first, and after a reset, what it is given ahead."""
+    def _run(self, out: Writer, name: str, pass_plan: PassPlan, sign: int) -> None:
+        """A step with its moving tensors. The program `begin` runs before the first step and after every reset."""
         places, far = self._places(), [b.name for b in [*self.plan.inputs, self.plan.d_y]]
-        for b in way.moving:
+        for b in pass_plan.moving:
             out.add(f"const real* const {b.name} = {places[b.name].format(t='t')};")
             if b.name in far:
                 out.add(f"fw::prefetch<{volume(b.shape)}>({places[b.name].format(t=f'(t + {sign * AHEAD})')});")
-        if way.ahead:
+        if pass_plan.ahead:
             out.add(f"const int64_t then = {'t + 1 < stop ? t + 1 : t' if sign > 0 else 't > start ? t - 1 : t'};")
-            for b in way.moving:
-                out.add(f"const real* const next_{b.name} = {places[b.name].format(t='then')};")
+            for b in pass_plan.moving:
+                out.add(f"const real* const {b.to(Role.NEXT).name} = {places[b.name].format(t='then')};")
             first, before = ("start", "t") if sign > 0 else ("stop - 1", "t + 1")
             out.open(f"if (t == {first} || (reset && reset[b * T + {before}]))")
-            self._call(out, f"{name}_begin", way.begin, *self._of_begin(way))
+            self._call(out, f"{name}_begin", pass_plan.begin, *self._of_begin(pass_plan))
             out.close()
-        self._call(out, f"{name}_step", way.step, *self._of_step(way))
+        self._call(out, f"{name}_step", pass_plan.step, *self._of_step(pass_plan))
 
-    def _swap(self, out: Writer, way: Way) -> None:
-        """What was made by this step is given to the next one."""
-        for b in way.ahead:
-            out.add(f"fw::swap({b.name}, next_{b.name});")
-        for b in way.state if way is not self.plan.again else []:
-            if b.name not in way.step.in_place:
-                out.add(f"fw::swap({b.name}, new_{b.name});")
+    def _swap(self, out: Writer, pass_plan: PassPlan) -> None:
+        """Hands the results of this step to the next one."""
+        for b in pass_plan.ahead:
+            out.add(f"fw::swap({b.name}, {b.to(Role.NEXT).name});")
+        for b in pass_plan.state if pass_plan is not self.plan.recompute else []:
+            if b.tensor not in pass_plan.step.in_place:
+                out.add(f"fw::swap({b.name}, {b.to(Role.NEW).name});")
 
     def _places(self) -> dict[str, str]:
-        """Where everything lies that moves with the steps, by the step `{t}`."""
+        """The address of every moving tensor at the step `{t}`."""
         head = "((b * T + {t}) * H + h)"
         places = {self.plan.d_y.name: f"all_d_y + {head} * {volume(self.plan.d_y.shape)}"}
         for n, b in enumerate(self.plan.inputs):
@@ -195,14 +198,17 @@ class Source:
             offset += volume(b.shape)
         return places
 
-    def _open_heads(self, out: Writer, buffers: Sequence[Buffer], slots: Sequence[Buffer] = ()) -> None:
-        """The loop over batch and heads, with memory for `buffers` in an arena a thread."""
+    def _open_heads(self, out: Writer, buffers: Sequence[Buffer], with_slots: bool = False) -> None:
+        """Opens the loop over batch and heads, with memory for `buffers` in one arena per thread.
+
+        With slots, the arena also has the states and the kept tensors of one chunk of time steps.
+        """
         offsets, offset = [], padded(self.functions.scratch)
         for b in buffers:
             offsets.append(f"real* {b.name} = arena.start + {offset};")
             offset += padded(volume(b.shape))
         total = str(offset)
-        if slots:
+        if with_slots:
             offsets.append(f"real* const slots = arena.start + {offset};")
             offsets.append(f"real* const keeps = slots + (C + 1) * {self._slot_size()};")
             offsets.append("(void)keeps;")
@@ -228,7 +234,7 @@ class Source:
         out.close()
 
     def _clear_padding(self, out: Writer, name: str, size: int) -> None:
-        """Zeros where a sequence that has ended is padded."""
+        """Fills the padding of a sequence with zeros."""
         out.open("for (int64_t t = length; t < T; ++t)")
         out.add(f"memset({name} + ((b * T + t) * H + h) * {size}, 0, sizeof(real) * {size});")
         out.close()
@@ -241,7 +247,7 @@ class Source:
         return sum(volume(b.shape) for b in self.state)
 
     def _slots(self) -> list[tuple[Buffer, int]]:
-        """Every state and where it lies in the slot of a step."""
+        """Every state, and its offset in the slot of a step."""
         offsets, offset = [], 0
         for b in self.state:
             offsets.append((b, offset))
@@ -255,23 +261,20 @@ class Source:
         return padded(sum(volume(b.shape) for b in self.plan.kept))
 
 
-def _named(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
-    return [b.named(f"{prefix}_{b.name}") for b in buffers]
-
-
-def _twice(prefix: str, buffers: Sequence[Buffer]) -> list[Buffer]:
-    return [*buffers, *_named(prefix, buffers)]
+def _to(role: Role, buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [b.to(role) for b in buffers]
 
 
 def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> tuple[list[str], list[str]]:
-    """The names of what a kernel reads, and of what it changes."""
-    constant = [b.name for b in given if b.name not in program.in_place]
-    in_place = [b.name for b in given if b.name in program.in_place]
-    return constant, in_place + [b.name for b in made if b.name.removeprefix("new_") not in program.in_place]
+    """The names of the buffers that a program only reads, and of those that it changes."""
+    constant = [b.name for b in given if b.tensor not in program.in_place]
+    in_place = [b.name for b in given if b.tensor in program.in_place]
+    made = [b for b in made if b.role is not Role.NEW or b.tensor not in program.in_place]
+    return constant, in_place + [b.name for b in made]
 
 
 def _copies(buffer: Buffer) -> str:
-    """`into_NAME` and `from_NAME`: between the order of the axes and that of the layout, which may swap two."""
+    """The functions `into_NAME` and `from_NAME`, which copy from the order of the axes to the layout and back."""
     size, shape = volume(buffer.shape), buffer.shape
     into = back = f"memcpy(to, from, sizeof(real) * {size});"
     if buffer.layout.order != tuple(range(len(shape))):

@@ -1,11 +1,15 @@
-"""How every function of the vocabulary is written in C++."""
+"""The C++ code of every function of the intermediate representation."""
 
 from typing import NamedTuple
 
+from fastweights.compiler.ir.functions import ARITHMETIC, COMPARISONS, LOGIC
+
 
 class Code(NamedTuple):
-    """C++ with a place for every argument: `fw::` is runtime.h, where a function takes vectors. A function that is
-    `mixed` may take some as vectors and some as numbers."""
+    """C++ code with a placeholder per argument. The namespace `fw` is runtime.h.
+
+    A function that is `is_mixed` accepts vectors and numbers at the same time.
+    """
 
     text: str
     is_mixed: bool = False
@@ -16,7 +20,7 @@ def _runtime(name: str, arity: int = 1) -> Code:
 
 
 def _library(name: str) -> Code:
-    """One that C has for single numbers."""
+    """A function of the C library for single numbers."""
     return Code(f"fw::each({{0}}, [](real one) {{{{ return FW_MATH({name})(one); }}}})")
 
 
@@ -24,11 +28,8 @@ def _library_of_two(name: str) -> Code:
     return Code(f"fw::each({{0}}, {{1}}, [](real one, real two) {{{{ return FW_MATH({name})(one, two); }}}})")
 
 
-ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-LOGIC = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 VECTORS = ("abs", "sign", "exp", "tanh", "sigmoid", "reciprocal", "sqrt", "rsqrt")
-"""What runtime.h computes for whole vectors."""
+"""Functions that runtime.h computes for whole vectors."""
 VECTORS_OF_TWO = ("maximum", "minimum", "remainder", "floor_divide")
 TRIGONOMETRIC = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 OF_ONE = ("log", "log2", "log10", "log1p", "exp2", "expm1", "erf", "erfc", "floor", "ceil", "trunc", *TRIGONOMETRIC)

@@ -1,4 +1,4 @@
-"""A built kernel: the library of one cell, one set of sizes and one dtype, called with tensors."""
+"""Calls the built kernels of a cell with tensors."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from ctypes import CDLL, c_char_p, c_int64, c_void_p
@@ -10,30 +10,37 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.cell import Cell
+from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, in_order
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.cpp.threads import share
+from fastweights.compiler.targets.target import Operands
 from fastweights.core.memo import remember
 
 THREAD = 1 << 16
-"""Numbers of states that a thread writes, at least: it is started for a few microseconds of work or more."""
+"""Smallest number of state elements per thread, which are worth the microseconds to start the thread."""
 
 
 class _Called:
-    """What is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other."""
+    """A kernel that is called with inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, in order."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> None:
+    def __init__(self, spec: CellSpec) -> None:
+        cell, sizes = spec.cell, dict(spec.sizes)
         self.inputs, self.states = len(cell.slots["Inputs"]), len(cell.slots["State"])
-        self.output = cell.output.shape(dict(sizes))
-        self.dtype = dtype
-        self.size = sum(_volume(slot.shape(dict(sizes))) for slot in cell.slots["State"].values())
+        self.output = cell.output.shape(sizes)
+        self.size = sum(volume(slot.shape(sizes)) for slot in cell.slots["State"].values())
 
     def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
         """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
-        inputs = [x if x.is_contiguous() or _is_dense(x) else x.contiguous() for x in tensors[: self.inputs]]
+        inputs: list[Tensor] = []
+        strides: list[int] = []
+        for x in tensors[: self.inputs]:
+            x = x if x.is_contiguous() or _is_dense(x) else x.contiguous()
+            inputs.append(x)
+            strides.extend(x.stride()[:3])
         rest = [x.contiguous() for x in tensors[self.inputs :]]
-        return (inputs, rest[: self.states], rest[self.states :]), [n for x in inputs for n in x.stride()[:3]]
+        return (inputs, rest[: self.states], rest[self.states :]), strides
 
     def _threads(self, heads: int, steps: int) -> int:
         """The number of threads for `steps` steps of each of `heads` heads. A thread needs enough work to be worth its
@@ -42,9 +49,12 @@ class _Called:
 
 
 class _Alike(NamedTuple):
-    """What is known of calls with tensors of the same shapes and strides: whether the kernel can read them where they
-    are, which of them may be negated, the shape of y, the heads of all members, how many threads at most have work, and
-    the numbers for a call with one thread."""
+    """The properties of all calls with tensors of the same shapes and strides.
+
+    They are: whether the kernel can read the tensors as they are, the positions of tensors that may be lazily negated,
+    the shape of y, the number of heads in the batch, the largest useful number of threads, and the packed numbers of a
+    call with one thread.
+    """
 
     are_read: bool
     doubtful: list[int]
@@ -55,13 +65,13 @@ class _Alike(NamedTuple):
 
 
 class OneStep(_Called):
-    """Runs one step of every head, as in streaming and acting, without a way back."""
+    """Runs a single time step of every head, without a backward pass."""
 
-    def __init__(self, cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, library: CDLL) -> None:
-        super().__init__(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, library: CDLL) -> None:
+        super().__init__(spec)
         self._seen: dict[Hashable, _Alike] = {}
         self._nowhere = [0] * (self.states + 1)
-        count = self.inputs + 3 * self.states + len(cell.slots.get("Params", ())) + 2
+        count = self.inputs + 3 * self.states + len(spec.cell.slots.get("Params", ())) + 2
         self._pack = Struct(f"{count}P").pack
         self._call, self._has_threads = library.one_step, bool(library.has_threads())
         # Bytes are memory that C reads: made in half the time of an array of ctypes.
@@ -74,7 +84,7 @@ class OneStep(_Called):
         reset: Tensor | None = None,
         out: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """y and the new state, in `out` if that is given, which may be the tensors of the old one."""
+        """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
         key = (tensors[0].shape, *[x.stride() for x in tensors])
         alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
         if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
@@ -117,7 +127,7 @@ class OneStep(_Called):
 
 
 class _Way(NamedTuple):
-    """The function of a library for one way over time, and whether it shares its work among threads by itself."""
+    """The function of a library, and whether it shares its work among threads by itself."""
 
     function: Any
     has_threads: bool
@@ -138,85 +148,58 @@ class _Way(NamedTuple):
 
 
 class Kernel(_Called):
-    """Runs the scan of a cell forward and back."""
+    """Runs the scan of a cell and its gradient."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        sizes: Mapping[str, int],
-        dtype: torch.dtype,
-        libraries: Callable[[Collection[str]], Mapping[str, CDLL]],
-    ) -> None:
-        super().__init__(cell, sizes, dtype)
+    def __init__(self, spec: CellSpec, libraries: Callable[[Collection[str]], Mapping[str, CDLL]]) -> None:
+        super().__init__(spec)
         self._libraries = libraries
         self._ways: dict[str, _Way] = {}
 
     def build(self, ways: Collection[str]) -> None:
-        """Loads some ways from the cache, or builds them."""
+        """Loads some kernels from the cache, or builds them."""
         for way, library in self._libraries(ways).items():
             function = getattr(library, way)
             function.restype = None
             self._ways[way] = _Way(function, bool(library.has_threads()))
 
-    def forward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        keep: bool,
-    ) -> list[Tensor]:
-        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
-        B, T, H = tensors[0].shape[:3]
-        (inputs, first, params), strides = self._given(tensors)
+    def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
+        """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
+        B, T, H = operands.tensors[0].shape[:3]
+        (inputs, first, params), strides = self._given(operands.tensors)
         y = inputs[0].new_empty((B, T, H, *self.output))
         last = [torch.empty_like(x) for x in first]
         C = chunk(self.size, T)
         # Behind the end of a sequence no state is kept; what an operation returns is the same from call to call.
-        make = y.new_empty if lengths is None else y.new_zeros
+        make = y.new_empty if operands.lengths is None else y.new_zeros
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
-        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "first_state": first, "all_param": params}
+        named = _marks(operands, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
         self._ways["forward"](in_order(FORWARD, named), (B, T, H, C), self._threads(B * H, T), strides)
         return [y, *last, checkpoints]
 
     def backward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        checkpoints: Tensor,
-        d_y: Tensor,
-        d_last: Sequence[Tensor | None],
+        self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """The gradients of `tensors` and of `initial`."""
-        B, T, H = tensors[0].shape[:3]
-        (inputs, first, params), strides = self._given(tensors)
-        d_inputs, d_first, d_initial = (
-            [torch.empty_like(x, memory_format=torch.contiguous_format) for x in p] for p in (inputs, first, initial)
-        )
-        d_params = [x.new_empty((B, *x.shape)) for x in params]
-        named = _marks(initial, reset, lengths, first) | {"all_in": inputs, "all_param": params}
+        """The gradients of `operands.tensors` and of `operands.initial`."""
+        B, T, H = operands.tensors[0].shape[:3]
+        (inputs, first, params), strides = self._given(operands.tensors)
+        d_inputs, d_first = _empty_like(inputs), _empty_like(first)
+        d_initial = _empty_like(operands.initial) if operands.initial else []
+        d_params = [x.new_empty((B, *x.shape)) for x in params] if params else []
+        named = _marks(operands, first) | {"all_in": inputs, "all_param": params}
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()]}
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
-        named["all_initial_d_state"] = d_initial if initial else [None] * len(first)
+        named["all_initial_d_state"] = d_initial or [None] * len(first)
         self._ways["backward"](
             in_order(BACKWARD, named), (B, T, H, chunk(self.size, T)), self._threads(B * H, T), strides
         )
-        return [*d_inputs, *d_first, *(d[0] if B == 1 else d.sum(0) for d in d_params), *d_initial]
-
-
-def _volume(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
+        d_params = [d[0] if B == 1 else d.sum(0) for d in d_params] if d_params else []
+        return [*d_inputs, *d_first, *d_params, *d_initial]
 
 
 def _is_dense(x: Tensor) -> bool:
-    """Whether the axes after batch, time and heads lie in memory one number after the other."""
+    """Whether the axes after batch, time and heads are contiguous."""
     stride = 1
     for n, step in zip(reversed(x.shape[3:]), reversed(x.stride()[3:]), strict=True):
         if n != 1 and step != stride:
@@ -225,13 +208,18 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def _marks(
-    initial: Sequence[Tensor], reset: Tensor | None, lengths: Tensor | None, like: Sequence[Tensor]
-) -> dict[str, Sequence[Tensor | None]]:
-    """The states that a reset goes back to, and when, and where sequences end; nothing where there is none."""
-    starts: Sequence[Tensor | None] = initial or [None] * len(like)
-    given = {"initial_state": starts, "reset": [reset], "lengths": [lengths]}
-    return {name: [None if x is None else x.contiguous() for x in tensors] for name, tensors in given.items()}
+def _empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
+
+
+def _marks(operands: Operands, state: Sequence[Tensor]) -> dict[str, Sequence[Tensor | None]]:
+    """The initial state, the resets and the lengths; None in the place of a tensor that is absent."""
+    _, initial, reset, lengths = operands
+    return {
+        "initial_state": [x.contiguous() for x in initial] if initial else [None] * len(state),
+        "reset": [None if reset is None else reset.contiguous()],
+        "lengths": [None if lengths is None else lengths.contiguous()],
+    }
 
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:
@@ -240,5 +228,5 @@ def _pointers(tensors: Sequence[Tensor | None]) -> Any:
 
 @lru_cache(1000)
 def _numbers(numbers: tuple[int, ...]) -> Any:
-    """As C reads them. Calls are alike, and one step takes microseconds."""
+    """The numbers as an array for C. Many calls have the same numbers, and a time step takes microseconds."""
     return (c_int64 * len(numbers))(*numbers)

@@ -1,26 +1,29 @@
-"""What the rest of a step asks of how a definition is computed and where it lies."""
+"""Constraints on the memory layout and the inlining of nodes, which follow from the nodes that read them."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fastweights.compiler.ir.nodes import Definition, Reduce, Reshape, loads
+from fastweights.compiler.ir.nodes import Node, Reduce, Reshape, loads
 
 
-class Demands(NamedTuple):
-    """What must lie in memory in the order of its axes, since it is read under another shape; and what must be computed
-    once, since an extremum of it is compared with it: twice might round differently."""
+class Constraints(NamedTuple):
+    """Nodes that must be in memory `in_order`, because a reshape reads them, and nodes that are computed `once`.
 
-    in_order: frozenset[Definition]
-    once: frozenset[Definition]
+    The gradient of an extremum compares the extremum with its operands. If these were computed twice, rounding might
+    differ between the two.
+    """
 
-    def of(self, later: Mapping[Definition, Definition]) -> "Demands":
-        """The same asked of what stands for a definition in the next step as well."""
-        return Demands(*(asked | {later[d] for d in asked if d in later} for asked in self))
+    in_order: frozenset[Node]
+    once: frozenset[Node]
+
+    def extended(self, later: Mapping[Node, Node]) -> "Constraints":
+        """The constraints with the same ones for the nodes of the next time step, given by the nodes of this one."""
+        return Constraints(*(nodes | {later[d] for d in nodes if d in later} for nodes in self))
 
 
-def demands(definitions: Iterable[Definition]) -> Demands:
-    """What all of them ask of each other."""
-    found = list(definitions)
-    extrema = [d for d in found if isinstance(d, Reduce) and d.reduction != "sum"]
-    bases = frozenset(d.base for d in found if isinstance(d, Reshape))
-    return Demands(bases, frozenset(read for d in extrema for read in loads(d.expression)))
+def constraints(nodes: Iterable[Node]) -> Constraints:
+    """The constraints among some nodes."""
+    nodes = list(nodes)
+    extrema = [d for d in nodes if isinstance(d, Reduce) and d.reduction != "sum"]
+    bases = frozenset(d.base for d in nodes if isinstance(d, Reshape))
+    return Constraints(bases, frozenset(read for d in extrema for read in loads(d.expression)))

@@ -1,7 +1,7 @@
-"""What a step reads off a matrix first, read by the step before while it stores the matrix: one pass instead of two.
+"""Software pipelining of the first reads of a matrix: the previous time step computes them while it stores the matrix.
 
-`W[t-1] k[t]` needs nothing of step t but its inputs. So step t is given the sums that it would begin with, and makes
-those of step t + 1 where it has every element of the new W in a register.
+The sum `W[t-1] k[t]` needs only the inputs of step t. So step t - 1 computes it while the elements of the new W are in
+registers, and one pass over W is enough per step.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ from fastweights.compiler.ir.nodes import (
     COMPUTED,
     Apply,
     Assemble,
-    Definition,
     Expression,
     Load,
     Map,
+    Node,
     Reduce,
     Region,
     Reshape,
@@ -27,37 +27,39 @@ from fastweights.compiler.ir.nodes import (
 )
 
 SMALL = 4
-"""A sum is read ahead if it is this many times smaller than the matrix that it is read off."""
+"""A sum is computed ahead if it is at least this many times smaller than its matrix."""
 
 
 def first_reads(
     values: Iterable[Value],
-    state: Collection[Definition],
-    given: Collection[Definition],
-    matrices: Collection[Definition],
-) -> list[Definition]:
-    """The small sums over a matrix of `state` that wait for no other sum over one of the `matrices`."""
-    found = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
-    return sorted((d for d in found if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
+    state: Collection[Node],
+    given: Collection[Node],
+    matrices: Collection[Node],
+) -> list[Node]:
+    """The small sums over a matrix of `state` that need no other sum over one of the `matrices`."""
+    sums = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
+    return sorted((d for d in sums if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
 
 
 def _is_first(
-    definition: Definition,
-    state: Collection[Definition],
-    given: Collection[Definition],
-    matrices: Collection[Definition],
+    node: Node,
+    state: Collection[Node],
+    given: Collection[Node],
+    matrices: Collection[Node],
 ) -> bool:
-    operands = set(definition.operands())
+    operands = set(node.operands())
     read = operands.intersection(matrices)
-    small = all(SMALL * definition.size <= matrix.size for matrix in read)
+    small = all(SMALL * node.size <= matrix.size for matrix in read)
     return small and not read.isdisjoint(state) and upstream(operands - read, given).isdisjoint(matrices)
 
 
 def handed_on(
-    reads: Collection[Definition], values: Sequence[Value], given: Collection[Definition], moves: Collection[Definition]
-) -> list[Definition]:
-    """Sums on the way to the first `reads`, and what follows from them, that the rest of the step reads besides: the
-    step before hands it on, so that it is computed once. All of it `moves` with the steps."""
+    reads: Collection[Node], values: Sequence[Value], given: Collection[Node], moves: Collection[Node]
+) -> list[Node]:
+    """The operands of the first `reads` that the rest of the step reads as well and that are worth handing on.
+
+    The previous step computes them for the reads anyway. `moves` are the tensors that differ between steps.
+    """
     on_the_way = upstream(reads, given).difference(given, reads)
     rest = behind(values, {*given, *reads}).difference(given, reads)
     wanted = set(chain.from_iterable(d.operands() for d in rest - on_the_way))
@@ -65,41 +67,41 @@ def handed_on(
     return sorted((d for d in wanted & on_the_way if _is_work(d, moves)), key=lambda d: d.serial)
 
 
-def _is_work(definition: Definition, moves: Collection[Definition]) -> bool:
-    """Whether it would take more to compute it again than to hand it on."""
-    behind_it = upstream([definition], moves)
+def _is_work(node: Node, moves: Collection[Node]) -> bool:
+    """Whether computing a node again costs more than handing it on."""
+    behind_it = upstream([node], moves)
     return not behind_it.isdisjoint(moves) and any(isinstance(d, Reduce) for d in behind_it)
 
 
 def settled(values: Sequence[Value]) -> list[Value]:
-    """Every value as a definition of its own, so that others can read what was stored."""
-    taken, result = set[Definition](), list[Value]()
+    """The values, each as a separate node, so that other nodes can read what was stored."""
+    used, result = set[Node](), list[Value]()
     for shape, expression in values:
-        own = expression.definition if isinstance(expression, Load) else None
-        is_whole = own is not None and own.shape == shape and expression == Load(own, identity(shape))
-        if own is None or not is_whole or own in taken or not isinstance(own, COMPUTED):
-            own = Map(shape, expression)
-        taken.add(own)
-        result.append(whole(own))
+        node = expression.node if isinstance(expression, Load) else None
+        is_whole = node is not None and node.shape == shape and expression == Load(node, identity(shape))
+        if node is None or not is_whole or node in used or not isinstance(node, COMPUTED):
+            node = Map(shape, expression)
+        used.add(node)
+        result.append(whole(node))
     return result
 
 
 class Later:
-    """Definitions of this step as those of the next one: `instead` says what takes the place of what is given."""
+    """Renames the nodes of this time step to those of the next one. `instead` has the replacements of given nodes."""
 
-    def __init__(self, instead: Mapping[Definition, Definition]) -> None:
+    def __init__(self, instead: Mapping[Node, Node]) -> None:
         self.known = dict(instead)
 
-    def definition(self, old: Definition) -> Definition:
-        """The same of the next step; what depends on nothing that changes is the same definition."""
+    def node(self, old: Node) -> Node:
+        """The node of the next step. A node without operands that change is the same in both steps."""
         if old not in self.known:
             self.known[old] = self._moved(old) if self._changes(old) else old
         return self.known[old]
 
-    def _changes(self, old: Definition) -> bool:
+    def _changes(self, old: Node) -> bool:
         return not upstream([old], self.known).isdisjoint(self.known)
 
-    def _moved(self, old: Definition) -> Definition:
+    def _moved(self, old: Node) -> Node:
         match old:
             case Map(shape, expression):
                 return Map(shape, self._expression(expression), line=old.line)
@@ -109,12 +111,12 @@ class Later:
                 moved = tuple(Region(r.start, r.shape, self._expression(r.expression)) for r in regions)
                 return Assemble(shape, moved, line=old.line)
             case Reshape(shape, base):
-                return Reshape(shape, self.definition(base), line=old.line)
+                return Reshape(shape, self.node(base), line=old.line)
         raise AssertionError("what is given has no operands that change")
 
     def _expression(self, old: Expression) -> Expression:
         if isinstance(old, Load):
-            return Load(self.definition(old.definition), old.index)
+            return Load(self.node(old.node), old.index)
         if isinstance(old, Apply):
             return Apply(old.function, tuple(self._expression(a) for a in old.arguments))
         return old

@@ -1,4 +1,4 @@
-"""The C++ source of one step by itself: it reads every tensor as it lies, and may write states over those it reads."""
+"""The C++ of a single time step. It reads every tensor in the order of its axes, and may update states in place."""
 
 from collections.abc import Sequence
 
@@ -7,34 +7,39 @@ import torch
 from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import ONE_STEP
 from fastweights.compiler.targets.cpp.loops import Writer
-from fastweights.compiler.targets.cpp.plan import OneStep
+from fastweights.compiler.targets.cpp.plan import StepPlan
 from fastweights.compiler.targets.cpp.prologue import Functions, beginning, open_kernel, padded, tables
-from fastweights.compiler.targets.cpp.schedule import Buffer
+from fastweights.compiler.targets.cpp.schedule import Buffer, Role
 
 
-def one_step_source(plan: OneStep, title: str, dtype: torch.dtype, lanes: int) -> str:
-    """All of it."""
+def one_step_source(plan: StepPlan, title: str, dtype: torch.dtype, lanes: int) -> str:
+    """The source text of the library."""
     functions = Functions(dtype, lanes)
     step = functions.write("step", plan.step, [_argument(b, plan) for b in _arguments(plan)])
     kernel = _kernel(plan, padded(functions.scratch))
     return "\n".join([*beginning(title, dtype), *tables([plan.step]), step, kernel, ""])
 
 
-def _arguments(plan: OneStep) -> list[Buffer]:
+def _arguments(plan: StepPlan) -> list[Buffer]:
     return [*plan.state, *plan.moving, *plan.params, *plan.new, plan.y]
 
 
-def _argument(buffer: Buffer, plan: OneStep) -> str:
+def _argument(buffer: Buffer, plan: StepPlan) -> str:
     changed = "" if buffer in [*plan.new, plan.y] else "const "
-    # No promise that an old state and its new one are apart.
-    alone = "" if buffer in plan.state or buffer.name in plan.over else "__restrict__ "
-    return f"{changed}real* {alone}{buffer.name}"
+    # The old and the new buffer of a state may be the same.
+    unique = "" if buffer in plan.state or _is_in_place(buffer, plan) else "__restrict__ "
+    return f"{changed}real* {unique}{buffer.name}"
 
 
-def _kernel(plan: OneStep, scratch: int) -> str:
+def _is_in_place(buffer: Buffer, plan: StepPlan) -> bool:
+    """Whether a buffer is a new state that may be stored over the old one."""
+    return buffer.role is Role.NEW and buffer.tensor in plan.in_place
+
+
+def _kernel(plan: StepPlan, scratch: int) -> str:
     out = Writer(depth=0)
     open_kernel(out, "one_step", ONE_STEP, plan.fields)
-    apart = [b for b in plan.new if b.name not in plan.over]
+    apart = [b for b in plan.new if not _is_in_place(b, plan)]
     out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
     out.open("")
     out.add(f"fw::Arena arena({scratch + sum(padded(volume(b.shape)) for b in apart)});")
@@ -45,13 +50,13 @@ def _kernel(plan: OneStep, scratch: int) -> str:
         out.add(line)
     out.add(f"step({', '.join([*(b.name for b in _arguments(plan)), 'arena.start'])});")
     for b in apart:
-        out.add(f"memcpy(last_{_old(b)} + m * {volume(b.shape)}, {b.name}, sizeof(real) * {volume(b.shape)});")
+        out.add(f"memcpy(last_{b.tensor} + m * {volume(b.shape)}, {b.name}, sizeof(real) * {volume(b.shape)});")
     out.close(3)
     return "\n".join(out.lines)
 
 
-def _places(plan: OneStep, apart: Sequence[Buffer], offset: int) -> list[str]:
-    """Where everything lies for a head."""
+def _places(plan: StepPlan, apart: Sequence[Buffer], offset: int) -> list[str]:
+    """The addresses of all buffers of a head."""
     lines = []
     for b in plan.state:
         first = f"(reset && reset[b] ? initial_{b.name} : first_{b.name})"
@@ -61,11 +66,7 @@ def _places(plan: OneStep, apart: Sequence[Buffer], offset: int) -> list[str]:
     for b in plan.params:
         lines.append(f"const real* const {b.name} = all_{b.name} + h * {volume(b.shape)};")
     for b in plan.new:
-        place = f"arena.start + {offset}" if b in apart else f"last_{_old(b)} + m * {volume(b.shape)}"
+        place = f"arena.start + {offset}" if b in apart else f"last_{b.tensor} + m * {volume(b.shape)}"
         lines.append(f"real* const {b.name} = {place};")
         offset += padded(volume(b.shape)) if b in apart else 0
     return [*lines, f"real* const {plan.y.name} = all_y + m * {volume(plan.y.shape)};"]
-
-
-def _old(buffer: Buffer) -> str:
-    return buffer.name.removeprefix("new_")

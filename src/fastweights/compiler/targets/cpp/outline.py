@@ -1,74 +1,122 @@
-"""Loop nests that are the same but for what they read and write: one function for all of them.
+"""Outlining: loop nests with the same structure become one function, which the step calls with different buffers.
 
-The steps of an inner loop, such as conjugate gradients, are unrolled where a cell is traced. Here they meet again: the
-compiler of the system sees each of their nests once, and the step calls it as often as the loop goes round.
+The trace unrolls inner loops of a cell, such as the iterations of conjugate gradients. Outlining rolls them up again:
+the C++ compiler compiles each nest once, and the step calls it in every iteration.
 """
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from fastweights.compiler.targets.cpp.loops import Emitted
-from fastweights.compiler.targets.cpp.schedule import Program
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Load, Node, load_nodes
+from fastweights.compiler.targets.cpp.layout import vector_axis
+from fastweights.compiler.targets.cpp.loops import printed
+from fastweights.compiler.targets.cpp.schedule import Buffer, Nest, Program, Statement
+from fastweights.compiler.targets.cpp.tiling import Place, Tiling, tile
 
 OFTEN = 4
-"""How often a nest must come for it to be a function: a call hides from the compiler what lies in registers."""
+"""Smallest number of nests for one function. A call prevents the C++ compiler from keeping numbers in registers."""
 LONG = 8
-"""Lines that it has at least."""
+"""A nest with at most this number of lines stays in the step."""
 
 
-class Shared(NamedTuple):
-    """Functions, and the lines of the step that calls them."""
+class Outlined(NamedTuple):
+    """The functions, and the lines of the step that calls them."""
 
     functions: list[str]
     lines: list[str]
 
 
-class _Nest(NamedTuple):
-    """Its text with numbers in the place of what it reads and writes, these, and what that is, in order."""
+def outlined(name: str, program: Program, lanes: int) -> Outlined:
+    """Prints the nests of a program, with a function for each structure that occurs often in the step `name`."""
+    structures = [structure(program, nest) for nest in program.nests]
+    counts, functions, lines = Counter(structures), dict[Hashable, _Function](), list[str]()
+    for nest, key in zip(program.nests, structures, strict=True):
+        tiling = tile(nest, vector_axis(program, nest, lanes), lanes)
+        if counts[key] >= OFTEN and key not in functions:
+            functions |= _function(key, f"{name}_nest_{len(functions)}", program, nest, tiling)
+        lines += [f"    // {line}" for line in dict.fromkeys(s.node.line for s in nest.statements) if line]
+        called = functions.get(key)
+        lines += printed(program, nest, tiling) if called is None else [_call(called, program, nest, tiling)]
+    return Outlined([function.text for function in functions.values()], lines)
 
+
+def structure(program: Program, nest: Nest) -> Hashable:
+    """A key that two nests share if they print the same code up to the names of their buffers."""
+    return nest.shape, _Numbering(program).statements(nest.statements)
+
+
+class _Numbering:
+    """Replaces the nodes and the buffers of a nest by numbers, in the order in which they first occur."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nodes: dict[Node, int] = {}
+        self.buffers: dict[str, int] = {}
+
+    def statements(self, statements: Sequence[Statement]) -> Hashable:
+        return tuple(
+            (self._expression(s.expression), self._node(s.node), s.node.size, s.place, s.reduction, s.axis, s.add)
+            for s in statements
+        )
+
+    def _expression(self, expression: Expression) -> Hashable:
+        match expression:
+            case Constant(value):
+                return repr(value)
+            case Load(node, index):
+                return self._node(node), index
+            case Apply(function, arguments):
+                return function, tuple(map(self._expression, arguments))
+
+    def _node(self, node: Node) -> Hashable:
+        buffer = self.program.buffer(node)
+        number = self.nodes.setdefault(node, len(self.nodes))
+        return number, self.buffers.setdefault(buffer.name, len(self.buffers)), buffer.strides, buffer.is_scalar
+
+
+class _Function(NamedTuple):
+    name: str
     text: str
-    places: tuple[str, ...]
-    names: tuple[str, ...]
 
 
-def shared(name: str, program: Program, nests: Sequence[Emitted]) -> Shared:
-    """The nests of the step of this name, those that come often as calls."""
-    is_scalar = {b.name: b.is_scalar for b in program.buffers.values()}
-    found = [_numbered(nest, is_scalar) for nest in nests]
-    counts = Counter((nest.text, nest.places) for nest in found)
-    often = [kind for kind, count in counts.items() if count >= OFTEN and kind[0].count("\n") >= LONG]
-    called = {text: f"{name}_nest_{n}" for n, (text, _) in enumerate(often)}
-    lines = []
-    for nest, of_nest in zip(nests, found, strict=True):
-        call = called.get(of_nest.text)
-        lines += [*nest.comments, *(nest.lines if call is None else [f"    {call}({', '.join(of_nest.names)});"])]
-    return Shared([_function(called[text], text, places) for text, places in often], lines)
+def _function(key: Hashable, name: str, program: Program, nest: Nest, tiling: Tiling) -> dict[Hashable, _Function]:
+    """The function of a structure, whose memory does not overlap; none for a nest of few lines."""
+    parameters = _parameters(program, nest, tiling)
+    names = {b.name: f"{'s' if b.is_scalar else 'm'}{n}" for n, b in enumerate(parameters)}
+    lines = printed(program, nest, tiling, names)
+    if len(lines) <= LONG:
+        return {}
+    stored = {program.buffer(s.node).name for s in nest.statements}
+    taken = ", ".join(_declaration(b, names, b.name in stored) for b in parameters)
+    body = "\n".join(lines)
+    return {key: _Function(name, f"\n__attribute__((noinline)) static void {name}({taken}) {{\n{body}\n}}")}
 
 
-def _numbered(nest: Emitted, is_scalar: Mapping[str, bool]) -> _Nest:
-    """With `m0`, `m1`, ... for memory, and `s2`, ... for variables."""
-    places: dict[str, str] = {}
-
-    def place(match: re.Match[str]) -> str:
-        word = match[0]
-        if word not in is_scalar:
-            return word
-        return places.setdefault(word, f"{'s' if is_scalar[word] else 'm'}{len(places)}")
-
-    text = re.sub(r"\b[A-Za-z_]\w*", place, "\n".join(nest.lines))
-    return _Nest(text, tuple(places.values()), tuple(places))
+def _call(function: _Function, program: Program, nest: Nest, tiling: Tiling) -> str:
+    return f"    {function.name}({', '.join(b.name for b in _parameters(program, nest, tiling))});"
 
 
-def _function(name: str, text: str, places: Sequence[str]) -> str:
-    """Memory is told apart by what is stored there; nothing of it overlaps."""
-    taken = [_taken(place, text) for place in places]
-    return f"\n__attribute__((noinline)) static void {name}({', '.join(taken)}) {{\n{text}\n}}"
+def _declaration(buffer: Buffer, names: Mapping[str, str], is_stored: bool) -> str:
+    name = names[buffer.name]
+    if buffer.is_scalar:
+        return f"real& {name}" if is_stored else f"const real {name}"
+    return f"{'' if is_stored else 'const '}real* __restrict__ {name}"
 
 
-def _taken(place: str, text: str) -> str:
-    if place[0] == "s":
-        return f"real& {place}" if re.search(rf"\b{place} = ", text) else f"const real {place}"
-    stored = re.search(rf"(store<\d+>|scatter<\d+>)\({place}\b|\*\({place}\b[^)]*\) = |\b{place}\[n\] = ", text)
-    return f"{'' if stored else 'const '}real* __restrict__ {place}"
+def _parameters(program: Program, nest: Nest, tiling: Tiling) -> list[Buffer]:
+    """The buffers of a nest: results in memory, then the operands of each statement, then all other results."""
+    statements = list(enumerate(nest.statements))
+    cleared = [s.node for n, s in statements if tiling.places.get(n) is Place.MEMORY]
+    read = [d for s in nest.statements for d in _operands(program, nest, s)]
+    elementwise = [s.node for n, s in statements if n not in tiling.places]
+    reduced = [s.node for n, s in statements if n in tiling.places]
+    buffers = map(program.buffer, [*cleared, *read, *elementwise, *reduced])
+    return list({b.name: b for b in buffers}.values())
+
+
+def _operands(program: Program, nest: Nest, statement: Statement) -> list[Node]:
+    """The nodes that a statement loads, those in memory first. It does not load what its nest has just stored."""
+    stored = {(s.node, s.place) for s in nest.statements if not s.reduction}
+    loads = [load for load in load_nodes(statement.expression) if (load.node, load.index) not in stored]
+    return [load.node for load in sorted(loads, key=lambda load: program.buffer(load.node).is_scalar)]

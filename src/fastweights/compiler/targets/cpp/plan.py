@@ -1,20 +1,32 @@
-"""The programs of a cell's kernels: every way over time scheduled, all together, so that they agree on the layouts."""
+"""The programs of a cell's kernels. All passes are planned together, so that they agree on the layout of the states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fastweights.compiler.ir.nodes import Definition, Input, Load, Table, Value, behind, whole
-from fastweights.compiler.ir.passes import Phase, Phases
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, behind, whole
+from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.targets.cpp.layout import choose_layouts
-from fastweights.compiler.targets.cpp.layout_constraints import demands
+from fastweights.compiler.targets.cpp.layout_constraints import Constraints, constraints
 from fastweights.compiler.targets.cpp.lookahead import Later, first_reads, handed_on, settled
-from fastweights.compiler.targets.cpp.schedule import Buffer, Layout, Program, Target, schedule
+from fastweights.compiler.targets.cpp.schedule import (
+    Buffer,
+    Layout,
+    Output,
+    Program,
+    Role,
+    overwritable,
+    schedule,
+    updated_in_place,
+)
 
 
 @dataclass(frozen=True)
-class Way:
-    """One kernel: from `state` and what is `moving` with the steps it makes the new state and what is `made`. The sums
-    in `ahead` it is given by the step before, and makes for the step after; `begin` makes the first ones."""
+class PassPlan:
+    """The programs of one pass. `step` reads `state`, `moving` and `ahead`, and stores the new state and `made`.
+
+    The pass is software-pipelined: each step also computes the tensors in `ahead` for the next step. The program
+    `begin` computes them for the first step.
+    """
 
     step: Program
     begin: Program
@@ -25,12 +37,12 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The kernels, and the buffers that the loop over time hands to them, by role."""
+class LoopPlan:
+    """The plans of all passes, and the buffers that the loop over time passes to their programs."""
 
-    forward: Way
-    again: Way
-    backward: Way
+    forward: PassPlan
+    recompute: PassPlan
+    backward: PassPlan
     params: list[Buffer]
     d_params: list[Buffer]
     inputs: list[Buffer]
@@ -42,120 +54,177 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class OneStep:
-    """A step by itself: from `state`, `moving` and `params`, where and as they lie, to `new` states and `y`. Those of
-    the `new` ones that are in `over` may lie where the old ones do."""
+class StepPlan:
+    """The program of a single time step. The new states in `in_place` may be stored over the old ones."""
 
     step: Program
     state: list[Buffer]
     moving: list[Buffer]
     params: list[Buffer]
     new: list[Buffer]
-    over: set[str]
+    in_place: frozenset[str]
     y: Buffer
     fields: Mapping[str, Sequence[str]]
 
 
-def plan_one_step(phases: Phases, lanes: int) -> OneStep:
-    """Schedules a step that nothing follows: it reads nothing ahead, and keeps every tensor in the order of its axes,
-    since to turn a matrix over takes longer than a step."""
-    planner, forward = Planner(phases), phases.forward
-    records = (forward.carried.values(), forward.moving.values(), phases.params.values())
-    state, moving, params = ([planner.given[d] for d in record] for record in records)
-    given = {d: planner.given[d] for d in [*records[0], *records[1], *planner.fixed]}
-    for buffer in given.values():
-        buffer.layout.fixed = True
-    new = [b.named(f"new_{b.name}") for b in state]
-    results = [Target(b, value) for b, value in zip(new, settled(list(forward.new.values())), strict=True)]
-    targets = [Target(planner.made["y"], forward.made["y"]), *results]
-    pairs = [(b.name, f"new_{b.name}") for b in state]
-    program = schedule(given, targets, pairs, planner.asked)
-    over, program.in_place = {f"new_{name}" for name in program.in_place}, set()
-    for b, old in zip(new, state, strict=True):
-        b.name = f"new_{old.name}"  # by itself, even where it may take the place of the old one
-    choose_layouts([program], lanes)
-    return OneStep(program, state, moving, params, new, over, planner.made["y"], phases.fields)
-
-
-def plan(phases: Phases, lanes: int) -> Plan:
-    """Schedules all of them together, so that they agree on how the states lie in memory."""
-    planner = Planner(phases)
-    forward = planner.way(phases.forward, in_place=True)
-    again = planner.way(phases.again, in_place=False)
-    backward = planner.way(phases.backward, in_place=True)
-    choose_layouts([forward.step, again.step, backward.step], lanes)
-    given, made = planner.given, planner.made
-    return Plan(
+def plan(passes: Passes, lanes: int) -> LoopPlan:
+    """Plans all passes for vectors of `lanes` numbers."""
+    buffers = Buffers(passes)
+    forward = _plan_pass(passes.forward, buffers, in_place=True)
+    recompute = _plan_pass(passes.recompute, buffers, in_place=False)
+    backward = _plan_pass(passes.backward, buffers, in_place=True)
+    choose_layouts([forward.step, recompute.step, backward.step], lanes)
+    given, made = buffers.given, buffers.made
+    return LoopPlan(
         forward,
-        again,
+        recompute,
         backward,
-        params=[given[d] for d in phases.params.values()],
-        d_params=[made[name] for name in phases.backward.added],
+        params=[given[d] for d in passes.params.values()],
+        d_params=[made[name] for name in passes.backward.added],
         inputs=forward.moving,
-        d_inputs=[made[name] for name in phases.backward.made],
-        kept=again.made,
+        d_inputs=[made[name] for name in passes.backward.made],
+        kept=recompute.made,
         y=made["y"],
-        d_y=given[phases.backward.moving["d_y"]],
-        fields=phases.fields,
+        d_y=given[passes.backward.moving["d_y"]],
+        fields=passes.fields,
     )
 
 
-class Planner:
-    """Makes the ways of one cell: `given` are the buffers of what is given, `made` those of what is made, by name."""
+def plan_one_step(passes: Passes, lanes: int) -> StepPlan:
+    """Plans a single time step. It has no software pipeline, and every tensor is in memory in the order of its axes,
+    since a change of layout takes longer than a step."""
+    buffers, forward = Buffers(passes), passes.forward
+    records = (forward.carried.values(), forward.moving.values(), passes.params.values())
+    state, moving, params = ([buffers.given[d] for d in record] for record in records)
+    given = {d: buffers.given[d] for d in [*records[0], *records[1], *buffers.fixed]}
+    for buffer in given.values():
+        buffer.layout.fixed = True
+    new = [b.to(Role.NEW) for b in state]
+    results = [Output(b, value) for b, value in zip(new, settled(list(forward.new.values())), strict=True)]
+    program = schedule(given, [Output(buffers.made["y"], forward.made["y"]), *results], buffers.constraints)
+    choose_layouts([program], lanes)
+    in_place = overwritable(program, state)
+    return StepPlan(program, state, moving, params, new, in_place, buffers.made["y"], passes.fields)
 
-    def __init__(self, phases: Phases) -> None:
-        known = behind(v for way in phases.ways.values() for v in way.results)
-        tables = sorted((d for d in known if isinstance(d, Table)), key=lambda d: d.serial)
-        self.asked = demands(known)
-        self.matrices = [d for way in (phases.forward, phases.backward) for d in way.carried.values() if d.is_matrix]
-        self.given: dict[Definition, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
-        self.fixed = [*phases.params.values(), *tables]
-        for name, d in {**phases.forward.carried, **phases.backward.carried, **phases.params}.items():
-            self.given[d] = Buffer(name, d.shape, Layout(tuple(range(len(d.shape))), d in self.asked.in_order))
-        for name, moving in {**phases.forward.moving, **phases.backward.moving}.items():
+
+class Buffers:
+    """The buffers that the loop over time passes to the steps: `given` by node, and `made` by name."""
+
+    def __init__(self, passes: Passes) -> None:
+        nodes = behind(v for each in passes.by_name.values() for v in each.results)
+        tables = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
+        self.constraints = constraints(nodes)
+        self.matrices = [d for each in (passes.forward, passes.backward) for d in each.carried.values() if d.is_matrix]
+        self.fixed = [*passes.params.values(), *tables]
+        self.given: dict[Node, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
+        for name, d in {**passes.forward.carried, **passes.backward.carried, **passes.params}.items():
+            self.given[d] = Buffer(name, d.shape, Layout(tuple(range(len(d.shape))), d in self.constraints.in_order))
+        for name, moving in {**passes.forward.moving, **passes.backward.moving}.items():
             self.given.setdefault(moving, Buffer(name, moving.shape))
-        self.made = {name: self.given[d] for name, d in phases.backward.moving.items()}
-        for name, value in {**phases.forward.made, **phases.backward.made}.items():
-            self.made[name] = Buffer(name, value.shape)
-        for name, param in zip(phases.backward.added, phases.params.values(), strict=True):
-            self.made[name] = Buffer(name, param.shape, self.given[param].layout)
+        self.made = self._made(passes)
 
-    def way(self, phase: Phase, in_place: bool) -> Way:
-        """A step with what it carries, and with its first reads of a matrix done by the step before."""
-        state, moving, fixed = (
-            {d: self.given[d] for d in ds} for ds in (phase.carried.values(), phase.moving.values(), self.fixed)
-        )
-        targets = [
-            *(Target(self.made[name], value) for name, value in phase.made.items()),
-            *(Target(self.made[name], value, add=True) for name, value in phase.added.items()),
-        ]
-        given = {**state, **moving, **fixed}
-        new = dict(zip(state, settled(list(phase.new.values())), strict=True))
-        values = [*new.values(), *(t.value for t in targets)]
-        reads = first_reads(values, state, given, self.matrices)
-        source = next((b.name for d, b in state.items() if d.is_matrix), "")
-        ahead = {d: Buffer(f"{source}_read_{n}", d.shape) for n, d in enumerate(reads)}
-        handed = [d for d in handed_on(reads, values, given, {*state, *moving}) if d not in self.asked.in_order]
-        ahead |= {d: Buffer(f"{source}_handed_on_{n}", d.shape) for n, d in enumerate(handed)}
-        following: dict[Definition, Definition] = {d: Input(d.shape) for d in moving}
-        stored = {d: _definition(v) for d, v in new.items()}
-        later = Later({**following, **stored})
-        ahead_later = [later.definition(d) for d in ahead]
-        asked = self.asked.of(later.known)
-        results = [Target(b.named(f"new_{b.name}"), new[d]) for d, b in state.items()]
-        results += [
-            Target(b.named(f"next_{b.name}"), whole(d)) for b, d in zip(ahead.values(), ahead_later, strict=True)
-        ]
-        everything = {**given, **ahead, **{following[d]: b.named(f"next_{b.name}") for d, b in moving.items()}}
-        pairs = [(b.name, f"new_{b.name}") for b in state.values()] if in_place else []
-        # What the sums of the next step need must be there before a new matrix passes by.
-        first = [o for d in ahead_later[: len(reads)] for o in d.operands() if o not in map(stored.get, self.matrices)]
-        step = schedule(everything, [*targets, *results], pairs, asked, first)
-        begin = schedule(given, [Target(b, whole(d)) for d, b in ahead.items()], [], asked)
-        made = [target.buffer for target in targets]
-        return Way(step, begin, list(state.values()), list(moving.values()), made, list(ahead.values()))
+    def _made(self, passes: Passes) -> dict[str, Buffer]:
+        made = {name: self.given[d] for name, d in passes.backward.moving.items()}
+        for name, value in {**passes.forward.made, **passes.backward.made}.items():
+            made[name] = Buffer(name, value.shape)
+        for name, param in zip(passes.backward.added, passes.params.values(), strict=True):
+            made[name] = Buffer(name, param.shape, self.given[param].layout)
+        return made
+
+    def of(self, nodes: Iterable[Node]) -> dict[Node, Buffer]:
+        """The given buffers of some nodes."""
+        return {d: self.given[d] for d in nodes}
 
 
-def _definition(value: Value) -> Definition:
+def _plan_pass(kernel_pass: Pass, buffers: Buffers, in_place: bool) -> PassPlan:
+    step = _time_step(kernel_pass, buffers)
+    ahead = _lookahead(step, buffers)  # lookahead: the nodes that each time step computes for the next one
+    program = _scheduled(step, ahead)  # schedule: the nodes in memory, and the loop nests
+    placed = updated_in_place(program, step.state.values()) if in_place else program  # place: one buffer per state
+    begin = schedule(step.given, [Output(b, whole(d)) for d, b in ahead.buffers.items()], ahead.constraints)
+    made = [output.buffer for output in step.outputs]
+    return PassPlan(placed, begin, [*step.state.values()], [*step.moving.values()], made, [*ahead.buffers.values()])
+
+
+@dataclass(frozen=True)
+class TimeStep:
+    """One time step of a pass, before software pipelining.
+
+    It reads the nodes in `state`, `moving` and `fixed`, and stores the `new` value of every state and the `outputs`.
+    """
+
+    state: dict[Node, Buffer]
+    moving: dict[Node, Buffer]
+    fixed: dict[Node, Buffer]
+    new: dict[Node, Value]
+    outputs: list[Output]
+
+    @property
+    def given(self) -> dict[Node, Buffer]:
+        """All nodes that the step reads."""
+        return {**self.state, **self.moving, **self.fixed}
+
+    @property
+    def values(self) -> list[Value]:
+        """All values that the step stores."""
+        return [*self.new.values(), *(output.value for output in self.outputs)]
+
+
+def _time_step(kernel_pass: Pass, buffers: Buffers) -> TimeStep:
+    made = [Output(buffers.made[name], value) for name, value in kernel_pass.made.items()]
+    added = [Output(buffers.made[name], value, add=True) for name, value in kernel_pass.added.items()]
+    state = buffers.of(kernel_pass.carried.values())
+    new = dict(zip(state, settled(list(kernel_pass.new.values())), strict=True))
+    return TimeStep(state, buffers.of(kernel_pass.moving.values()), buffers.of(buffers.fixed), new, [*made, *added])
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """The nodes that each time step computes for the next one, with their buffers.
+
+    The list `later` has the same nodes of the next step, and `moving` the moving tensors of the next step. The nodes in
+    `first` are computed before the nest that stores the new matrix, because the later nodes are computed inside it.
+    """
+
+    buffers: dict[Node, Buffer]
+    later: list[Node]
+    moving: dict[Node, Buffer]
+    first: list[Node]
+    constraints: Constraints
+
+
+def _lookahead(step: TimeStep, buffers: Buffers) -> Lookahead:
+    reads = first_reads(step.values, step.state, step.given, buffers.matrices)
+    shared = handed_on(reads, step.values, step.given, {*step.state, *step.moving})
+    handed = [d for d in shared if d not in buffers.constraints.in_order]
+    new = {d: _node(value) for d, value in step.new.items()}
+    moving: dict[Node, Node] = {d: Input(d.shape) for d in step.moving}
+    renamed = Later({**moving, **new})
+    later = [renamed.node(d) for d in [*reads, *handed]]
+    matrices = [new.get(d) for d in buffers.matrices]
+    return Lookahead(
+        _ahead(step.state, reads, handed),
+        later,
+        {moving[d]: b.to(Role.NEXT) for d, b in step.moving.items()},
+        [o for d in later[: len(reads)] for o in d.operands() if o not in matrices],
+        buffers.constraints.extended(renamed.known),
+    )
+
+
+def _ahead(state: Mapping[Node, Buffer], reads: Sequence[Node], handed: Sequence[Node]) -> dict[Node, Buffer]:
+    """The buffers of the first reads of a matrix of the state, and of the operands that are handed on with them."""
+    matrix = next((b.tensor for d, b in state.items() if d.is_matrix), "")
+    ahead = {d: Buffer(f"{matrix}_read_{n}", d.shape) for n, d in enumerate(reads)}
+    return ahead | {d: Buffer(f"{matrix}_handed_on_{n}", d.shape) for n, d in enumerate(handed)}
+
+
+def _scheduled(step: TimeStep, ahead: Lookahead) -> Program:
+    new = [Output(b.to(Role.NEW), step.new[d]) for d, b in step.state.items()]
+    later = [Output(b.to(Role.NEXT), whole(d)) for b, d in zip(ahead.buffers.values(), ahead.later, strict=True)]
+    given = {**step.given, **ahead.buffers, **ahead.moving}
+    return schedule(given, [*step.outputs, *new, *later], ahead.constraints, ahead.first)
+
+
+def _node(value: Value) -> Node:
     assert isinstance(value.expression, Load)
-    return value.expression.definition
+    return value.expression.node

@@ -1,20 +1,20 @@
-"""What all C++ sources have in common: how they begin, steps as functions, and what a kernel is called with."""
+"""The parts that all C++ sources have in common: the prologue, steps as functions, and the arguments of a kernel."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
-from fastweights.compiler.ir.nodes import Table, volume
+from fastweights.compiler.ir.nodes import ConstantTensor, volume
 from fastweights.compiler.targets.arguments import NUMBERS, Argument, names
-from fastweights.compiler.targets.cpp.loops import Writer, emitted, number
-from fastweights.compiler.targets.cpp.outline import shared
+from fastweights.compiler.targets.cpp.loops import Writer, number
+from fastweights.compiler.targets.cpp.outline import outlined
 from fastweights.compiler.targets.cpp.schedule import Program
 
 TYPES = {"real": "real", "bool": "bool", "int64": "int64_t"}
 RUNTIME = Path(__file__).with_name("runtime.h")
 EXPORTED = "FW_EXPORT"
-"""Before functions that are called from outside of their library."""
+"""The attribute of functions that other code calls."""
 HAS_THREADS = f"""
 {EXPORTED} int has_threads() {{
 #ifdef _OPENMP
@@ -23,23 +23,23 @@ HAS_THREADS = f"""
     return 0;
 #endif
 }}"""
-"""Whether a library shares its work among threads by itself: it was compiled with OpenMP."""
+"""The function that returns whether a library was compiled with OpenMP, and so shares its work among threads."""
 ON_STACK = 1 << 14
-"""Bytes of the largest temporary that is an array on the stack; larger ones lie in the arena."""
+"""Largest number of bytes of a temporary array on the stack. Larger arrays are in the arena."""
 
 
 class Functions:
-    """Writes steps as functions; `scratch` is how many numbers of the arena they need."""
+    """Prints steps as functions. `scratch` is the number of elements that they need in the arena."""
 
     def __init__(self, dtype: torch.dtype, lanes: int) -> None:
         self.dtype, self.lanes = dtype, lanes
         self.scratch = 0
 
     def write(self, name: str, program: Program, arguments: Sequence[str], attribute: str = "") -> str:
-        """One function, with those that it calls in front of it."""
+        """The function of a step, behind the outlined functions that it calls."""
         out = Writer()
         self._temporaries(program, out)
-        loops = shared(name, program, [emitted(program, nest, self.lanes) for nest in program.nests])
+        loops = outlined(name, program, self.lanes)
         out.lines += loops.lines
         taken = ", ".join([*arguments, "real* __restrict__ scratch"])
         head = f"\n{attribute}static void {name}({taken}) {{\n    (void)scratch;"
@@ -60,20 +60,20 @@ class Functions:
 
 
 def beginning(title: str, dtype: torch.dtype) -> list[str]:
-    """What stands in front of all steps."""
+    """The code in front of all functions."""
     head = f"// {title}\n#define FASTWEIGHTS_DOUBLE {int(dtype == torch.float64)}\n"
     return [head + RUNTIME.read_text(encoding="utf-8"), "using fw::real;"]
 
 
 def tables(programs: Sequence[Program]) -> list[str]:
     """The constant tensors of a cell."""
-    found = {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, Table)}
-    return [_table(b.name, d) for d, b in found.items()]
+    buffers = {d: b for p in programs for d, b in p.buffers.items() if isinstance(d, ConstantTensor)}
+    return [_table(b.name, d) for d, b in buffers.items()]
 
 
-def _table(name: str, definition: Table) -> str:
-    numbers = ", ".join(number(x) for x in definition.numbers)
-    return f"alignas(64) static const real {name}[{definition.size}] = {{{numbers}}};"
+def _table(name: str, node: ConstantTensor) -> str:
+    numbers = ", ".join(number(x) for x in node.numbers)
+    return f"alignas(64) static const real {name}[{node.size}] = {{{numbers}}};"
 
 
 def open_kernel(
@@ -83,7 +83,7 @@ def open_kernel(
     fields: Mapping[str, Sequence[str]],
     linkage: str = EXPORTED,
 ) -> None:
-    """Opens a function that is called from outside, with all that it is given by name."""
+    """Opens an exported function, and gives names to its arguments."""
     if linkage == EXPORTED:
         out.add(HAS_THREADS)
     out.open(f"\n{linkage} void {name}(void** p, const int64_t* n)")
@@ -99,5 +99,5 @@ def open_kernel(
 
 
 def padded(size: int) -> int:
-    """So many numbers, or a few more, so that what lies behind them begins at a line of the cache."""
+    """The number of elements rounded up, so that the next array starts at a cache line."""
     return (size + 15) // 16 * 16

@@ -1,4 +1,4 @@
-"""How the loop nests of a way are written for people."""
+"""Prints the loop nests of a program as text."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 
 
 def show_program(program: Program) -> str:
-    """The loop nests in order; what they store goes to the buffers named."""
+    """The loop nests in order, with the names of the buffers."""
     return "\n".join(line for nest in program.nests for line in _nest(program, nest))
 
 
@@ -19,8 +19,8 @@ def _nest(program: Program, nest: Nest) -> Iterator[str]:
 
 
 def _statement(program: Program, statement: Statement) -> str:
-    names = {load.definition: program.buffer(load.definition).name for load in load_nodes(statement.expression)}
-    to = element(program.buffer(statement.definition).name, statement.place)
+    names = {load.node: program.buffer(load.node).name for load in load_nodes(statement.expression)}
+    to = element(program.buffer(statement.node).name, statement.place)
     code = written(statement.expression, names)
     if statement.reduction:
         return f"{to} = {statement.reduction} of {code}"

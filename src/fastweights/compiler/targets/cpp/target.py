@@ -1,15 +1,13 @@
-"""The target for CPUs: `plan` schedules the ways over time, `emit` writes them in C++, `build` compiles them."""
+"""The target for CPUs: `plan` schedules the passes over time, `emit` prints them as C++, `build` compiles the text."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
 from functools import partial
 
-import torch
-
-from fastweights.cell import Cell
-from fastweights.compiler import lowered
 from fastweights.compiler.errors import Unbuilt
+from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp import build
 from fastweights.compiler.targets.cpp.c_interface import write
 from fastweights.compiler.targets.cpp.cpu import lanes
@@ -17,63 +15,57 @@ from fastweights.compiler.targets.cpp.emit import Source
 from fastweights.compiler.targets.cpp.kernel import Kernel, OneStep
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
-from fastweights.compiler.targets.cpp.toolchain import lack
-from fastweights.compiler.targets.target import fingerprint, title
+from fastweights.compiler.targets.cpp.toolchain import missing_requirement
+from fastweights.compiler.targets.target import fingerprint
 
-__all__ = ["kernel", "lack", "one_step", "source", "walks", "write"]
-
-
-def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    """The C++ of a cell, of the way forward and of the way back.
-
-    Raises:
-        Unsupported: the cell leaves the subset that compiles.
-    """
-    return "\n".join(_sources(cell, sizes, dtype).values())
+__all__ = ["kernel", "missing_requirement", "one_step", "source", "write"]
 
 
-def _sources(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
-    width, sizes = lanes(dtype), dict(sorted(sizes.items()))
-    file = partial(Source, plan(lowered(cell, sizes, dtype), width), title(cell, sizes, dtype), dtype, width)
+def source(spec: CellSpec, passes: Passes) -> str:
+    """The C++ of a cell's forward and backward kernels."""
+    return "\n".join(sources(spec, passes).values())
+
+
+def sources(spec: CellSpec, passes: Passes) -> dict[str, str]:
+    """The C++ of the library of every kernel, by the name of the kernel."""
+    width = lanes(spec.dtype)
+    file = partial(Source, plan(passes, width), spec.title, spec.dtype, width)
     return {"forward": file().forward(), "backward": file().backward()}
 
 
-def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
-    """The kernel of a cell whose step does what `text` says."""
-    return Kernel(cell, sizes, dtype, partial(_libraries, partial(_sources, cell, sizes, dtype), cell.name, text))
+def one_step_sources(spec: CellSpec, passes: Passes) -> dict[str, str]:
+    """The C++ of the library of a single time step, by the name of the kernel."""
+    width = lanes(spec.dtype)
+    return {"one-step": one_step_source(plan_one_step(passes, width), f"One step of {spec.title}", spec.dtype, width)}
 
 
-def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> OneStep:
-    """The same for one step by itself, a small library of its own.
+def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> Kernel:
+    """The kernel of a cell. `text` identifies the step in the cache."""
+    return Kernel(spec, partial(_libraries, lambda: sources(spec, passes()), spec.cell.name, text))
+
+
+def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep:
+    """The built kernel of a single time step, which is a small library of its own.
 
     Raises:
-        Unsupported: the cell leaves the subset that compiles.
-        Unbuilt: there is no C++ compiler, or it fails.
+        Unsupported: The cell leaves the subset of PyTorch that compiles.
+        Unbuilt: There is no C++ compiler, or it fails.
     """
-    sources = partial(_one_step_source, cell, sizes, dtype)
-    return OneStep(cell, sizes, dtype, _libraries(sources, cell.name, text, ["one-step"])["one-step"])
-
-
-def walks() -> None:
-    """None of its own: a call of a matrix product takes no longer than its work."""
+    libraries = _libraries(lambda: one_step_sources(spec, passes()), spec.cell.name, text, ["one-step"])
+    return OneStep(spec, libraries["one-step"])
 
 
 def _libraries(
     sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
 ) -> dict[str, CDLL]:
-    """Those of the cache, and what is missing built side by side."""
-    stems = {way: build.stem(f"{name}-{way}", text, fingerprint("cpp")) for way in ways}
-    found = {way: build.load(stem) for way, stem in stems.items()}
-    missing = [way for way, library in found.items() if library is None]
-    if missing and (why := lack()):
+    """Libraries of the cache; missing ones are built in parallel."""
+    names = {way: f"{name}-{way}" for way in ways}
+    records = {way: build.record(names[way], text, fingerprint("cpp")) for way in ways}
+    loaded = {way: build.load_recorded(names[way], records[way]) for way in ways}
+    missing = [way for way, library in loaded.items() if library is None]
+    if missing and (why := missing_requirement()):
         raise Unbuilt(why)  # before seconds go into a source that nobody builds
     texts = sources() if missing else {}
     with ThreadPoolExecutor(len(ways)) as pool:
-        built = {way: pool.submit(build.build, texts[way], stems[way]) for way in missing}
-        return {way: library or built[way].result() for way, library in found.items()}
-
-
-def _one_step_source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> dict[str, str]:
-    width, sizes = lanes(dtype), dict(sorted(sizes.items()))
-    program = plan_one_step(lowered(cell, sizes, dtype), width)
-    return {"one-step": one_step_source(program, f"One step of {title(cell, sizes, dtype)}", dtype, width)}
+        built = {way: pool.submit(build.load_or_build, names[way], texts[way], records[way]) for way in missing}
+        return {way: library or built[way].result() for way, library in loaded.items()}

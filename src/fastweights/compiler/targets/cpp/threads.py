@@ -1,4 +1,4 @@
-"""Heads shared among Python threads, for kernels from a compiler without OpenMP."""
+"""Shares the heads among Python threads, for kernels from a compiler without OpenMP."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -8,7 +8,7 @@ from itertools import pairwise
 from fastweights.compiler.clean_thread import PerProcess
 
 POOL = PerProcess(partial(ThreadPoolExecutor, thread_name_prefix="fastweights-kernel"))
-"""Apart from the threads of `alone`: no task here waits for another one, so none can block the pool."""
+"""A pool that is separate from that of `alone`. No task in it waits for another, so it cannot deadlock."""
 
 
 def share(call: Callable[[int, int], None], heads: int, threads: int) -> None:

@@ -14,14 +14,13 @@ import torch
 
 from fastweights.compiler.clean_thread import PerProcess
 from fastweights.compiler.errors import Unbuilt
-from fastweights.compiler.targets.cache import digest, is_trusted, kept
+from fastweights.compiler.targets.cache import digest, is_trusted, kept, write_private
 from fastweights.compiler.targets.cpp.attempt import REMEDY, Unloadable, attempt, loaded
 from fastweights.compiler.targets.cpp.cache_folder import NoFolder, in_some_place
 from fastweights.compiler.targets.cpp.compiler import absence, compiler, identity
 from fastweights.compiler.targets.cpp.cpu import cpu
 from fastweights.compiler.targets.cpp.flags import BASES, BEST, CHOICES, SHARED, openmp
 from fastweights.compiler.targets.cpp.scratch import scratch
-from fastweights.core.files import write_atomically
 
 log = logging.getLogger("fastweights")
 
@@ -55,7 +54,7 @@ _LOCK = PerProcess(threading.Lock)
 """Two ways over time are built at once: the compiler is tried once."""
 
 
-def lack() -> str:
+def missing_requirement() -> str:
     """Why no kernel can be built on this machine, with a remedy; empty if kernels can be built."""
     try:
         toolchain()
@@ -113,7 +112,7 @@ def _probed(place: Path, name: str) -> Toolchain:
     with scratch(place) as folder:
         made = _Probe(folder).toolchain()
     text = json.dumps({"flags": made.flags, "threads": made.threads})
-    write_atomically(place / f"{name}.json", text.encode())
+    write_private(place / f"{name}.json", text.encode())
     return made
 
 

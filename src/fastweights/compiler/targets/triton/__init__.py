@@ -1,1 +1,1 @@
-"""Triton: kernels for GPUs from a lowered step. `target.py` has what the compiler asks of a target."""
+"""Triton: kernels for GPUs. `target.py` has the functions of a target."""

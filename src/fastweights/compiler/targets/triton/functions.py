@@ -1,12 +1,10 @@
-"""The elementwise vocabulary of the kernels in Triton: `fw.` is device.py, `libdevice` what the assembler links.
+"""The Triton code of every function of the intermediate representation, with a placeholder per argument.
 
-A place for every argument. What PyTorch means by a function is in `compiler.functions`.
+The name `fw` stands for `intrinsics.py`, and `libdevice` for the library that the assembler links.
 """
 
-ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-LOGIC = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-INFIX = {**ARITHMETIC, **COMPARISONS, **LOGIC}
+from fastweights.compiler.ir.functions import SIGNS
+
 OF_TRITON = ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "floor", "ceil", "sqrt", "abs")
 OF_DEVICE = ("tanh", "sigmoid", "sign", "log1p", "expm1", "log10")
 OF_DEVICE_TWO = ("maximum", "minimum", "fmax", "fmin", "remainder", "floor_divide")
@@ -21,7 +19,7 @@ CODE: dict[str, str] = {
     "reciprocal": "(1.0 / {0})",
     "rsqrt": "(1.0 / tl.sqrt({0}))",
     "round": "libdevice.nearbyint({0})",
-    **{name: f"({{0}} {sign} {{1}})" for name, sign in INFIX.items()},
+    **{name: f"({{0}} {sign} {{1}})" for name, sign in SIGNS.items()},
     **{name: f"tl.{name}({{0}})" for name in OF_TRITON},
     **{name: f"fw.{name}({{0}})" for name in OF_DEVICE},
     **{name: f"fw.{name}({{0}}, {{1}})" for name in OF_DEVICE_TWO},
@@ -34,6 +32,6 @@ REDUCTIONS = {
     "max": ("tl.reduce({0}, {1}, fw.maximum)", 'float("-inf")'),
     "min": ("tl.reduce({0}, {1}, fw.minimum)", 'float("inf")'),
 }
-"""How an axis is reduced, and what changes nothing there."""
+"""The reduction of an axis, and its neutral element."""
 COMBINE = {"sum": "{0} + {1}", "max": "fw.maximum({0}, {1})", "min": "fw.minimum({0}, {1})"}
-"""The same for two numbers."""
+"""The reduction of two numbers."""

@@ -1,4 +1,4 @@
-"""What Triton's language leaves out, for the kernels: functions of tiles, right at the edges of their range."""
+"""Functions of tiles that Triton's language does not have. They are exact at the edges of their range."""
 
 # mypy: allow-untyped-defs
 import triton
@@ -8,25 +8,25 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def maximum(x, y):
-    """The greater one, and NaN if either is."""
+    """The larger number, and NaN if either is NaN."""
     return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(x, y):
-    """The smaller one, and NaN if either is."""
+    """The smaller number, and NaN if either is NaN."""
     return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def fmax(x, y):
-    """The greater one, or the one that is a number."""
+    """The larger number, and the other one if either is NaN."""
     return tl.where(x != x, y, tl.where(y != y, x, tl.maximum(x, y)))
 
 
 @triton.jit
 def fmin(x, y):
-    """The smaller one, or the one that is a number."""
+    """The smaller number, and the other one if either is NaN."""
     return tl.where(x != x, y, tl.where(y != y, x, tl.minimum(x, y)))
 
 
@@ -38,7 +38,7 @@ def sigmoid(x):
 
 @triton.jit
 def tanh(x):
-    """Near 0 a quotient of polynomials, since 1 - exp(-2 |x|) would cancel; exp is never of a positive number."""
+    """The hyperbolic tangent. Near 0 it is a quotient of polynomials, because 1 - exp(-2 |x|) would cancel."""
     z = tl.minimum(x * x, 1.0)
     over = x * (135135.0 + z * (17325.0 + z * (378.0 + z)))
     near = over / (135135.0 + z * (62370.0 + z * (3150.0 + z * 28.0)))
@@ -55,7 +55,7 @@ def sign(x):
 
 @triton.jit
 def log1p(x):
-    """log(1 + x), with what 1 + x loses put back."""
+    """log(1 + x), corrected by the rounding error of 1 + x."""
     u = 1.0 + x
     exact = tl.log(u) - ((u - 1.0) - x) / u
     return tl.where((u == 1.0) | (u == float("inf")), x, tl.where(u == 0.0, tl.log(u), exact))
@@ -63,7 +63,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1, corrected by the logarithm of what exp gave (Kahan)."""
+    """exp(x) - 1, corrected by the logarithm of the computed exponential (Kahan)."""
     u = tl.exp(x)
     corrected = (u - 1.0) * (x / tl.log(u))
     edge = (u - 1.0 == -1.0) | (u == float("inf"))
@@ -78,7 +78,7 @@ def log10(x):
 
 @triton.jit
 def floor_divide(x, y):
-    """The quotient rounded down: without what is left over, which x / y might round up."""
+    """The quotient rounded down. The remainder is subtracted first, because x / y might round up."""
     left = libdevice.fmod(x, y)
     quotient = (x - left) / y
     quotient = tl.where((left != 0.0) & ((left < 0.0) != (y < 0.0)), quotient - 1.0, quotient)
@@ -89,6 +89,6 @@ def floor_divide(x, y):
 
 @triton.jit
 def remainder(x, y):
-    """What is left of x, with the sign of y."""
+    """The remainder of x / y, with the sign of y."""
     left = libdevice.fmod(x, y)
     return tl.where((left != 0.0) & ((left < 0.0) != (y < 0.0)), left + y, left)

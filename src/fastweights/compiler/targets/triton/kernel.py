@@ -1,4 +1,4 @@
-"""The kernels of a cell, launched with tensors."""
+"""Launches the kernels of a cell with tensors."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -7,40 +7,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.compiler.ir.step import Step
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.targets.checkpointing import chunk
+from fastweights.compiler.targets.target import Operands
 from fastweights.compiler.targets.triton.module import loaded
 from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose
 from fastweights.compiler.targets.triton.source import FULL, Source, sourced
 
 
 class Kernel:
-    """Runs the scan of a cell forward and back.
+    """Runs the forward and the backward pass of a cell over time."""
 
-    `tensors` are always inputs `[B, T, H, ...]`, state `[B, H, ...]` and params `[H, ...]`, one after the other.
-    """
-
-    def __init__(self, step: Step, title: str, dtype: torch.dtype) -> None:
-        self.step, self.title, self.dtype = step, title, dtype
-        self.size = sum(d.size for d in step.state.values())
+    def __init__(self, passes: Passes, title: str, dtype: torch.dtype) -> None:
+        self.passes, self.step, self.title, self.dtype = passes, passes.step, title, dtype
+        self.size = sum(d.size for d in self.step.state.values())
         self.sources: dict[int, Source] = {}
         self.tables: dict[torch.device, Tensor] = {}
 
     def build(self, ways: Collection[str]) -> None:
-        """Compiles some ways for the current chip, as it is done for many heads."""
+        """Compiles some kernels for the current chip, for many heads."""
         for way in ways if torch.cuda.is_available() else ():
             choose(self._source(FULL), way, chip_here())
 
-    def forward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        keep: bool,
-    ) -> list[Tensor]:
-        """y, the last state, and with `keep` the states that the way back starts from (else an empty tensor)."""
+    def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
+        """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
+        tensors, initial, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
         # Behind the end of a sequence nothing is stored, and what an operation returns is the same from call to call.
@@ -54,16 +46,10 @@ class Kernel:
         return [y, *last, kept]
 
     def backward(
-        self,
-        tensors: Sequence[Tensor],
-        initial: Sequence[Tensor],
-        reset: Tensor | None,
-        lengths: Tensor | None,
-        checkpoints: Tensor,
-        d_y: Tensor,
-        d_last: Sequence[Tensor | None],
+        self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """The gradients of `tensors` and of `initial`."""
+        """The gradients of `operands.tensors` and of `operands.initial`."""
+        tensors, initial, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
         source = self._source(B * H)
@@ -86,15 +72,15 @@ class Kernel:
         return [*results, *(_summed(d, x.ndim, 2) for d, x in zip(d_initial, initial, strict=True))]
 
     def _source(self, heads: int) -> Source:
-        """The code for so many heads of all members of a batch together."""
+        """The source for a number of heads, counted over the batch."""
         if heads not in self.sources:
-            made = sourced(self.step, self.title, self.dtype, heads)
+            source = sourced(self.passes, self.title, self.dtype, heads)
             # Where a program has the same rows, the code is the same.
-            self.sources[heads] = next((s for s in self.sources.values() if s.rows == made.rows), made)
+            self.sources[heads] = next((s for s in self.sources.values() if s.rows == source.rows), source)
         return self.sources[heads]
 
     def _cuts(self, source: Source, kind: str) -> list[int]:
-        """In how many parts the programs of a head make each gradient of a kind; 0 for one that is whole."""
+        """The number of parts of each gradient of a kind; 0 for a gradient that one program computes."""
         named = self.step.gradients[kind]
         parted = [source.is_private(n) if kind == "state" else source.is_part(v) for n, v in named.items()]
         return [source.cuts if part else 0 for part in parted]
@@ -114,13 +100,13 @@ class Kernel:
         reset: Tensor | None,
         lengths: Tensor | None,
     ) -> dict[str, Sequence[Tensor | None]]:
-        """What both ways are given."""
+        """The arguments that both kernels take."""
         return {
             "all_in": inputs,
             "all_param": params,
             "initial_state": [x.contiguous() for x in initial],
             "reset": [None if reset is None else reset.contiguous().view(torch.uint8)],
-            # Nobody looked at their numbers, since that would be to wait for the device.
+            # The lengths were not checked, because that would wait for the device.
             "lengths": [None if lengths is None else lengths.clamp(0, inputs[0].shape[1])],
         }
 
@@ -148,23 +134,23 @@ class Kernel:
             launch(*pointers, *numbers, *flags, num_warps=warps, **OPTIONS)
 
     def _table(self, source: Source, like: Tensor) -> Tensor:
-        """The constant numbers of the cell, once on a device."""
+        """The constant tensors of the cell, once per device."""
         if like.device not in self.tables:
             self.tables[like.device] = torch.tensor(source.numbers or [0.0], dtype=like.dtype, device=like.device)
         return self.tables[like.device]
 
 
 def _scratch(size: int, like: Tensor) -> Tensor:
-    """Memory of which nothing is read before it is written."""
+    """Uninitialised memory for a kernel, which writes it before it reads it."""
     return like.new_empty(max(size, 1))
 
 
 def _room(x: Tensor, leading: int, parts: int, zeros: bool = False) -> Tensor:
-    """Room for the gradient of a tensor; behind its leading axes, one for the parts of a sum."""
+    """Memory for the gradient of a tensor, with an axis for `parts` of a sum behind its leading axes."""
     shape = (*x.shape[:leading], *([parts] if parts else []), *x.shape[leading:])
     return x.new_zeros(shape) if zeros else x.new_empty(shape)
 
 
 def _summed(x: Tensor, rank: int, axis: int) -> Tensor:
-    """The parts of a gradient, if it has any, added up: always in the same order."""
+    """The sum over the parts of a gradient, if it has any, always in the same order."""
     return x.sum(axis) if x.ndim > rank else x

@@ -1,4 +1,4 @@
-"""The module that the text of kernels is."""
+"""Loads the source text of kernels as a module."""
 
 import linecache
 from functools import lru_cache
@@ -8,7 +8,7 @@ from types import ModuleType
 
 @lru_cache(1000)
 def loaded(text: str) -> ModuleType:
-    """Runs the text. It lies in no file: Triton reads it where Python keeps the lines of modules."""
+    """The module of a text. Triton reads the text of functions from Python's line cache, so there is no file."""
     module = ModuleType(f"fastweights_kernel_{sha256(text.encode()).hexdigest()[:24]}")
     module.__file__ = f"<{module.__name__}>"
     linecache.cache[module.__file__] = (len(text), None, text.splitlines(True), module.__file__)

@@ -1,7 +1,7 @@
-"""What the assembler makes of a kernel on a chip, which need not be here; and how many warps a program has.
+"""Compiles kernels for a chip, which need not be present, and chooses the number of warps.
 
-Warps follow from what the assembler reports, so that they are the same on every machine: as few as hold the state in
-registers, since warps that wait for each other at every sum cost more than they bring; more where numbers spill.
+The choice follows from the reported registers, so that it is the same on every machine. It is the smallest number of
+warps that hold the state in registers, because warps wait for each other at every sum; more if registers spill.
 """
 
 import re
@@ -22,9 +22,9 @@ from fastweights.compiler.targets.triton.source import FLAGS, SIZES, Source
 from fastweights.core.source_location import FAULTS
 
 MOST = 16
-"""Warps of a program, at most."""
+"""Largest number of warps of a program."""
 NUMBERS = 32
-"""Of the largest leaf of a state, a thread holds about so many."""
+"""Number of elements of the largest state that a thread holds."""
 OPTIONS = {"num_stages": 1, "enable_fp_fusion": True}
 """Options of every build. Fused multiply-add is the default up to Triton 3.9, which warns that 3.10 turns it off."""
 POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64"}
@@ -32,7 +32,7 @@ POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64"}
 
 @dataclass(frozen=True)
 class Assembled:
-    """A kernel on a chip: registers of a thread, bytes of them that spill, and bytes of memory that warps share."""
+    """The resources of a compiled kernel: registers per thread, bytes spilt per thread, and bytes of shared memory."""
 
     warps: int
     registers: int
@@ -41,7 +41,7 @@ class Assembled:
 
 
 def target_of(chip: str) -> Any:
-    """What Triton calls a chip."""
+    """Triton's target for the name of a chip."""
     from triton.backends.compiler import GPUTarget
 
     if chip.startswith("sm_"):
@@ -50,20 +50,20 @@ def target_of(chip: str) -> Any:
 
 
 def chip_here() -> Any:
-    """The one that is current."""
+    """Triton's target for the current chip."""
     from triton.runtime import driver
 
     return driver.active.get_current_target()
 
 
 @lru_cache(1000)
-def choose(source: Source, way: str, target: Any) -> Assembled:
-    """The fewest warps that spill the least."""
-    return fewest(partial(assemble, source, way, target), _fewest(source, target))
+def choose(source: Source, kernel: str, target: Any) -> Assembled:
+    """The compiled kernel with the fewest spills, and among these with the fewest warps."""
+    return fewest(partial(assemble, source, kernel, target), _fewest(source, target))
 
 
 def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
-    """With the fewest warps that spill the least, from so many on."""
+    """The result of `assemble` with the fewest spills and warps, starting from a number of warps."""
     tried = [assemble(warps)]
     while tried[-1].spills and tried[-1].warps < MOST:
         tried.append(assemble(2 * tried[-1].warps))
@@ -71,27 +71,27 @@ def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
 
 
 def _fewest(source: Source, target: Any) -> int:
-    """Warps that hold the largest leaf of the state in as many registers as they have for it."""
+    """The number of warps that hold the largest state in registers."""
     largest = max(tile_size(d.shape) for d in source.step.state.values()) // padded(source.cuts)
     return min(MOST, padded(max(1, largest // (NUMBERS * target.warp_size))))
 
 
-def assemble(source: Source, way: str, target: Any, warps: int) -> Assembled:
-    """Compiles one way over time, for a chip that need not be here.
+def assemble(source: Source, kernel: str, target: Any, warps: int) -> Assembled:
+    """Compiles a kernel for a chip that need not be present.
 
     Raises:
-        Unbuilt: the compiler fails.
+        Unbuilt: The compiler fails.
     """
-    types = dict.fromkeys(getattr(source, way), POINTERS[source.dtype])
+    types = dict.fromkeys(getattr(source, kernel), POINTERS[source.dtype])
     types |= {"reset": "*u8", "lengths": "*i64"} | dict.fromkeys((*source.strides, *SIZES), "i64")
-    function = getattr(loaded(source.text), way)
+    function = getattr(loaded(source.text), kernel)
     return assemble_function(function, types, dict.fromkeys(FLAGS, True), target, warps, source.title)
 
 
 def assemble_function(
     function: Any, types: Mapping[str, str], constants: Mapping[str, Any], target: Any, warps: int, title: str
 ) -> Assembled:
-    """The same of any function with arguments of these types and constants."""
+    """Compiles a function with arguments of some types, and with constants."""
     import triton
     from triton.compiler import ASTSource
     from triton.errors import TritonError
@@ -100,16 +100,16 @@ def assemble_function(
     signature = {**types, **dict.fromkeys(constants, "constexpr")}
     ast = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
     try:
-        made = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
+        compiled = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
     except (TritonError, *FAULTS) as error:  # the passes of MLIR raise errors of Python
         what = " ".join(str(error).split())[:300]
         raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({what})") from error
-    reported = _of_amd(made.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(made.asm["cubin"])
-    return Assembled(warps, *reported, made.metadata.shared)
+    reported = _of_amd(compiled.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(compiled.asm["cubin"])
+    return Assembled(warps, *reported, compiled.metadata.shared)
 
 
 def _of_nvidia(cubin: bytes) -> tuple[int, int]:
-    """Registers and bytes of stack, from the table of resources in a binary."""
+    """The registers and the bytes of stack, from the resource table of a binary."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -125,6 +125,6 @@ def _of_amd(assembly: str) -> tuple[int, int]:
 
 
 def _number(pattern: str, text: str) -> int:
-    found = re.search(pattern, text)
-    assert found, f"{pattern} in {text}"
-    return int(found[1])
+    match = re.search(pattern, text)
+    assert match, f"{pattern} in {text}"
+    return int(match[1])

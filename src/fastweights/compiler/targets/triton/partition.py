@@ -1,10 +1,14 @@
-"""Whether rows of the state ever meet: where they do not, a head is cut, and every program keeps some of its rows.
+"""Decides whether several programs can share a head, each with some rows of the state.
 
-Each definition of a step, forward and back, is one of four kinds. **Free**: made of inputs and params alone, so that a
-program can have all of it, or its own rows. **Same**: all of it in every program. **Rows**: every program has its own
-rows. **Part**: every program has a part of a sum over rows; it may only be added up further, down to a gradient, and
-the parts are added when all programs are done. A sum of rows that anything else reads joins the rows: then the head
-stays whole.
+That is possible if rows never meet. Each node of a step and its gradient is one of four kinds:
+
+- Free: computed from inputs and params only, so that a program can have all of it or its own rows.
+- Same: every program has all of it.
+- Rows: every program has its own rows.
+- Part: every program has a part of a sum over rows. It may only be summed further, up to a gradient, and the parts
+  are added when all programs have ended.
+
+If any other node reads a sum over rows, one program must have the whole head.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +18,13 @@ from itertools import product
 from fastweights.compiler.ir.nodes import (
     Apply,
     Constant,
-    Definition,
+    ConstantTensor,
     Expression,
     Input,
     Load,
     Map,
+    Node,
     Reduce,
-    Table,
     Value,
     load_nodes,
 )
@@ -29,31 +33,31 @@ from fastweights.compiler.targets.triton.access_patterns import is_slow, is_whol
 
 FREE, SAME, PART = "free", "same", "part"
 Kind = str | int
-"""One of these, or the axis along which rows are cut."""
+"""One of these, or the axis along which the rows are divided."""
 ZERO = Constant(0.0)
 MOST = 4
-"""Leaves of a state that are tried; more of them have never been apart."""
+"""Largest number of tensors in a state for which a partition is tried."""
 
 
 class Meet(Exception):
-    """Rows meet."""
+    """Rows meet: no partition along these axes is possible."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How a head is cut: which axis of every leaf of the state, if any, and what everything else is."""
+    """A partition of a head: the divided axis of every tensor of the state, if any, and the kind of every node."""
 
     size: int
     leaves: dict[str, int | None]
-    kinds: dict[Definition, Kind]
+    kinds: dict[Node, Kind]
 
     def kind(self, value: Value) -> Kind:
-        """What a value is."""
+        """The kind of a value."""
         return Kinds(self.kinds).expression(value.expression, value.shape)
 
 
 def cut(step: Step) -> Cut | None:
-    """The cut that leaves the least to every program; None where rows meet."""
+    """The partition with the least work per program; None if rows meet."""
     for size, leaves in _candidates(step):
         try:
             return Cut(size, leaves, _kinds(step, leaves))
@@ -63,7 +67,7 @@ def cut(step: Step) -> Cut | None:
 
 
 def _candidates(step: Step) -> Iterator[tuple[int, dict[str, int | None]]]:
-    """Ways to cut the largest leaf, those first that cut the most leaves."""
+    """Partitions along an axis of the largest tensor. Those that divide the most tensors come first."""
     shapes = {name: d.shape for name, d in step.state.items()}
     largest = max(step.state, key=lambda name: step.state[name].size)
     if len(shapes) > MOST or len(real(shapes[largest])) < 2:
@@ -74,13 +78,13 @@ def _candidates(step: Step) -> Iterator[tuple[int, dict[str, int | None]]]:
             [axis] if name == largest else [*(a for a in real(shape) if shape[a] == size), None]
             for name, shape in shapes.items()
         ]
-        ways = [dict(zip(shapes, way, strict=True)) for way in product(*options)]
-        yield from ((size, way) for way in sorted(ways, key=lambda w: list(w.values()).count(None)))
+        partitions = [dict(zip(shapes, axes, strict=True)) for axes in product(*options)]
+        yield from ((size, axes) for axes in sorted(partitions, key=lambda axes: list(axes.values()).count(None)))
 
 
-def _kinds(step: Step, leaves: Mapping[str, int | None]) -> dict[Definition, Kind]:
-    """The kinds of all definitions, if a step keeps every leaf of its kind."""
-    first: dict[Definition, Kind] = {}
+def _kinds(step: Step, leaves: Mapping[str, int | None]) -> dict[Node, Kind]:
+    """The kinds of all nodes, if a step preserves the kinds of the state."""
+    first: dict[Node, Kind] = {}
     for name, axis in leaves.items():
         first[step.state[name]] = SAME if axis is None else axis
         first[step.d_state[name]] = PART if axis is None else axis
@@ -97,7 +101,7 @@ def _kinds(step: Step, leaves: Mapping[str, int | None]) -> dict[Definition, Kin
 
 
 def _check(kind: Kind, axis: int | None, whole: Sequence[str]) -> None:
-    """That a leaf cut along an axis has rows of its own, or free ones; one that is not cut is whole. -1: either."""
+    """Raises `Meet` unless a divided tensor has its own or free rows, and another one is whole; for axis -1, either."""
     rows = isinstance(kind, int)
     if axis is None and (rows or kind not in whole):
         raise Meet
@@ -108,24 +112,24 @@ def _check(kind: Kind, axis: int | None, whole: Sequence[str]) -> None:
 
 
 class Kinds:
-    """Finds the kind of everything from that of the state and its gradient."""
+    """Derives the kind of every node from the kinds of the state and its gradient."""
 
-    def __init__(self, known: Mapping[Definition, Kind]) -> None:
+    def __init__(self, known: Mapping[Node, Kind]) -> None:
         self.known = dict(known)
 
-    def definition(self, definition: Definition) -> Kind:
-        """The kind of a definition."""
-        if definition not in self.known:
-            self.known[definition] = self._made(definition)
-        return self.known[definition]
+    def node(self, node: Node) -> Kind:
+        """The kind of a node."""
+        if node not in self.known:
+            self.known[node] = self._made(node)
+        return self.known[node]
 
-    def _made(self, definition: Definition) -> Kind:
-        match definition:
-            case Input() | Table():
+    def _made(self, node: Node) -> Kind:
+        match node:
+            case Input() | ConstantTensor():
                 return FREE
             case Map(shape, expression):
                 return self.expression(expression, shape)
-            case Reduce(shape, reduction, extent, expression) if not is_slow(definition):
+            case Reduce(shape, reduction, extent, expression) if not is_slow(node):
                 kind = self.expression(expression, (*shape, extent))
                 kind = PART if kind == len(shape) else kind
                 if kind != PART or reduction == "sum":
@@ -133,7 +137,7 @@ class Kinds:
         raise Meet
 
     def expression(self, expression: Expression, domain: Sequence[int]) -> Kind:
-        """The kind of an expression; the axis of its rows is one of the domain's."""
+        """The kind of an expression. For rows, it is an axis of the domain."""
         if isinstance(expression, Constant):
             return FREE
         if isinstance(expression, Load):
@@ -152,28 +156,28 @@ class Kinds:
     def _load(self, load: Load, domain: Sequence[int]) -> Kind:
         if not is_whole(load, domain):
             raise Meet
-        kind = self.definition(load.definition)
+        kind = self.node(load.node)
         return load.index[kind].axis if isinstance(kind, int) else kind
 
     def _is_read_along(self, expression: Expression, axis: int) -> bool:
-        """Whether rows are wanted of what every program has whole, in registers."""
+        """Whether an expression reads rows of a node that every program has as a whole in registers."""
         return not all(
-            self._is_had_in_rows(load.definition, place)
+            self._is_had_in_rows(load.node, place)
             for load in load_nodes(expression)
             for place, index in enumerate(load.index)
             if index.axis == axis
         )
 
-    def _is_had_in_rows(self, definition: Definition, axis: int) -> bool:
-        """Whether a program can compute some rows alone."""
-        if self.definition(definition) != SAME:
+    def _is_had_in_rows(self, node: Node, axis: int) -> bool:
+        """Whether a program can compute some rows of a node alone."""
+        if self.node(node) != SAME:
             return True
-        computed = isinstance(definition, Map | Reduce)
-        return computed and not any(self._is_read_along(body.expression, axis) for body in definition.bodies)
+        computed = isinstance(node, Map | Reduce)
+        return computed and not any(self._is_read_along(body.expression, axis) for body in node.bodies)
 
 
 def _of_parts(expression: Apply, kinds: Sequence[Kind], rows: bool) -> Kind:
-    """The kind of a function of parts of sums: it must be linear in them."""
+    """The kind of a function of partial sums, which must be linear in them."""
     branches = zip(kinds[1:], expression.arguments[1:], strict=True)
     linear = {
         **dict.fromkeys(("add", "sub", "neg", "identity"), True),

@@ -1,16 +1,18 @@
-"""The kernels of a cell in Triton: one program a head, or a part of its rows, that goes through all of time.
+"""Prints the kernels of a cell in Triton. A program runs all time steps of a head, or of some rows of a head.
 
-The way forward keeps the state every C steps. The way back begins with the last one kept: it goes through its chunk
-again, stores the state of every step, and walks back through them; then the chunk before.
+The forward kernel stores the state every C steps. For each chunk, the backward kernel runs the steps again from that
+state, stores the state before every step, and then computes the gradients in reverse order.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
-from fastweights.compiler.ir.nodes import Definition, Table, Value, behind, volume
+from fastweights.compiler.ir.nodes import ConstantTensor, Node, Value, behind, volume
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, names
 from fastweights.compiler.targets.triton.access_patterns import in_memory, padded
@@ -21,22 +23,22 @@ REAL = {torch.float32: "tl.float32", torch.float64: "tl.float64"}
 FLAGS = ("KEEP", "RESET", "LENGTHS")
 SIZES = ("T", "H", "C")
 WARP = 1024
-"""Numbers of a state that one warp holds in 32 registers a thread."""
+"""Number of state elements that one warp holds in 32 registers per thread."""
 FULL = 128
-"""Programs that fill a chip: about one for each of its multiprocessors."""
+"""Number of programs that occupy a chip: about one per multiprocessor."""
 LEAST = 4
-"""Rows of a program, at least: what all rows have in common is computed for each program again."""
+"""Smallest number of rows of a program. Every program repeats the work that all rows share."""
 HEAD = """import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from fastweights.compiler.targets.triton import device as fw
+from fastweights.compiler.targets.triton import intrinsics as fw
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Writes the two kernels of a step; `rows` of a cut head belong to a program."""
+    """Prints the two kernels of a step. With a partition, a program has `rows` rows of a head."""
 
     step: Step
     title: str
@@ -46,18 +48,18 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """A module."""
+        """The source text of a module."""
         kernels = [self._kernel("forward", self._forward_lines()), self._kernel("backward", self._backward_lines())]
         return "\n\n".join([f'"""{self.title}."""\n\n{HEAD}', *kernels])
 
     @cached_property
     def forward(self) -> list[str]:
-        """What the way forward takes and gives, in order."""
+        """The arguments of the forward kernel, in order."""
         return [*self._all(FORWARD), "memory", "tables"]
 
     @cached_property
     def backward(self) -> list[str]:
-        """What the way back takes and gives, in order."""
+        """The arguments of the backward kernel, in order."""
         return [*self._all(BACKWARD), "states", "memory", "tables"]
 
     def _all(self, arguments: Sequence[Argument]) -> list[str]:
@@ -66,67 +68,67 @@ class Source:
 
     @property
     def strides(self) -> list[str]:
-        """How far apart batch, time and heads of every input are."""
+        """The names of the strides of every input over batch, time and heads."""
         return [f"{axis}_stride_{name}" for name in self.step.inputs for axis in "bth"]
 
-    def parameters(self, way: str) -> list[str]:
-        """All that a kernel takes, in order."""
-        return [*getattr(self, way), *self.strides, *SIZES, *FLAGS]
+    def parameters(self, kernel: str) -> list[str]:
+        """All parameters of a kernel, in order."""
+        return [*getattr(self, kernel), *self.strides, *SIZES, *FLAGS]
 
     @property
     def cuts(self) -> int:
-        """Programs of a head."""
+        """Number of programs per head."""
         return -(-self.cut.size // self.rows) if self.cut else 1
 
     @cached_property
     def memory(self) -> int:
-        """Numbers that a program of either kernel keeps in memory within a step."""
+        """Number of elements that a program keeps in memory within a step."""
         return sum(d.size for d in self._out_of_order)
 
     @property
     def states(self) -> int:
-        """Numbers of the state of a step, as the way back stores it for all programs of a head."""
+        """Number of state elements per step that the backward kernel stores for all programs of a head."""
         return sum(d.size * self._copies(name) for name, d in self.step.state.items())
 
     @cached_property
     def numbers(self) -> list[float]:
-        """The constant tensors of the cell, one after the other."""
+        """The numbers of all constant tensors, one after the other."""
         return [n for d in self._tables for n in d.numbers]
 
     def is_part(self, value: Value) -> bool:
-        """Whether every program of a head has a part of a sum: what is the same in all, the first one has alone."""
+        """Whether each program has a part of a sum. The part of a value that all programs have is in the first one."""
         return self.cut is not None and not isinstance(self.cut.kind(value), int)
 
     def is_private(self, name: str) -> bool:
-        """Whether every program of a cut head has all of a leaf of the state."""
+        """Whether every program of a divided head has all of a tensor of the state."""
         return self.cut is not None and self.cut.leaves[name] is None
 
     def _copies(self, name: str) -> int:
         return self.cuts if self.is_private(name) else 1
 
     @cached_property
-    def _everything(self) -> list[Definition]:
+    def _everything(self) -> list[Node]:
         return sorted(behind(self.step.results), key=lambda d: d.serial)
 
     @cached_property
-    def _tables(self) -> list[Table]:
-        return [d for d in self._everything if isinstance(d, Table)]
+    def _tables(self) -> list[ConstantTensor]:
+        return [d for d in self._everything if isinstance(d, ConstantTensor)]
 
     @cached_property
-    def _out_of_order(self) -> list[Definition]:
+    def _out_of_order(self) -> list[Node]:
         there = {*self.step.inputs.values(), *self.step.params.values(), *self._tables, self.step.d_y}
         return sorted(in_memory(self.step.results, there), key=lambda d: d.serial)
 
     @cached_property
-    def _places(self) -> dict[Definition, int]:
-        found, offset = dict[Definition, int](), 0
-        for definition in self._out_of_order:
-            found[definition] = offset
-            offset += definition.size
-        return found
+    def _places(self) -> dict[Node, int]:
+        places, offset = dict[Node, int](), 0
+        for node in self._out_of_order:
+            places[node] = offset
+            offset += node.size
+        return places
 
     def _axis(self, name: str) -> Axis:
-        """Along which a leaf of the state is cut."""
+        """The axis along which a tensor of the state is divided."""
         return self.cut.leaves[name] if self.cut else None
 
     def _domain(self, shape: Sequence[int], axis: Axis = None) -> Domain:
@@ -137,9 +139,9 @@ class Source:
 
     # The code of a step ---------------------------------------------------------------------------------------------
 
-    def _fixed(self) -> dict[Definition, Given]:
-        """What all steps have in common."""
-        given: dict[Definition, Given] = {
+    def _fixed(self) -> dict[Node, Given]:
+        """The params and the constant tensors."""
+        given: dict[Node, Given] = {
             d: Given(f"p_{n}", f"all_param_{n} + h * {d.size}") for n, d in self.step.params.items()
         }
         offset = 0
@@ -148,18 +150,18 @@ class Source:
             offset += table.size
         return given
 
-    def _moving(self) -> dict[Definition, Given]:
+    def _moving(self) -> dict[Node, Given]:
         """The inputs of a step."""
         return {
             d: Given(f"x_{n}", f"all_in_{n} + b * b_stride_{n} + {{t}} * t_stride_{n} + h * h_stride_{n}")
             for n, d in self.step.inputs.items()
         }
 
-    def _body(self, given: dict[Definition, Given]) -> Body:
+    def _body(self, given: dict[Node, Given]) -> Body:
         return Body(given, self._places, self.cut, self.rows)
 
     def _forward_body(self, with_y: bool) -> Body:
-        state: dict[Definition, Given] = {d: Given(f"s_{n}") for n, d in self.step.state.items()}
+        state: dict[Node, Given] = {d: Given(f"s_{n}") for n, d in self.step.state.items()}
         body = self._body(state | self._moving() | self._fixed())
         for name, value in self.step.new_state.items():
             body.put(f"n_{name}", value, self._axis(name))
@@ -174,7 +176,7 @@ class Source:
         return body
 
     def _backward_body(self) -> Body:
-        given: dict[Definition, Given] = {d: Given(f"s_{n}", self._stored(n)) for n, d in self.step.state.items()}
+        given: dict[Node, Given] = {d: Given(f"s_{n}", self._stored(n)) for n, d in self.step.state.items()}
         given |= {d: Given(f"g_{n}") for n, d in self.step.d_state.items()}
         given |= {self.step.d_y: Given("g", self._at("all_d_y", self.step.d_y.shape))}
         body = self._body(given | self._moving() | self._fixed())
@@ -200,13 +202,13 @@ class Source:
         body.put(name, value, self._rows_of(value), first=alone)
 
     def _at(self, pointer: str, shape: Sequence[int], in_parts: bool = False) -> str:
-        """Where a step's numbers of a tensor `[B, T, H, ...]` begin; one in parts has an axis for them after H."""
+        """The address of a step's part of a tensor `[B, T, H, ...]`; a tensor in parts has another axis behind H."""
         size = volume(shape)
         place = "((b * T + {t}) * H + h)"
         return f"{pointer} + ({place} * {self.cuts} + cut) * {size}" if in_parts else f"{pointer} + {place} * {size}"
 
     def _stored(self, name: str) -> str:
-        """Where the way back keeps the state of a step."""
+        """The address at which the backward kernel stores the state before a step."""
         place = f"states + (m * C + t - start) * {self.states} + {self._offset(name)}"
         return f"{place} + cut * {self.step.state[name].size}" if self.is_private(name) else place
 
@@ -215,7 +217,7 @@ class Source:
         return sum(self.step.state[n].size * self._copies(n) for n in before)
 
     def _kept(self, name: str, chunk: str) -> str:
-        """Where the way forward keeps the state that a chunk begins with."""
+        """The address at which the forward kernel stores the state at the start of a chunk."""
         before = list(self.step.state)[: list(self.step.state).index(name)]
         size = sum(d.size for d in self.step.state.values())
         offset = sum(self.step.state[n].size for n in before)
@@ -223,16 +225,16 @@ class Source:
 
     # The loops ------------------------------------------------------------------------------------------------------
 
-    def _kernel(self, way: str, lines: Sequence[str]) -> str:
+    def _kernel(self, kernel: str, lines: Sequence[str]) -> str:
         kinds = {**dict.fromkeys((*self.strides, *SIZES), ": tl.int64"), **dict.fromkeys(FLAGS, ": tl.constexpr")}
         quoted = ", ".join(f'"{name}"' for name in (*self.strides, *SIZES))
-        head = [f"{name}{kinds.get(name, '')}," for name in self.parameters(way)]
+        head = [f"{name}{kinds.get(name, '')}," for name in self.parameters(kernel)]
         code = [*self._start("\n".join(lines)), *lines]
-        parts = [f"@triton.jit(do_not_specialize=[{quoted}])", f"def {way}(", *_indent(head), "):", *_indent(code)]
+        parts = [f"@triton.jit(do_not_specialize=[{quoted}])", f"def {kernel}(", *_indent(head), "):", *_indent(code)]
         return "\n".join([*parts, ""])
 
     def _start(self, code: str) -> list[str]:
-        """Which head and rows these are, and the places along axes that the code counts."""
+        """The head and the rows of a program, and the indices along axes that the code uses."""
         lines = [f"real: tl.constexpr = {REAL[self.dtype]}", "program = tl.program_id(0).to(tl.int64)"]
         if self.cut:
             lines += [f"m, cut = program // {self.cuts}, program % {self.cuts}", "first = cut == 0"]
@@ -247,12 +249,12 @@ class Source:
 
     def _forward_lines(self) -> list[str]:
         body = self._forward_body(with_y=True)
-        fixed, moving = self._wanted(body)
+        fixed, _, inputs = self._tiles(body)
         keep = [store(self._kept(n, "t // C"), f"s_{n}", self._leaf(n), *self._once(n)) for n in self.step.state]
         return [
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
             *[f"s_{n} = {load(f'first_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()],
-            *self._ahead("", moving, "0", "0 < end"),
+            *self._load_inputs("", inputs, "0", "0 < end"),
             "for t in range(0, end):",
             *_indent(
                 [
@@ -260,10 +262,10 @@ class Source:
                     "    if t % C == 0:",
                     *_indent(keep, 2),
                     *self._reset(),
-                    *self._ahead("next_", moving, "(t + 1)", "t + 1 < end"),
+                    *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < end"),
                     *body.lines,
                     *[f"s_{n} = n_{n}" for n in self.step.state],
-                    *_moved(moving),
+                    *_advanced(inputs),
                 ]
             ),
             *[
@@ -273,11 +275,10 @@ class Source:
         ]
 
     def _backward_lines(self) -> list[str]:
-        body, again = self._backward_body(), self._forward_body(with_y=False)
-        fixed, moving = self._wanted(body)
-        also, along = self._wanted(again)
-        state, inputs = _split(moving, "s_")
-        fixed = list({name: (name, p, d) for name, p, d in [*fixed, *also]}.values())
+        backward, recompute = self._backward_body(), self._forward_body(with_y=False)
+        fixed, state, inputs = self._tiles(backward)
+        fixed_too, _, inputs_again = self._tiles(recompute)
+        fixed = list({name: (name, p, d) for name, p, d in [*fixed, *fixed_too]}.values())
         return [
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
             *[f"g_{n} = {self._first_gradient(n)}" for n in self.step.state],
@@ -289,42 +290,42 @@ class Source:
                     "start = (chunks - 1 - c) * C",
                     "stop = tl.minimum(start + C, end)",
                     *[f"s_{n} = {load(self._kept(n, 'start // C'), self._leaf(n))}" for n in self.step.state],
-                    *self._ahead("", along, "start", ""),
+                    *self._load_inputs("", inputs_again, "start", ""),
                     "for t in range(start, stop):",
-                    *_indent(self._again(again, along)),
+                    *_indent(self._recompute(recompute, inputs_again)),
                     "tl.debug_barrier()",
-                    *self._ahead("", inputs, "(stop - 1)", ""),
+                    *self._load_inputs("", inputs, "(stop - 1)", ""),
                     "for n in range(0, stop - start):",
-                    *_indent(self._back(body, state, inputs)),
+                    *_indent(self._back(backward, state, inputs)),
                     "tl.debug_barrier()",
                 ]
             ),
             *self._last_gradients(),
         ]
 
-    def _again(self, body: Body, moving: "list[Tile]") -> list[str]:
-        """A step of a chunk, whose state is stored."""
+    def _recompute(self, body: Body, inputs: "list[Tile]") -> list[str]:
+        """A step of the recompute pass. The state before the step is stored."""
         return [
             *self._reset(),
             *[store(self._stored(n), f"s_{n}", self._leaf(n)) for n in self.step.state],
-            *self._ahead("next_", moving, "(t + 1)", "t + 1 < stop"),
+            *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop"),
             *body.lines,
             *[f"s_{n} = n_{n}" for n in self.step.state],
-            *_moved(moving),
+            *_advanced(inputs),
         ]
 
     def _back(self, body: Body, state: "list[Tile]", inputs: "list[Tile]") -> list[str]:
-        """The gradient of a step; at a reset it belongs to the initial state, and the step before gets none."""
+        """A step of the backward pass. At a reset, the gradient of the state goes to the initial state."""
         return [
             "t = stop - 1 - n",
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in state],
-            *self._ahead("next_", inputs, "(t - 1)", "t > start"),
+            *self._load_inputs("next_", inputs, "(t - 1)", "t > start"),
             *body.lines,
             "if RESET:",
             "    if tl.load(reset + b * T + t) != 0:",
             *_indent([line for n in self.step.state for line in self._given_back(n)], 2),
             *[f"g_{n} = e_{n}" for n in self.step.state],
-            *_moved(inputs),
+            *_advanced(inputs),
         ]
 
     def _reset(self) -> list[str]:
@@ -350,7 +351,7 @@ class Source:
         return [*states, *[store(self._of_param(n), f"a_{n}", self._param(n)) for n in self.step.params]]
 
     def _of_head(self, pointer: str, name: str) -> str:
-        """Where the gradient of a leaf begins, whole or a part of it."""
+        """The address of the gradient of a tensor of the state, whole or in parts."""
         place = f"(m * {self.cuts} + cut)" if self.is_private(name) else "m"
         return f"{pointer} + {place} * {self.step.state[name].size}"
 
@@ -364,55 +365,66 @@ class Source:
         return self._domain(value.shape, self._rows_of(value))
 
     def _once(self, name: str) -> list[str]:
-        """Every program has a leaf that is not cut: one of them stores it."""
+        """The condition for stores of a tensor that every program has: only the first program stores it."""
         return ["first"] if self.is_private(name) else []
 
-    def _wanted(self, body: Body) -> "tuple[list[Tile], list[Tile]]":
-        """The tiles that a phase needs from memory: those of all steps, and those of each."""
-        fixed, moving = list[Tile](), list[Tile]()
-        steady = {*self.step.params.values(), *self._tables}
-        for (definition, axis), name in body.wanted.items():
-            tile = name, body.given[definition].address, self._domain(definition.shape, axis)
-            (fixed if definition in steady else moving).append(tile)
-        return fixed, moving
+    def _tiles(self, body: Body) -> "Tiles":
+        """The tiles that the code of a pass expects to be loaded from memory."""
+        tiles = Tiles([], [], [])
+        for (node, axis), name in body.wanted.items():
+            tile = name, body.given[node].address, self._domain(node.shape, axis)
+            if node in {*self.step.params.values(), *self._tables}:
+                tiles.fixed.append(tile)
+            elif node in self.step.state.values():
+                tiles.state.append(tile)
+            else:
+                tiles.inputs.append(tile)
+        return tiles
 
-    def _ahead(self, prefix: str, moving: "Iterable[Tile]", t: str, condition: str) -> list[str]:
-        """Loads what step t needs, if there is one."""
+    def _load_inputs(self, prefix: str, inputs: "Iterable[Tile]", t: str, condition: str) -> list[str]:
+        """Loads the inputs of step `t` under a condition, which is empty if the step always exists."""
         conditions = [f"({condition})"] if condition else []
         return [
-            f"{prefix}{name} = {load(pointer.format(t=t), domain, *conditions)}" for name, pointer, domain in moving
+            f"{prefix}{name} = {load(pointer.format(t=t), domain, *conditions)}" for name, pointer, domain in inputs
         ]
 
 
-def sourced(step: Step, title: str, dtype: torch.dtype, heads: int = FULL) -> Source:
-    """The kernels for so many heads of all members of a batch together: fewer heads are cut into more programs."""
-    found = cut(step)
-    rows = 0 if found is None else _rows(found, step, heads)
-    return Source(step, title, dtype, found if rows else None, rows)
+def sourced(passes: Passes, title: str, dtype: torch.dtype, heads: int = FULL) -> Source:
+    """The kernels for a number of heads, counted over the batch. With few heads, several programs share a head.
+
+    The kernels ignore the tensors that the recompute pass keeps: the backward pass computes them again in registers.
+    """
+    step = passes.step
+    partition = cut(step)
+    rows = 0 if partition is None else _rows(partition, step, heads)
+    return Source(step, title, dtype, partition if rows else None, rows)
 
 
-def _rows(found: Cut, step: Step, heads: int) -> int:
-    """Rows of a program: as many as one warp holds, fewer where programs would not fill a chip; 0 for all."""
-    across = max(padded(d.size // found.size) for n, d in step.state.items() if found.leaves[n] is not None)
-    rows = padded(found.size)
+def _rows(partition: Cut, step: Step, heads: int) -> int:
+    """The number of rows of a program: as many as one warp holds, or fewer to occupy the chip; 0 for all rows."""
+    across = max(padded(d.size // partition.size) for n, d in step.state.items() if partition.leaves[n] is not None)
+    rows = padded(partition.size)
     while rows > 1 and rows * across > WARP:
         rows //= 2
-    while rows > LEAST and heads * -(-found.size // rows) < FULL:
+    while rows > LEAST and heads * -(-partition.size // rows) < FULL:
         rows //= 2
-    return 0 if rows >= found.size else rows
+    return 0 if rows >= partition.size else rows
 
 
 Tile = tuple[str, str, Domain]
-"""A name, where it is loaded from, and its axes."""
+"""The name of a tile, its address in memory, and its axes."""
 
 
-def _split(tiles: Iterable[Tile], prefix: str) -> tuple[list[Tile], list[Tile]]:
-    found = list(tiles)
-    return [x for x in found if x[0].startswith(prefix)], [x for x in found if not x[0].startswith(prefix)]
+class Tiles(NamedTuple):
+    """Tiles in memory: params and tables, the state of a step, and the inputs of a step (with the gradient of y)."""
+
+    fixed: list[Tile]
+    state: list[Tile]
+    inputs: list[Tile]
 
 
-def _moved(moving: Iterable[Tile]) -> list[str]:
-    return [f"{name} = next_{name}" for name, _, _ in moving]
+def _advanced(inputs: Iterable[Tile]) -> list[str]:
+    return [f"{name} = next_{name}" for name, _, _ in inputs]
 
 
 def _indent(lines: Iterable[str], by: int = 1) -> list[str]:

@@ -1,30 +1,25 @@
-"""Triton: one program a head, or a part of its rows, for chips of NVIDIA and AMD."""
+"""The target for GPUs: Triton kernels for chips of NVIDIA and AMD."""
 
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
-from fastweights.cell import Cell
-from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.errors import Unbuilt
-from fastweights.compiler.frontend.lower import lower
-from fastweights.compiler.frontend.trace import trace
-from fastweights.compiler.ir.step import Step
-from fastweights.compiler.targets.target import WAYS, title
+from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.targets.cell_spec import CellSpec
+from fastweights.compiler.targets.target import WAYS
 from fastweights.compiler.targets.triton.kernel import Kernel
 from fastweights.compiler.targets.triton.source import sourced
 
 OLDEST = (3, 6)
-"""What the kernels were compiled and interpreted with."""
+"""The oldest tested version of Triton."""
 CAPABILITY = (8, 0)
-"""The oldest chips of NVIDIA that Triton compiles for."""
+"""The oldest compute capability of NVIDIA chips that Triton supports."""
 
 
-def lack() -> str:
-    """What this machine lacks to build any kernel, and what to do about it; empty if it lacks nothing."""
+def missing_requirement() -> str:
+    """The reason why this machine can build no kernel, with a remedy; empty if it can."""
     if find_spec("triton") is None:
         return "there is no Triton. pip install 'fastweights[gpu]'"
     import triton
@@ -37,52 +32,42 @@ def lack() -> str:
     return ""
 
 
-def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> str:
-    """The code of a cell's kernels. Raises `Unsupported` if the cell leaves the subset that compiles."""
-    return sourced(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype).text
+def source(spec: CellSpec, passes: Passes) -> str:
+    """The source text of a cell's kernels for many heads."""
+    return sourced(passes, spec.title, spec.dtype).text
 
 
-def kernel(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> Kernel:
-    """The kernel of a cell; Triton keeps what it compiles.
+def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> Kernel:
+    """The kernel of a cell. Triton has a cache of its own, so `text` is not used.
 
     Raises:
-        Unsupported: the cell leaves the subset that compiles.
-        Unbuilt: there is no Triton, or one that is too old.
+        Unsupported: The cell leaves the subset of PyTorch that compiles.
+        Unbuilt: Triton is not installed, or is too old.
     """
     _require_triton()
-    return Kernel(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype)
+    return Kernel(passes(), spec.title, spec.dtype)
 
 
-def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, text: str) -> None:
-    """None of its own: what a launch costs is more than one step saves."""
+def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
+    """None: a launch costs more time than a kernel for a single time step would save."""
 
 
-def walks() -> Any:
-    """The kernels from chunk to chunk; None without a Triton that builds them."""
-    return None if lack() else import_module("fastweights.backends.chunkwise.triton.state_passing")
-
-
-def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
-    """Grid, warps, registers, spills and shared memory of both kernels for so many heads, and their source."""
+def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, heads: int) -> str:
+    """The grid, warps, registers, spills and shared memory of both kernels for a number of heads, and the source."""
     from fastweights.compiler.targets.triton.occupancy import choose, target_of
 
     _require_triton()
-    made = sourced(step(cell, sizes, dtype), title(cell, sizes, dtype), dtype, heads)
-    how = f"{made.cuts} of {made.rows} rows a head" if made.cut else "one a head"
-    lines = [f"{made.title}, {heads} heads on {chip}: {heads * made.cuts} programs, {how}"]
-    for way in WAYS:
-        found = choose(made, way, target_of(chip))
-        registers = f"{found.registers} registers a thread, {found.spills} bytes spilt"
-        lines.append(f"  {way:<8}  {found.warps} warps, {registers}, {found.shared} bytes shared")
-    return "\n".join([*lines, "", made.text])
+    kernels = sourced(passes(), spec.title, spec.dtype, heads)
+    grid = f"{kernels.cuts} of {kernels.rows} rows a head" if kernels.cut else "one a head"
+    lines = [f"{kernels.title}, {heads} heads on {chip}: {heads * kernels.cuts} programs, {grid}"]
+    for name in WAYS:
+        assembled = choose(kernels, name, target_of(chip))
+        registers = f"{assembled.registers} registers a thread, {assembled.spills} bytes spilt"
+        lines.append(f"  {name:<8}  {assembled.warps} warps, {registers}, {assembled.shared} bytes shared")
+    return "\n".join([*lines, "", kernels.text])
 
 
 def _require_triton() -> None:
-    reason = lack()
+    reason = missing_requirement()
     if reason:
         raise Unbuilt(reason)
-
-
-def step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Step:
-    """A cell's step and its gradient, lowered."""
-    return alone(lambda: lower(trace(cell, dict(sorted(sizes.items())), dtype)))

@@ -1,0 +1,129 @@
+"""A checked call of `scan`, as every backend takes it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights.call.plan import CallPlan, plan_of
+from fastweights.call.tensors import Tensors
+from fastweights.cell import Cell, initial_state
+from fastweights.core.grad_mode import wants_gradients
+from fastweights.core.padding import check_ends, only, within
+
+FILL = 0.5
+"""The value of padding in `finite_inputs`. It is not 0, since a cell may divide by the length of a key."""
+
+
+@dataclass(eq=False)
+class ScanCall:
+    """A call of `scan` whose tensors fit the cell and have the dtype of the computation.
+
+    The state is always given. `tensors.initial` is the state `[B, H, ...]` after a reset, None without resets. No reset
+    lies in the padding. A backend may write the last state to `out`, but need not.
+    """
+
+    plan: CallPlan
+    tensors: Tensors
+    starts_at_zero: bool = True
+    """Whether the initial state is zeros."""
+    out: Any = None
+    specialisation: Any = None
+    """The form of the step at this call, which backends that compile it look up at most once per call."""
+    inner: "ScanCall | None" = None
+    """The answer of `with_inner_cell`."""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the plan."""
+        return self.plan.cell
+
+    @property
+    def inside(self) -> Tensor | None:
+        """The steps that are no padding, bool `[B, T]`; None if all are."""
+        lengths = self.tensors.lengths
+        return None if lengths is None else within(lengths, self.plan.leading[1])
+
+    @property
+    def finite_inputs(self) -> Any:
+        """The inputs with `FILL` in place of the padding, for backends that compute there and must meet no NaN."""
+        inside, inputs = self.inside, self.tensors.inputs
+        return inputs if inside is None else type(inputs)(*[only(inside, x, FILL) for x in inputs])
+
+    def replace(self, tensors: Tensors) -> "ScanCall":
+        """The same call with other tensors, whose batch and number of steps may differ."""
+        B, T, H = tensors.inputs[0].shape[:3]
+        wants = wants_gradients(tensors.all())
+        plan = self.plan._replace(leading=(B, T, H), wants_gradients=wants, order=[], fast_paths={})
+        return ScanCall(plan, tensors, self.starts_at_zero, self.out)
+
+    def with_inner_cell(self) -> "ScanCall":
+        """The call of the cell inside, with inputs mapped for all steps at once; the call itself without such a cell.
+
+        Backends that run step by step use it: mapping the inputs of one step would take as long as the step.
+        """
+        if self.cell.inside is None:
+            return self
+        if self.inner is None:
+            cell, map_inputs = self.cell.inside
+            plan = self.plan._replace(cell=cell, order=[], fast_paths={})
+            tensors = self.tensors._replace(inputs=map_inputs(self.finite_inputs))
+            self.inner = ScanCall(plan, tensors, self.starts_at_zero, self.out)
+        return self.inner
+
+    def __str__(self) -> str:
+        B, T, H = self.plan.leading
+        sizes = " ".join(f"{axis}={size}" for axis, size in self.plan.sizes.items())
+        kind = f"{str(self.plan.dtype).removeprefix('torch.')} on {self.tensors.inputs[0].device.type}"
+        return f"{self.cell.name}, B={B} T={T} H={H} {sizes}, {kind}"
+
+
+def scan_call(cell: Cell, tensors: Tensors, out: Any = None) -> ScanCall:
+    """Checks the tensors of a call and casts them to the dtype of the computation.
+
+    Raises:
+        InputError: a tensor does not fit the cell.
+    """
+    return prepare(plan_of(cell, tensors, out), tensors, out)
+
+
+def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
+    """The call of a plan with tensors of its signature: cast, and with the state that the first step starts from."""
+    lengths, reset = tensors.lengths, tensors.reset
+    if lengths is not None:
+        check_ends(lengths, plan.leading[1])
+    if plan.needs_cast or _has_negated_view(tensors):
+        tensors = tensors.map(lambda x: x.to(plan.compute_dtype).resolve_neg())
+    state, start = tensors.state, None
+    if state is None or reset is not None:
+        start = _start(plan, tensors.initial, tensors.inputs[0])
+    if reset is not None and lengths is not None:
+        reset = reset & within(lengths, plan.leading[1])
+    starts_at_zero = tensors.initial is None
+    tensors = Tensors(
+        tensors.inputs,
+        start if state is None else state,
+        tensors.params,
+        reset,
+        lengths,
+        None if reset is None else start,
+    )
+    return ScanCall(plan, tensors, starts_at_zero, out)
+
+
+def _start(plan: CallPlan, initial: Any, like: Tensor) -> Any:
+    """The state `[B, H, ...]` before the first step: the initial state of every head, or zeros."""
+    B, _, H = plan.leading
+    if initial is not None:
+        return type(initial)(*[leaf.expand(B, *leaf.shape) for leaf in initial])
+    if plan.start_shapes is None:
+        return initial_state(plan.cell, plan.sizes, (B, H), like)  # raises: only a given state has all sizes
+    device = like.device
+    zeros = [torch.zeros(shape, dtype=plan.compute_dtype, device=device) for shape in plan.start_shapes]
+    return plan.cell.State(*zeros)
+
+
+def _has_negated_view(tensors: Tensors) -> bool:
+    """Whether a tensor is a view whose memory holds the negated values, such as the imaginary part of `x.conj()`."""
+    return not torch.compiler.is_compiling() and any(map(Tensor.is_neg, tensors.all()))

@@ -1,0 +1,35 @@
+"""The dropout of words for the reduced word models, alike for all of them, chosen on validation data."""
+
+from fastweights.core.metric import Display
+from fastweights.experiments.experiment import Experiment, Preset, Trial
+from fastweights.recipes.schlag2021.table_2 import EXPERIMENT as TABLE_2
+from fastweights.recipes.schlag2021.table_2 import trial as table_2
+
+MODELS = {model: TABLE_2.models[model] for model in ("transformer", "linear", "delta")}
+COLUMNS = {"0": "none", "0.1": "0.1", "0.2": "0.2", "0.3": "0.3"}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """A small model of Table 2 with another dropout of words."""
+    one = table_2(model, "small", preset)
+    return one._replace(model_options={**one.model_options, "word_dropout": float(column)})
+
+
+EXPERIMENT = Experiment(
+    title="Dropout of words for small word models",
+    source="The search behind schlag2021/table-2",
+    display=Display("validation perplexity", data="validation"),
+    models=MODELS,
+    columns=COLUMNS,
+    published={},
+    presets={
+        "smoke": Preset(("0", "0.1"), ("delta",)),
+        "cpu": Preset(tuple(COLUMNS), tuple(MODELS), seeds=2),
+    },
+    trial=trial,
+    notes=(
+        "The papers read 100 million words and have no such dropout. Preset cpu reads 0.3 million words nine times, "
+        "and the Transformer overfits. One probability is taken for all models.",
+    ),
+    sanity="A search needs no check: each dropout is a column, and a model that learns at none stands out.",
+)

@@ -1,0 +1,82 @@
+"""The sanity check of an experiment: the value that each model reached, and the bound that it must reach."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fastweights.experiments.experiment import SANITY, Experiment, Sanity
+from fastweights.experiments.sizes import sizes
+from fastweights.report.document import Block, Grid, Heading, Paragraph
+from fastweights.report.runs import Group, collect
+
+
+class Check(NamedTuple):
+    """One line of a sanity check."""
+
+    subject: str
+    reached: float | None
+    bound: float
+    passed: bool
+
+    def __str__(self) -> str:
+        reached = "not run" if self.reached is None else f"{self.reached:.4g}"
+        return f"{'passed' if self.passed else 'FAILED'}: {self.subject}: {reached}, bound {self.bound:g}"
+
+
+def checks(experiment: Experiment, group: Group | None) -> Iterator[Check]:
+    """The checks of all models, from finished runs of preset sanity, and of the sizes of the models of preset cpu."""
+    assert isinstance(experiment.sanity, Sanity)
+    yield from _size_checks(experiment, experiment.sanity)
+    results = group.results if group else {}
+    for model, column in experiment.preset(SANITY).places:
+        bound = experiment.sanity.own.get(model, experiment.sanity.bound)
+        summary = results.get((model, column))
+        reached = summary.mean if summary else None
+        passed = group is not None and reached is not None and group.metric.best(reached, bound) == reached
+        yield Check(f"{experiment.models[model]}, {experiment.columns[column]}", reached, bound, passed)
+
+
+def _size_checks(experiment: Experiment, sanity: Sanity) -> Iterator[Check]:
+    """The sizes that reduced models share with the paper's."""
+    for model, column in experiment.preset("cpu").places:
+        found = sizes(experiment.trial(model, column, "cpu"))
+        for name, size in sanity.sizes.items():
+            if name in found:
+                subject = f"{experiment.models[model]}, {experiment.columns[column]}, {SIZES[name]}"
+                yield Check(subject, found[name], size, found[name] == size)
+
+
+SIZES = {"head": "size of a head", "features": "features per head"}
+"""Labels of sizes."""
+
+
+def sanity(group: Group) -> Iterator[Block]:
+    """The sanity check beside the runs of preset cpu, or the reason why there is none."""
+    if group.preset not in ("cpu", SANITY) or not group.experiment.sanity:
+        return
+    yield Heading(3, "Sanity check")
+    if isinstance(group.experiment.sanity, str):
+        yield Paragraph(group.experiment.sanity)
+        return
+    beside = _beside(group)
+    yield Paragraph(
+        "Each model alone on a short, easy version of the task, otherwise with the settings of preset cpu. A model "
+        f"below its bound is held back by these settings. Command: `fastweights reproduce {group.name} --sanity`."
+        f"{'' if beside else ' Not run yet.'}"
+    )
+    found = [check for check in checks(group.experiment, beside) if check.reached is not None]
+    if found:
+        yield Grid(["", "reached", "bound", ""], [[*_row(check)] for check in found])
+
+
+def _row(check: Check) -> tuple[str, str, str, str]:
+    return check.subject, f"{check.reached:.4g}", f"{check.bound:g}", "passed" if check.passed else "failed"
+
+
+def _beside(group: Group) -> Group | None:
+    """The runs of preset sanity: they lie beside those of preset cpu."""
+    if group.preset == SANITY:
+        return group
+    folder = group.records[0].path.parents[3] / SANITY
+    if not folder.is_dir():
+        return None
+    return next((found for found in collect(folder).groups if found.name == group.name), None)

@@ -1,0 +1,178 @@
+"""Plans of scan calls: calls of one signature share a plan, and no other call does."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import fastweights
+from fastweights import Cell, dispatch, scan
+from fastweights.call.plan import plan_of
+from fastweights.call.tensors import Tensors
+from fastweights.layers import DeltaNet
+from fastweights.signature import Key, Matrix, Value
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+
+SHAPE = Shape(2, 3, 2, 4, 5)
+ROOT = str(Path(fastweights.__file__).parent)
+
+
+def tensors(cell: Cell, shape: Shape = SHAPE, seed: int = 0) -> Tensors:
+    """A call with a state, resets and, for cells that have them, slow weights."""
+    torch.manual_seed(seed)
+    inputs, state, params = (
+        sample(cell, shape, torch.float32) for sample in (sample_inputs, sample_state, sample_params)
+    )
+    return Tensors(inputs, state, params, torch.rand(shape.B, shape.T) < 0.5)
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_calls_of_one_signature_share_a_plan(name):
+    cell = Cell.named(name)
+    first, second = (plan_of(cell, tensors(cell, seed=seed), None) for seed in (0, 1))
+    assert first is second
+
+
+CHANGES = {
+    "batch": lambda cell, t: tensors(cell, Shape(3, 3, 2, 4, 5)),
+    "steps": lambda cell, t: tensors(cell, Shape(2, 4, 2, 4, 5)),
+    "heads": lambda cell, t: tensors(cell, Shape(2, 3, 1, 4, 5)),
+    "sizes": lambda cell, t: tensors(cell, Shape(2, 3, 2, 4, 6)),
+    "dtype": lambda cell, t: t.map(torch.Tensor.double),
+    "dtype of the inputs": lambda cell, t: t._replace(inputs=type(t.inputs)(*(x.bfloat16() for x in t.inputs))),
+    "device": lambda cell, t: t.map(lambda x: x.to("meta"))._replace(reset=t.reset.to("meta")),
+    "gradients of the inputs": lambda cell, t: t._replace(
+        inputs=type(t.inputs)(*(x.clone().requires_grad_() for x in t.inputs))
+    ),
+    "gradients of the state": lambda cell, t: t._replace(
+        state=type(t.state)(*(x.clone().requires_grad_() for x in t.state))
+    ),
+    "no state": lambda cell, t: t._replace(state=None),
+    "no reset": lambda cell, t: t._replace(reset=None),
+    "lengths": lambda cell, t: t._replace(lengths=torch.tensor([3, 1])),
+    "initial": lambda cell, t: t._replace(initial=type(t.state)(*(x[0] for x in t.state))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["delta", "delta-rnn", "mlstm"])
+def test_another_signature_has_another_plan(name, change):
+    cell = Cell.named(name)
+    given = tensors(cell)
+    plan, other = plan_of(cell, given, None), plan_of(cell, CHANGES[change](cell, given), None)
+    assert plan is not other
+    assert plan_of(cell, CHANGES[change](cell, given), None) is other
+
+
+def test_a_plan_depends_on_the_gradient_mode_and_on_where_the_state_goes():
+    cell = Cell.named("delta")
+    given = tensors(cell).map(lambda x: x.requires_grad_())
+    plan = plan_of(cell, given, None)
+    with torch.no_grad():
+        without = plan_of(cell, given, None)
+        assert not without.wants_gradients
+        assert plan_of(cell, given, given.state) is not without
+    assert plan.wants_gradients
+
+
+def test_a_call_that_pytorch_observes_shares_no_plan():
+    cell = Cell.named("delta")
+    given = tensors(cell)
+    with torch.autograd.forward_ad.dual_level():
+        assert plan_of(cell, given, None) is not plan_of(cell, given, None)
+
+
+@pytest.mark.parametrize("backend", ["auto", *dispatch.MODULES])
+@pytest.mark.parametrize("wants_gradients", [False, True])
+def test_costs_and_fast_paths_are_asked_for_once_per_signature(monkeypatch, backend, wants_gradients):
+    cell = Cell.of(fresh())
+    given = tensors(cell).map(lambda x: x.requires_grad_(wants_gradients))
+    asked = []
+    for name, module in dispatch.MODULES.items():
+        for function in ("cost", "fast_path"):
+            original = getattr(module, function)
+
+            def count(call, key=(name, function), original=original):
+                asked.append(key)
+                return original(call)
+
+            monkeypatch.setattr(module, function, count)
+    for _ in range(3):
+        scan(cell, *given, backend=backend)
+    assert len(asked) == len(set(asked))
+
+
+class Memory(NamedTuple):
+    W: Matrix
+
+
+class Inputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+
+
+def fresh():
+    """A step that no plan has been made for."""
+
+    def step(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+        W = state.W + torch.outer(x.v, x.k)
+        return Memory(W), W @ x.q
+
+    return step
+
+
+FACTOR = 1.0
+
+
+def faded(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+    """FACTOR W + v k^T."""
+    W = FACTOR * state.W + torch.outer(x.v, x.k)
+    return Memory(W), W @ x.q
+
+
+def test_a_step_that_changes_between_training_steps_is_followed(monkeypatch):
+    cell = Cell.of(faded)
+    given = tensors(cell).map(lambda x: x.requires_grad_())
+    for factor in (1.0, 0.5, 1.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for _ in range(2):
+            got, want = (scan(cell, *given, backend=backend)[0] for backend in ("auto", "reference"))
+            torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("T", [1, 3])
+def test_a_captured_parameter_has_a_gradient(T):
+    weight = torch.nn.Parameter(torch.ones(4))
+
+    def step(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+        W = state.W + torch.outer(x.v, weight * x.k)
+        return Memory(W), W @ x.q
+
+    cell = Cell.of(step)
+    given = tensors(cell, Shape(1, T, 1, 4, 5))
+    gradients = [
+        torch.autograd.grad(scan(cell, *given, backend=backend)[0].sum(), weight) for backend in ("auto", "reference")
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+def test_a_warm_training_step_takes_few_frames():
+    layer, x = DeltaNet(16, 1), torch.randn(1, 2, 16)
+    frames = 0
+
+    def note(frame, event, argument):
+        nonlocal frames
+        frames += event == "call" and frame.f_code.co_filename.startswith(ROOT)
+
+    for _ in range(3):
+        layer(x)[0].sum().backward()
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        layer(x)[0].sum().backward()
+    finally:
+        sys.setprofile(before)
+    assert 0 < frames <= 90

@@ -1,0 +1,71 @@
+"""The tiers of the tests: `make check` runs what is quick, `make test` what is not slow, `make test-all` everything."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from fastweights import Cell
+from fastweights.layers import make_layer
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
+
+CORE = (*("delta", "gated-delta", "mlstm", "srwm", "delta-rnn", "neurons-and-synapses", "ttt-mlp", "delta-product"),)
+"""Cells that `make test` runs at every shape in every dtype."""
+OF_SHAPES = {
+    "float64_equals_reference": torch.float64,
+    "float32_equals_reference": torch.float32,
+    "bfloat16_equals_reference": torch.float32,
+}
+"""Checks that compare with the reference at several shapes, and the dtype that the kernels compute in."""
+OF_TRACERS = ("compiles", "exports")
+"""Checks that depend on the kinds of tensors of a cell, and not on what its step does with them."""
+QUICK = ("float64_equals_reference", "whole_equals_split", "packed_equals_separate", "is_causal")
+"""Checks of rules that `make check` runs on the backend that it compiles for."""
+
+ODD = scan_checks.ODD
+OTHERS = [(dtype, shape) for dtype, shapes in scan_checks.SHAPES.items() for shape in shapes if shape != ODD]
+
+
+def shapes_by_tier(name: str, dtype: torch.dtype) -> tuple[list[Shape], list[Shape]]:
+    """The shapes at which `make test` runs a cell in a dtype, and those that only `make test-all` adds.
+
+    Every cell has the odd shape in every dtype. An ordinary cell has two of the other pairs of a dtype and a shape, in
+    turn: so every pair meets a third of the ordinary cells.
+    """
+    first = sorted(set(Cell.names()) - set(CORE)).index(name) if name not in CORE else 0
+    chosen = OTHERS if name in CORE else [OTHERS[(first + shift) % len(OTHERS)] for shift in (0, len(OTHERS) // 2)]
+    shapes = scan_checks.SHAPES[dtype]
+    now = [shape for shape in shapes if shape == ODD or (dtype, shape) in chosen]
+    return now, [shape for shape in shapes if shape not in now]
+
+
+def kinds(cell: Cell) -> Hashable:
+    """The kinds of tensors in every record of a cell: what a tracer sees of it."""
+    return tuple((record, frozenset(slot.kind for slot in slots.values())) for record, slots in cell.slots.items())
+
+
+def one_per_kind(kinds: Mapping[str, Hashable]) -> set[str]:
+    """The first name of every kind."""
+    return set({kind: name for name, kind in reversed(kinds.items())}.values())
+
+
+def base_of(layer: str) -> type:
+    """The class that a layer shares its forward pass with."""
+    return type(make_layer(layer, 16, heads=2)).__base__
+
+
+def in_tiers(kinds: Mapping[Any, set[Any]]) -> list[Any]:
+    """Cases, of which `make test` runs one of every kind: the first that has it."""
+    known: set[Any] = set()
+    cases = []
+    for case, of in kinds.items():
+        cases.append(pytest.param(case, marks=slow_unless(not of <= known)))
+        known |= of
+    return cases
+
+
+def slow_unless(condition: bool) -> list[pytest.MarkDecorator]:
+    """The marks of a case that `make test` runs only under a condition."""
+    return [] if condition else [pytest.mark.slow]
