@@ -24,6 +24,9 @@ import gallery
 from sphinx.application import Sphinx
 
 import fastweights
+from fastweights.report.page import FIGURES, draw_figures
+from fastweights.report.runs import collect
+from fastweights.training.run_folder.runs_file import RUNS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -89,6 +92,7 @@ def write_source(source: Path) -> None:
         target = source / path.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
+    draw_reports(source)
     write_api(source / "api")
     gallery.write(source)
     for folder in ("cells", "tasks", "results"):
@@ -99,6 +103,15 @@ def write_source(source: Path) -> None:
     trees = [tree(pages, name) for name, pages in {**SECTIONS, "More": more}.items() if pages]
     with (source / "index.md").open("a", encoding="utf-8") as index:
         index.write("\n" + "\n".join(trees))
+
+
+def draw_reports(source: Path) -> None:
+    """Draws the figures of all reports from their runs: the repository has the runs alone."""
+    for folder in sorted(path.parent for path in DOCS.rglob(RUNS)):
+        drawn = source / folder.relative_to(DOCS) / FIGURES
+        drawn.mkdir(parents=True, exist_ok=True)
+        for name, content in draw_figures(collect(folder)).items():
+            (drawn / name).write_bytes(content)
 
 
 def tree(pages: Any, caption: str = "") -> str:

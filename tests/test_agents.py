@@ -198,8 +198,10 @@ def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch
     carry_out(Run(tmp_path), trial, "test", {}, resume=False)
     # Validation and the test of the agent, validation of three constant actions, the test of two baselines.
     assert played == [2, 4, 4, 4, 2, 2, 2, 4, 4, 4, 4]
-    test = Run(tmp_path).result().test
-    assert test["return"] == pytest.approx((test["return_left"] + test["return_right"]) / 2)
+    result = Run(tmp_path).result()
+    parts = result.details["return"]
+    assert parts.keys() == {"left", "right"}
+    assert result.test["return"] == pytest.approx(sum(parts.values()) / 2)
 
 
 def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypatch):

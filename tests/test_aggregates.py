@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastweights.core.metric import RETURN
+from fastweights.core.metric import RETURN, Display
 from fastweights.experiments.experiment import Summary
 from fastweights.report.aggregates import aggregates, intervals, measures
 from fastweights.report.document import Grid
@@ -48,9 +48,7 @@ def group(results, baselines, metric=RETURN):
     models, columns = ({place[n]: place[n].upper() for place in results} for n in (0, 1))
     found = {place: Summary(values) for place, values in results.items()}
     beside = {place: Summary((value,)) for place, value in baselines.items()}
-    return SimpleNamespace(
-        models=models, columns=columns, results=found, baselines=beside, experiment=SimpleNamespace(metric=metric)
-    )
+    return SimpleNamespace(models=models, columns=columns, results=found, baselines=beside, metric=metric)
 
 
 RESULTS = {("a", "pong"): (4.0, 6.0), ("a", "catch"): (0.0, 1.0), ("b", "pong"): (0.0, 0.0), ("b", "catch"): (1.0, 1.0)}
@@ -76,5 +74,5 @@ def test_without_several_seeds_or_a_span_there_are_none(results, baselines):
 
 
 def test_choices_of_a_search_are_not_added_up():
-    searched = RETURN.reported("plain", "validation return", "validation")
+    searched = RETURN.shown(Display("validation return", data="validation"))
     assert not list(aggregates(group(RESULTS, CHANCE, searched)))

@@ -16,6 +16,7 @@ import torch
 
 from fastweights import InputError
 from fastweights.core.files import read_file, read_json, write_atomically
+from fastweights.core.metric import BITS
 from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume
 from fastweights.training.run_folder.progress_state import Progress
@@ -31,7 +32,7 @@ FILES = ("config.json", "task.json", "metrics.jsonl", "last.safetensors", "best.
 def begin(folder):
     """A run with settings, checkpoints and metrics, but without a result."""
     run = Run(folder)
-    run.begin("oz", {"text": None, "rate": 0.5}, {"vocabulary": "ab\n\xe9", "words": WORDS})
+    run.begin("oz", {"text": None, "rate": 0.5}, {"vocabulary": "ab\n\xe9", "words": WORDS}, BITS)
     tensors = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor(7), "random.cpu": torch.zeros(3).byte()}
     for step in range(LINES):
         run.log(step=step, bits=2.0 / (step + 1), validation=float("nan"))
@@ -43,7 +44,12 @@ def begin(folder):
 @pytest.fixture(scope="module")
 def undamaged(tmp_path_factory):
     run = begin(tmp_path_factory.mktemp("finished"))
-    measured = {"validation": {"loss": 0.5}, "test": {"loss": 0.25}}
+    measured = {
+        "validation": {"loss": 0.5},
+        "test": {"loss": 0.25},
+        "curves": {"a": [(0, 0.5)]},
+        "details": {"b": {"c": 1.0}},
+    }
     run.write_result(Result(step=3, steps=9, stopped="steps", seconds=1.5, parameters=7, **measured))
     return run
 

@@ -32,7 +32,7 @@ def alone(monkeypatch):
 
 
 def curve(run):
-    return torch.tensor([line["validation_loss"] for line in Run(run).metrics()])
+    return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
 @pytest.mark.slow

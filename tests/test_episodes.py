@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from fastweights import InputError
+from fastweights.core.metric import ACCURACY
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.registry import TASKS
 from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
@@ -285,7 +286,7 @@ def learn(kind, path, options):
     sizes = {"d_model": 8, "heads": 2, "d_ff": 8, "depth": 1, "vision_options": {"width": 4, "dropout": 0.1}}
     model = FewShotNetwork(*task.arguments, **sizes, dropout=0.1, vision_loss=0.5)
     settings = Supervised(steps=8, batch_size=4, evaluate_every=3, learning_rate=1e-3, decay=6, device="cpu")
-    begin = (lambda: None) if run.exists() else lambda: run.begin("x", {}, {})
+    begin = (lambda: None) if run.exists() else lambda: run.begin("x", {}, {}, ACCURACY)
     train(Session(make_fabric(settings), model, task, settings, run, begin=begin))
     return (path / "last.safetensors").read_bytes()
 

@@ -22,7 +22,6 @@ import torch
 from torch import nn
 
 from fastweights import InputError, cli
-from fastweights.core.metric import LOSS
 from fastweights.core.sealed_json import read_sealed, write_sealed, write_sealed_lines
 from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments import run_trial as carried_out
@@ -191,9 +190,8 @@ def test_data_of_an_experiment_fit_together(name):
             assert (type(read.training), json.dumps(read.facts())) == (type(trial.training), json.dumps(trial.facts()))
             assert trial.task in TASKS.names()
             assert trial.model in MODELS.names()
-            metric = TASKS.load(trial.task)(**trial.task_options).main_metric
-            # The loss is measured in every task.
-            assert experiment.metric[:2] in ((metric.name, metric.low_is_good), LOSS[:2])
+            metric = TASKS.load(trial.task)(**trial.task_options).main_metric.shown(experiment.display)
+            assert experiment.display.form == "plain" or not metric.low_is_good, "it is no fraction"
             assert loop_of(trial).train
     for (model, column), number in experiment.published.items():
         assert model in experiment.models
@@ -208,7 +206,7 @@ def test_data_of_an_experiment_fit_together(name):
         assert claim.verdict(Evidence({}, {}, True)) == Verdict.NOT_TESTED
         assert claim.at_least is None or 0 < claim.at_least <= len(claim.parts)
     assert experiment.published_details.keys() <= {(m, name) for m in experiment.models for name in experiment.details}
-    assert experiment.published or experiment.claims or experiment.metric.data == "validation", "nothing to say"
+    assert experiment.published or experiment.claims or experiment.display.data == "validation", "nothing to say"
 
 
 BASELINES = ("random actions", "a constant action")
@@ -529,7 +527,7 @@ def test_a_config_of_a_stranger_is_listed_and_not_counted(copied, field):
     is_listed(copied)
 
 
-@pytest.mark.parametrize("line", [{"step": 1}, {"step": 1, "seconds": 0.1, "validation_loss": "low"}, {}])
+@pytest.mark.parametrize("line", [{"step": 1}, {"step": 1, "seconds": 0.1, "validation": {"loss": "low"}}, {}])
 def test_metrics_of_a_stranger_are_listed_and_not_counted(copied, line):
     run = run_of(copied)
     result = run.result()
@@ -710,9 +708,9 @@ def test_training_stops_when_patience_is_at_its_end(tmp_path):
     model.requires_grad_(False)
     model.head[-1].bias.requires_grad_(True)
     train(Session(make_fabric(settings), model, task, settings, Run(tmp_path)))
-    lines = Run(tmp_path).metrics()
-    assert len(lines) < 1000
-    assert min(line["validation_loss"] for line in lines[-3:]) >= min(line["validation_loss"] for line in lines[:-3])
+    losses = [line["validation"]["loss"] for line in Run(tmp_path).metrics()]
+    assert len(losses) < 1000
+    assert min(losses[-3:]) >= min(losses[:-3])
 
 
 def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
@@ -727,9 +725,8 @@ def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
         lines[curve] = [{name: v for name, v in line.items() if name != "seconds"} for line in run.metrics()]
         weights[curve] = read_tensor_file(run.path / "best.safetensors").tensors
     for plain, line in zip(lines[False], lines[True], strict=True):
-        assert plain == {name: value for name, value in line.items() if not name.startswith("test_")}
-        measured = [name.removeprefix("validation_") for name in plain if name.startswith("validation_")]
-        assert all(0 <= line[f"test_{name}"] < math.inf for name in measured)
+        assert plain == {name: value for name, value in line.items() if name != "test"}
+        assert all(0 <= line["test"][name] < math.inf for name in plain["validation"])
     assert all(map(torch.equal, weights[False].values(), weights[True].values()))
 
 

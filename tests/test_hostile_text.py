@@ -279,7 +279,7 @@ def test_a_learning_curve_is_drawn_whatever_names_there_are(tmp_path, text):
 
     folder = tmp_path / f"a{text}$\\frac{{$"
     folder.mkdir()
-    lines = [{"step": step, "train_bits": 1.0, "validation_bits": float(step)} for step in (0, 1)]
+    lines = [{"step": step, "train": {"bits": 1.0}, "validation": {"bits": float(step)}} for step in (0, 1)]
     assert draw_learning_curve(folder, lines, BITS, {f"{text}$_$": 0.5}).is_file()
 
 

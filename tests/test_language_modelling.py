@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fastweights.core.errors import InputError
+from fastweights.core.measurements import Point
 from fastweights.core.padding import within
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
@@ -147,11 +148,11 @@ def test_the_norm_of_a_state_is_measured_along_one_stream():
     """After each whole block of tokens, over the states of all layers."""
     model, tokens = make(), torch.randint(N, (23,))
     norms = state_norms(model, tokens, 5)
-    assert list(norms) == ["state_1", "state_2", "state_3", "state_4"]
+    assert list(norms) == [Point("state", n) for n in range(1, 5)]
     for n in range(1, 5):
         _, state = model(tokens[None, : 5 * n])
         whole = sum(leaf.square().sum() for layer in state.layers for leaf in layer) ** 0.5
-        assert norms[f"state_{n}"] == pytest.approx(whole.item())
+        assert norms[Point("state", n)] == pytest.approx(whole.item())
     with pytest.raises(InputError, match="state_every must be 0 without carry"):
         Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry=False, state_every=5)
 

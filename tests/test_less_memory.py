@@ -138,7 +138,7 @@ def test_both_are_settings_that_change_no_run(tmp_path):
     curves = []
     for name, flags in {"whole": [], "less": ["--accumulate", "2", "--recompute", "true"]}.items():
         assert cli.main(["train", "oz", *SMALL, *flags, "--sample", "0", "--run", str(tmp_path / name)]) == 0
-        curves.append(torch.tensor([line["validation_loss"] for line in Run(tmp_path / name).metrics()]))
+        curves.append(torch.tensor([line["validation"]["loss"] for line in Run(tmp_path / name).metrics()]))
     torch.testing.assert_close(curves[1], curves[0], rtol=1e-4, atol=1e-5)
     assert cli.main(["train", "oz", "--run", str(tmp_path / "less"), "--resume", "--accumulate", "4"]) == 0
 

@@ -126,10 +126,11 @@ def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path
     (tmp_path / "other.txt").write_text("a rose is a rose is a rose. " * 20)
     assert cli.main([*SMOKE, "--run", "plain"]) == 0
     assert cli.main([*SMOKE, "--run", "more", "--elsewhere", "other.txt,noise"]) == 0
-    plain, more = (Run(tmp_path / name).result().test for name in ("plain", "more"))
-    assert 0 < more.pop("bits_other.txt") < 5
-    assert math.log2(27) < more.pop("bits_noise") < 5
-    assert more == plain
+    plain, more = (Run(tmp_path / name).result() for name in ("plain", "more"))
+    assert 0 < more.details["bits"]["other.txt"] < 5
+    assert math.log2(27) < more.details["bits"]["noise"] < 5
+    assert {**more.details, "bits": {}} == {**plain.details, "bits": {}}
+    assert more.test == plain.test
     assert "other.txt, read once" in capsys.readouterr().out
     monkeypatch.chdir("/")
     assert cli.main(["evaluate", str(tmp_path / "more")]) == 0

@@ -146,7 +146,7 @@ def measure(model, task):
 
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.core.metric import Metric
+from fastweights.core.metric import Display
 from fastweights.training.settings.gambling import Gambling
 
 
@@ -159,7 +159,7 @@ def trial(model, column, preset):
 EXPERIMENT = Experiment(
     title="Winnings",
     source="An example of 2026",
-    metric=Metric("reward", low_is_good=False).reported("percent", "reward, %"),
+    display=Display("reward, %", "percent"),
     models={"stubborn": "Stubborn", "open": "Open-minded"},
     columns={"3": "3 arms", "4": "4 arms"},
     published={},
@@ -246,7 +246,7 @@ from fastweights.training.run_folder.run import Run
 model, task = fastweights.load({RUN!r})
 assert (task.arms, len(model.weight)) == (3, 3)
 run = Run(Path({RUN!r}))
-won = [line["validation_reward"] for line in run.metrics()]
+won = [line["validation"]["reward"] for line in run.metrics()]
 assert run.result().test["reward"] == max(won) > won[0], won
 """
     python("-c", code)

@@ -20,6 +20,7 @@ from PIL import Image
 import fastweights
 import my_memories
 from fastweights import InputError, cli
+from fastweights.core.measurements import Detail
 from fastweights.experiments.trial import _shared_task
 from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.registry import COMMANDS, RECIPES, TABLES, marked
@@ -300,7 +301,7 @@ def test_the_majority_class_is_the_baseline(tmp_path):
     targets = torch.cat([batch.targets for batch in task.test(3)])
     found = task.summary(task.details(task.guess(targets), targets))
     assert (found["accuracy"], found["balanced_accuracy"]) == pytest.approx((0.8, 0.5))
-    assert (found["recall_of_rare"], found["recall_of_usual"]) == (0, 1)
+    assert (found[Detail("recall of", "rare")], found[Detail("recall of", "usual")]) == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["texts", "series"])

@@ -1,6 +1,6 @@
 """Committed runs: the documented command gives the same runs, since their settings are those of the recipes."""
 
-import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from fastweights.experiments.experiment import FREE
 from fastweights.experiments.job import Job
 from fastweights.experiments.reuse import anywhere
 from fastweights.registry import EXPERIMENTS
+from fastweights.training.run_folder.runs_file import RUNS, read_runs
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PARTS = ("experiment", "preset", "model", "column", "seed")
@@ -30,14 +31,14 @@ REPLACED = {
 def committed():
     """The settings of all committed runs of experiments, by the name of the experiment."""
     runs = {}
-    for path in sorted(RESULTS.rglob("config.json")):
-        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+    for run in chain.from_iterable(map(read_runs, sorted(RESULTS.rglob(RUNS)))):
+        config = run.config()["config"]
         if config["preset"] != FREE:
             runs.setdefault(config["experiment"], []).append(config)
     return runs
 
 
-RUNS = committed()
+COMMITTED = committed()
 
 
 def is_todays(config):
@@ -49,7 +50,7 @@ def is_todays(config):
     return anywhere(config)["trial"] == anywhere(job.facts(job.trial(experiment)))["trial"]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", COMMITTED)
 def test_committed_runs_have_the_settings_of_their_recipe(name):
-    other = [tuple(config[part] for part in PARTS[1:]) for config in RUNS[name] if not is_todays(config)]
+    other = [tuple(config[part] for part in PARTS[1:]) for config in COMMITTED[name] if not is_todays(config)]
     assert bool(other) == (name in REPLACED), other

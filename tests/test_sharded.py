@@ -24,7 +24,7 @@ def on_this_machine(monkeypatch):
 
 
 def curve(run):
-    return torch.tensor([line["validation_loss"] for line in Run(run).metrics()])
+    return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
 def stop_after_ten(session, *told, rest=Session.rest):

@@ -16,6 +16,7 @@ from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.rl.actor_critic_loss import rewards_of, rms_prop, update
 from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.rl.vtrace import vtrace
+from fastweights.training.run_folder.runs_file import RUNS, read_runs
 from fastweights.training.settings.actor_critic import ActorCritic
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")
@@ -149,8 +150,10 @@ def test_presets_of_papers_treat_limits_as_published(name):
 def test_committed_runs_of_agents_have_the_settings_of_today(name):
     """A run that is older than a setting has the value of before."""
     experiment = EXPERIMENTS.load(name)
-    for path in sorted((RESULTS / name).rglob("config.json")):
-        stored = json.loads(path.read_text(encoding="utf-8"))["config"]
+    for run in (run for path in sorted((RESULTS / name).rglob(RUNS)) for run in read_runs(path)):
+        stored = run.config()["config"]
         trial = experiment.trial(stored["model"], stored["column"], stored["preset"])
         trial = trial._replace(training=replace(trial.training, seed=stored["seed"]))
-        assert json.loads(json.dumps(anywhere({"trial": trial.facts()})))["trial"] == anywhere(stored)["trial"], path
+        assert json.loads(json.dumps(anywhere({"trial": trial.facts()})))["trial"] == anywhere(stored)["trial"], (
+            run.path
+        )

@@ -37,7 +37,7 @@ def torchrun(*arguments):
 
 
 def curve(run):
-    return torch.tensor([line["validation_loss"] for line in Run(run).metrics()])
+    return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
 def wait_for(process, file):

@@ -93,7 +93,7 @@ def test_a_report_reads_it_like_any_run(finished, tmp_path):
 
 
 def test_training_learns(finished):
-    bits = [line["validation_bits"] for line in metrics(finished)]
+    bits = [line["validation"]["bits"] for line in metrics(finished)]
     assert bits[-1] < bits[0] - 0.5
 
 
@@ -369,7 +369,7 @@ def test_every_layer_trains(layer, text, tmp_path):
     # The preset's 0.004 lets the IRNN diverge within 20 updates: nothing bounds its state along a stream.
     flags = ["--layer", layer, "--steps", "12", "--evaluate-every", "6", "--learning-rate", "0.001"]
     assert cli.main(["train", "oz", *SMALL, *flags, "--text", text, "--run", str(run)]) == 0
-    bits = [line["validation_bits"] for line in metrics(run)]
+    bits = [line["validation"]["bits"] for line in metrics(run)]
     assert bits[1] < bits[0]
 
 
@@ -377,7 +377,7 @@ def test_half_precision_outside_the_memories(text, tmp_path):
     run = tmp_path / "run"
     flags = ["--precision", "bf16-mixed", "--device", "cpu", "--text", text, "--run", str(run)]
     assert cli.main(["train", "oz", *SMALL, *flags]) == 0
-    assert all(line["validation_bits"] < 8 for line in metrics(run))
+    assert all(line["validation"]["bits"] < 8 for line in metrics(run))
 
 
 def test_patience_stops_when_validation_no_longer_improves(tmp_path):
@@ -385,6 +385,6 @@ def test_patience_stops_when_validation_no_longer_improves(tmp_path):
     mine.write_text(OZ.read_text(encoding="utf-8")[:4000], encoding="utf-8")
     flags = ["--steps", "400", "--evaluate-every", "10", "--patience", "2", "--learning-rate", "0.02"]
     assert cli.main(["train", "oz", *SMALL, *flags, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
-    bits = [line["validation_bits"] for line in metrics(tmp_path / "run")]
+    bits = [line["validation"]["bits"] for line in metrics(tmp_path / "run")]
     assert len(bits) < 40
     assert bits.index(min(bits)) == len(bits) - 3

@@ -10,6 +10,11 @@ def add(command: argparse.ArgumentParser) -> None:
     """Adds a folder."""
     command.add_argument("folder", type=folder, metavar="DIR", help="a folder of 'fastweights reproduce'")
     command.add_argument(
+        "--pack",
+        action="store_true",
+        help="also write finished runs, without weights, into one file runs.jsonl per experiment and preset",
+    )
+    command.add_argument(
         "--verdicts",
         action="store_true",
         help="print one verdict per table and figure of the papers, as a Markdown table, and write no page",
@@ -18,11 +23,22 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page, or prints the verdicts."""
+    if options.pack:
+        print_packed(options.folder)
     if options.verdicts:
         print_verdicts(options.folder)
     else:
         print_report(options.folder)
     return 0
+
+
+def print_packed(path: Path) -> None:
+    """Packs the finished runs of a folder, and prints the names of the files."""
+    from fastweights.report.pack import pack
+    from fastweights.report.runs import collect
+
+    for file in pack(collect(path)):
+        print(f"Runs are packed in {file}.")
 
 
 def print_verdicts(path: Path) -> None:

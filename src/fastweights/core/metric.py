@@ -4,51 +4,76 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from fastweights.core.errors import require
+
 Form = Literal["plain", "percent", "error"]
 """The number as measured, in per cent, or its difference to 100 %."""
 
 
-class Metric(NamedTuple):
-    """A metric: its name among those that a task measures, its direction, and its form in a table.
+class Display(NamedTuple):
+    """The way a table shows the main metric of its task.
 
-    >>> error = ACCURACY.reported("error", "test error, %")
+    Args:
+        label: Name and unit.
+        form: "plain" as measured, "percent" of a fraction, or "error" for the percentage that is missing to 100.
+        data: "test", or "validation" for an experiment that chooses settings.
+        loss: Whether the table shows the loss, which every task measures, in place of the main metric.
+    """
+
+    label: str = ""
+    form: Form = "plain"
+    data: Literal["test", "validation"] = "test"
+    loss: bool = False
+
+
+class Metric(NamedTuple):
+    """A metric by its name among the numbers that a task measures, its direction, and its display in a table.
+
+    >>> error = ACCURACY.shown(Display("test error, %", "error"))
     >>> error.value(0.75), error.best is min, ACCURACY.cost(0.75)
     (25.0, True, -0.75)
     """
 
     name: str
     low_is_good: bool
-    form: Form = "plain"
-    label: str = ""
-    data: Literal["test", "validation"] = "test"
+    display: Display = Display()
 
-    def reported(self, form: Form, label: str, data: Literal["test", "validation"] = "test") -> "Metric":
-        """The metric in a table: its form, its label, and the data on which it is measured.
+    @staticmethod
+    def read(stored: Any) -> "Metric":
+        """A metric from the facts that a run stores; `InputError` if they are something else."""
+        known = isinstance(stored, dict) and stored.keys() == {"name", "low_is_good"}
+        known = known and isinstance(stored["name"], str) and isinstance(stored["low_is_good"], bool)
+        require(known, "metric", "a name and whether low values are good", repr(stored)[:80])
+        return Metric(**stored)
 
-        An experiment that chooses settings uses validation data.
-        """
-        return self._replace(form=form, label=label, data=data)
+    def stored(self) -> dict[str, Any]:
+        """The facts that a run stores."""
+        return {"name": self.name, "low_is_good": self.low_is_good}
+
+    def shown(self, display: Display) -> "Metric":
+        """The metric of a table: this one, or the loss, with the display of the table."""
+        return (LOSS if display.loss else self)._replace(display=display)
 
     def cost(self, measured: float) -> float:
         """The metric as a cost: smaller is better."""
         return measured if self.low_is_good else -measured
 
     def value(self, measured: float) -> float:
-        """The number that a table shows."""
-        return {"plain": measured, "percent": 100 * measured, "error": 100 * (1 - measured)}[self.form]
+        """The number in a table."""
+        return {"plain": measured, "percent": 100 * measured, "error": 100 * (1 - measured)}[self.display.form]
 
     @property
     def best(self) -> Callable[..., Any]:
-        """The function that picks the best number of a table: `min` or `max`."""
-        return min if self.low_is_good != (self.form == "error") else max
+        """The choice among numbers of a table: `min` or `max`."""
+        return min if self.low_is_good != (self.display.form == "error") else max
 
-    def cost_at(self, line: Mapping[str, Any]) -> float:
-        """The cost of an evaluation, a line of `metrics.jsonl`."""
-        return self.cost(line[f"validation_{self.name}"])
+    def cost_at(self, evaluation: Mapping[str, Any]) -> float:
+        """The cost on validation data, from a line of `metrics.jsonl`."""
+        return self.cost(evaluation["validation"][self.name])
 
-    def at(self, line: Mapping[str, Any], data: str = "validation") -> float:
-        """The number of an evaluation on some data, a line of `metrics.jsonl`."""
-        return self.value(line[f"{data}_{self.name}"])
+    def at(self, evaluation: Mapping[str, Any], data: str = "validation") -> float:
+        """The number on some data, from a line of `metrics.jsonl`."""
+        return self.value(evaluation[data][self.name])
 
 
 ACCURACY = Metric("accuracy", low_is_good=False)

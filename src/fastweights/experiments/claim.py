@@ -9,10 +9,12 @@ from math import atan, cos, inf, isfinite, pi, sin, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+from fastweights.core.measurements import Detail, Key, OnValidation
+
 CONFIDENCE = 0.95
 
-Place = tuple[str, str]
-"""A model, and a column or the name of a detail: the number of the table."""
+Place = tuple[str, Key]
+"""A model, and a column, another metric or a detail: a number of the table."""
 
 
 class Until(NamedTuple):
@@ -69,7 +71,7 @@ class Evidence(NamedTuple):
                 by_place = [{seed: above[seed] - below[seed] for seed in above.keys() & below.keys()}]
             case Each(places):
                 by_place = [dict(self.values.get(place, {})) for place in places]
-            case (str(), str()):
+            case (str(), str() | Detail() | OnValidation()):
                 by_place = [dict(self.values.get(quantity, {}))]
             case _:
                 return float(quantity)
@@ -132,7 +134,7 @@ def below(low: Quantity, *highs: Quantity, by: float = 0.0, times: float = 1.0) 
     return tuple(Above(high, low, by, times) for high in highs)
 
 
-def places(column: str, *models: str) -> tuple[Place, ...]:
+def places(column: Key, *models: str) -> tuple[Place, ...]:
     """The places of several models in one column."""
     return tuple((model, column) for model in models)
 
@@ -186,7 +188,7 @@ def _places(side: Quantity) -> tuple[Place, ...]:
             return high, low
         case Each(places):
             return places
-        case (str() as model, str() as column):
+        case (str() as model, (str() | Detail() | OnValidation()) as column):
             return ((model, column),)
     return ()
 

@@ -11,7 +11,8 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from fastweights.core.errors import InputError, require, require_name
-from fastweights.core.metric import Metric
+from fastweights.core.measurements import Key
+from fastweights.core.metric import Display, Metric
 from fastweights.experiments.claim import Claim
 from fastweights.training.settings._training import Training
 
@@ -139,12 +140,15 @@ class Summary(NamedTuple):
 
 Results = Mapping[tuple[str, str], Summary]
 """Summaries by model and column."""
+Details = Mapping[tuple[str, Key], Summary]
+"""By model, and by the key of a detail."""
 
 
 class Course(NamedTuple):
     """A number over the steps of a sequence, as a picture.
 
-    `switch` is the part of the steps after which something changes, `up` the label of a number other than the metric.
+    `switch` is the part of the steps after which something changes, `up` the label of a number other than the metric,
+    which is drawn as measured.
     """
 
     title: str
@@ -175,7 +179,7 @@ class Experiment:
     Args:
         title: Title of one line.
         source: Publication and position in it.
-        metric: The main metric of its tasks, in the form of the table.
+        display: Label, form and data of its numbers, which are the main metric of its tasks.
         models: Labels of the rows by name.
         columns: Labels of the columns by name.
         published: Numbers of the paper, by model and column.
@@ -186,12 +190,12 @@ class Experiment:
         notes: What a reader must know about the paper's numbers or ours.
         axis: What the columns are if they are numbers on an axis: then the report plots over them.
         logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
-        details: Labels by name of what else was measured, in a table of their own: on test data, or on validation data
-            for names that begin with `validation_`. Numbers have the form of the metric.
-        plain: Names of details whose numbers are as measured, whatever the form of the metric.
-        published_details: The paper's numbers, by model and name.
+        details: Labels of other numbers, by the name of a metric on test data, by `Detail`, or by `OnValidation`. They
+            have a table of their own and the form of the main metric.
+        plain: Keys of details whose numbers are as measured, whatever the form of the metric.
+        published_details: The paper's numbers, by model and by the key of the detail.
         pairs: How models stand in a map, of every column and of every detail.
-        courses: Pictures by the beginning of the names of metrics on test data that end in the number of a step.
+        courses: Pictures of curves over test data, by the name of the curve.
         improvement: Two models: bars show how much higher the first scores than the second, column by column.
         fold: The option of the task that says which part of the data is held out, if every seed holds out the next.
         best: Whether the table names the best seed beside the mean, as the figures of some papers do.
@@ -200,7 +204,7 @@ class Experiment:
 
     title: str
     source: str
-    metric: Metric
+    display: Display
     models: Mapping[str, str]
     columns: Mapping[str, str]
     published: Mapping[tuple[str, str], Published]
@@ -210,9 +214,9 @@ class Experiment:
     notes: tuple[str, ...] = ()
     axis: str = ""
     logarithmic: bool = False
-    details: Mapping[str, str] = field(default_factory=dict)
-    plain: Collection[str] = ()
-    published_details: Mapping[tuple[str, str], Published] = field(default_factory=dict)
+    details: Mapping[Any, str] = field(default_factory=dict)
+    plain: Collection[Key] = ()
+    published_details: Mapping[tuple[str, Any], Published] = field(default_factory=dict)
     courses: Mapping[str, Course] = field(default_factory=dict)
     pairs: PairMap | None = None
     improvement: tuple[str, str] | None = None
@@ -226,9 +230,9 @@ class Experiment:
             object.__setattr__(self, "presets", {**self.presets, SANITY: self.sanity.preset(self.presets["cpu"])})
             object.__setattr__(self, "trial", eased)
 
-    def detail(self, name: str, measured: float) -> float:
-        """A detail in the units of its table."""
-        return measured if name in self.plain else self.metric.value(measured)
+    def metric_of(self, config: Mapping[str, Any]) -> Metric:
+        """The metric of a run, which its `config.json` names, with the display of the table."""
+        return Metric.read(config.get("metric")).shown(self.display)
 
     def preset(self, name: str) -> Preset:
         """A preset by name."""
@@ -243,16 +247,21 @@ def _eased(trial: Callable[[str, str, str], Trial], sanity: Sanity) -> Callable[
     return eased
 
 
-def own_data(title: str, metric: Metric) -> Experiment:
+def own_data(title: str, display: Display) -> Experiment:
     """The table of runs on data of the user: rows are runs with flags, and there is nothing to reproduce.
 
     Args:
         title: Title of the table.
-        metric: Main metric of the task, as the table prints it.
+        display: Label, form and data of the main metric of the task.
     """
     nothing: dict[str, Any] = {"models": {}, "published": {}, "presets": {}}
     return Experiment(
-        title=title, source="Data of the user", metric=metric, columns={"data": "your data"}, trial=_no_trial, **nothing
+        title=title,
+        source="Data of the user",
+        display=display,
+        columns={"data": "your data"},
+        trial=_no_trial,
+        **nothing,
     )
 
 
@@ -260,13 +269,15 @@ def _no_trial(model: str, column: str, preset: str) -> Trial:
     raise InputError(f"preset must be 'flags' for data of the user, got '{preset}'.")
 
 
-def table(columns: tuple[str, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, str], Published]:
-    """Numbers of the paper as printed: one row per model; a number, a pair with its deviation, or None.
+def table(columns: tuple[Any, ...], rows: Mapping[str, tuple[Any, ...]]) -> dict[tuple[str, Any], Published]:
+    """Numbers of the paper as printed, by model and by column or `Detail`.
+
+    A row is a model. An entry is a number, a pair of a number and its deviation, or None.
 
     >>> table(("3", "5"), {"lstm": ((99.0, 0.1), None)})
     {('lstm', '3'): Published(value=99.0, deviation=0.1, at_most=False)}
     """
-    numbers: dict[tuple[str, str], Published] = {}
+    numbers: dict[tuple[str, Any], Published] = {}
     for model, row in rows.items():
         for column, entry in zip(columns, row, strict=True):
             if entry is not None:

@@ -1,16 +1,18 @@
-"""One run of an experiment by its place in the table: where it lies, and what it came to."""
+"""A job: one run of an experiment, by its place in the table, with its run folder and its result."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastweights.core.errors import require
-from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import Experiment, Trial
 from fastweights.experiments.reuse import anywhere
+from fastweights.training.run_folder.finished_run import FinishedRun
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.runs_file import packed_runs
 from fastweights.training.settings._training import Hardware
 
 ANYWHERE = Hardware()
@@ -26,9 +28,13 @@ class Job:
     column: str
     seed: int
 
+    def home(self, folder: Path) -> Path:
+        """The folder of its experiment and preset."""
+        return folder / self.experiment / self.preset
+
     def run(self, folder: Path) -> Run:
-        """Hardware it lies."""
-        return Run(folder / self.experiment / self.preset / self.model / self.column / f"seed-{self.seed}")
+        """The run folder."""
+        return Run(self.home(folder) / self.model / self.column / f"seed-{self.seed}")
 
     def trial(self, experiment: Experiment, where: Hardware = ANYWHERE) -> Trial:
         """What to train, and where."""
@@ -45,14 +51,31 @@ class Job:
         return facts
 
 
-def outcome(run: Run, metric: Metric) -> Result | None:
-    """None if the run has not come to its end, or anything is damaged: then it is looked at again, and told of."""
-    try:
-        run.config()
-        result = run.result()
-        return result if result and metric.name in result.test else None
-    except (ValueError, OSError):
-        return None
+class Outcome(NamedTuple):
+    """The result of a job, and its number in the table."""
+
+    result: Result
+    value: float
+
+
+def outcome(job: Job, folder: Path, experiment: Experiment) -> Outcome | None:
+    """The outcome of a job, from its run folder or from the file of runs of its experiment and preset.
+
+    None if there is no result, or if the run folder is damaged: training then reports the damage.
+
+    Raises:
+        InputError: The file of runs is damaged.
+    """
+    run = job.run(folder)
+    packed = packed_runs(job.home(folder)).get(run.path)
+    return _outcome(run, experiment) or (_outcome(packed, experiment) if packed else None)
+
+
+def _outcome(run: FinishedRun, experiment: Experiment) -> Outcome | None:
+    with suppress(ValueError, OSError, KeyError):
+        metric, result = experiment.metric_of(run.config()), run.result()
+        return Outcome(result, result.value(metric)) if result else None
+    return None
 
 
 def require_same(run: Run, job: Job, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""What is to be reproduced: an experiment, a preset, a folder, and the runs that follow from them."""
+"""A plan: an experiment, a preset and a folder, and the jobs that follow from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,22 +1,36 @@
-"""Runs of other tables with the same settings and the same seed: what one table has trained, no other trains again."""
+"""Reuse of finished runs of other tables that have the same settings and the same seed."""
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from fastweights.core.errors import InputError
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.trial import require_same_data, shared_task
-from fastweights.training.run_folder.run import RESULT, Run
+from fastweights.training.run_folder.finished_run import FinishedRun
+from fastweights.training.run_folder.result import RESULT
+from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.runs_file import RUNS, PackedRun, packed_runs
 from fastweights.training.settings._training import ANY_TIME, BEFORE
 
 
-def twin_of(trial: Trial, folder: Path) -> Run | None:
-    """A run of this trial, with the same files as data, that has come to its end anywhere under a folder."""
+def twin_of(trial: Trial, folder: Path) -> FinishedRun | None:
+    """A finished run of this trial, with the same data files, anywhere below a folder; run folders come first."""
     wanted = json.loads(json.dumps(anywhere({"trial": trial.facts()})))["trial"]
-    found = (Run(path.parent) for path in sorted(folder.rglob(f"seed-{trial.training.seed}/{RESULT}")))
-    return next((run for run in found if _is(run, trial, wanted)), None)
+    folders = (Run(path.parent) for path in sorted(folder.rglob(f"seed-{trial.training.seed}/{RESULT}")))
+    packed = (run for path in sorted(folder.rglob(RUNS)) for run in _runs(path.parent))
+    candidates: Iterable[FinishedRun] = chain(folders, packed)
+    return next((run for run in candidates if _is(run, trial, wanted)), None)
+
+
+def _runs(folder: Path) -> Iterable[PackedRun]:
+    """The runs in the file of a folder; none if the file is damaged."""
+    with suppress(InputError, OSError):
+        return packed_runs(folder).values()
+    return ()
 
 
 def anywhere(facts: dict[str, Any]) -> dict[str, Any]:
@@ -29,8 +43,8 @@ def anywhere(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "trial": {**trial, "training": what}}
 
 
-def _is(run: Run, trial: Trial, wanted: dict[str, Any]) -> bool:
-    """Whether an intact run is one of a trial; a damaged one is nobody's."""
+def _is(run: FinishedRun, trial: Trial, wanted: dict[str, Any]) -> bool:
+    """Whether a run is finished, undamaged and one of a trial."""
     with suppress(InputError, OSError):
         if anywhere(run.config()["config"]).get("trial") == wanted and run.result() is not None:
             require_same_data(run, trial, shared_task(trial))

@@ -53,15 +53,17 @@ def _attempt(job: Job, plan: Plan) -> bool:
 
 
 def carry_out(job: Job, experiment: Experiment, folder: Path, where: Hardware) -> None:
-    """Trains and measures, unless that is done, here or in another table; goes on with what is there.
+    """Trains and measures a job, unless it is finished. Resumes an interrupted run.
+
+    A finished run of another table with the same settings and the same seed is copied.
 
     Raises:
-        Busy: Another process is at it.
-        InputError: The folder holds a run with other settings, or a damaged one.
+        Busy: Another process trains in the run folder.
+        InputError: The run folder holds a run with other settings, or a damaged one.
     """
     run, trial = job.run(folder), job.trial(experiment, where)
     with run.lock():
-        if outcome(run, experiment.metric) is not None:
+        if outcome(job, folder, experiment) is not None:
             return
         (run.path / FAILURE).unlink(missing_ok=True)
         if run.exists():

@@ -57,7 +57,7 @@ def _train(
 
     def begin() -> None:
         if not resume:
-            run.begin(recipe, {"trial": write_trial(trial), **config}, task.facts())
+            run.begin(recipe, {"trial": write_trial(trial), **config}, task.facts(), task.main_metric)
         if console is not None:
             size = sum(p.numel() for p in model.parameters())
             console.print(f"{name_of(trial)}, {size:,} parameters, run folder {run.path}")

@@ -11,17 +11,20 @@ from fastweights.experiments.status import shown, status
 from fastweights.experiments.workers import Worker, start
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.progress import Interrupted, stop_on_signal
+from fastweights.training.run_folder.runs_file import packed_runs
 
 
 def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
-    """Executes missing runs and shows their progress; returns whether all runs are complete.
+    """Runs the jobs that are not finished and shows their progress. Returns whether all jobs are finished.
 
     Raises:
+        InputError: The file of runs is damaged. Nothing is started.
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint of every run.
     """
     require(jobs >= 1, "jobs", "at least 1", jobs)
     if cluster == "local":
         make_fabric(plan.jobs[0].trial(plan.experiment, plan.where).training)
+    packed_runs(plan.path)
     plan.path.mkdir(parents=True, exist_ok=True)
     start_time = time.time()
     with shown(plan, console, start_time):

@@ -1,4 +1,4 @@
-"""How the runs of a plan stand, as their folders tell, and how that is shown."""
+"""The status of each run of a plan, read from run folders and from the file of runs, and its display."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class Status(NamedTuple):
-    """How a run stands, as its folder tells."""
+    """Status of a run."""
 
     state: str  # "finished", "failed", "running" or "waiting"
     step: int = 0
@@ -36,10 +36,10 @@ class Status(NamedTuple):
 
 
 def status(job: Job, plan: Plan, began: float) -> Status:
-    """Reads how a run stands; one that failed before `began` is waiting for another attempt."""
-    run, metric = job.run(plan.folder), plan.experiment.metric
-    if (found := outcome(run, metric)) is not None:
-        return Status("finished", found.steps, found.seconds, found.value(metric))
+    """The status of a job. A run that failed before `began` waits for another attempt."""
+    run, experiment = job.run(plan.folder), plan.experiment
+    if (found := outcome(job, plan.folder, experiment)) is not None:
+        return Status("finished", found.result.steps, found.result.seconds, found.value)
     with suppress(OSError, InputError):
         failure = run.path / FAILURE
         if failure.stat().st_mtime >= began:
@@ -47,7 +47,7 @@ def status(job: Job, plan: Plan, began: float) -> Status:
     state = "running" if run.progress_age() < ALIVE else "waiting"
     step, seconds = run.progress()
     with suppress(InputError, KeyError, IndexError, TypeError):
-        return Status(state, step, seconds, metric.at(run.metrics()[-1]))
+        return Status(state, step, seconds, experiment.metric_of(run.config()).at(run.metrics()[-1]))
     return Status(state, step, seconds)
 
 
@@ -102,7 +102,7 @@ def _end(job: Job, found: Status, experiment: Experiment) -> str:
     run = f"{experiment.models[job.model]}, {experiment.columns[job.column]}, seed {job.seed}"
     if found.state == "failed":
         return f"{run}: {found.failure}"
-    return f"{run}: {experiment.metric.label} {found.value:.4g}, {found.step:,} updates in {_clock(found.seconds)}"
+    return f"{run}: {experiment.display.label} {found.value:.4g}, {found.step:,} updates in {_clock(found.seconds)}"
 
 
 def table_of(plan: Plan, began: float, rows: int) -> Table:
@@ -113,7 +113,7 @@ def table_of(plan: Plan, began: float, rows: int) -> Table:
     statuses = {job: status(job, plan, began) for job in plan.jobs}
     counts = Counter(found.state for found in statuses.values())
     caption = ", ".join(f"{counts[state]} {state}" for state in ("finished", "failed", "running", "waiting"))
-    label = plan.experiment.metric.label
+    label = plan.experiment.display.label
     table = Table("model", "", "seed", "state", "updates", "a second", "left", label, caption=caption)
     for job, found in statuses.items():
         if len(statuses) <= rows or found.state in ("failed", "running"):

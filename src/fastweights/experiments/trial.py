@@ -13,7 +13,7 @@ from fastweights.core.errors import require
 from fastweights.experiments.experiment import Trial
 from fastweights.registry import MODELS, TASKS
 from fastweights.tasks import Task
-from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.finished_run import FinishedRun
 from fastweights.training.run_folder.task_metadata import shortened
 
 
@@ -42,7 +42,7 @@ def name_of(trial: Trial) -> str:
     return str(trial.model_options.get("layer", trial.model))
 
 
-def require_same_data(run: Run, trial: Trial, task: Task) -> None:
+def require_same_data(run: FinishedRun, trial: Trial, task: Task) -> None:
     """`InputError` unless the files of a task are those of the start of the run."""
     stored = run.config()["task"]
     same = all(stored.get(name) == fact for name, fact in shortened(task.facts()).items())

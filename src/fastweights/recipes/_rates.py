@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fastweights.core.metric import Metric
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 
 
 def rate_search(
     title: str,
     table: str,
-    metric: Metric,
+    display: Display,
     models: Mapping[str, str],
     trial: Callable[[str, str], Trial],
     rates: tuple[str, ...],
@@ -32,7 +32,7 @@ def rate_search(
     return Experiment(
         title=title,
         source=f"The search behind {table}",
-        metric=metric,
+        display=display,
         models=models,
         columns={rate: f"rate {rate}" for rate in rates},
         published={},

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastweights.core.metric import PERPLEXITY
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Course, Preset, Sanity, Trial
 from fastweights.training.settings.streamed import Streamed
 
-METRIC = PERPLEXITY.reported("plain", "test perplexity")
+DISPLAY = Display("test perplexity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ EVALUATED: dict[str, dict[str, int]] = {"cpu": {"held_out": 300}}
 """Where a state is carried, evaluated texts are shorter than the streams of training, as in the papers."""
 
 STATE_EVERY = 1000
-GROWTH = {"state_": Course("The norm of the carried state", "thousands of words so far", up="norm of the state")}
+GROWTH = {"state": Course("The norm of the carried state", "thousands of words so far", up="norm of the state")}
 WIKITEXT_103: dict[str, Any] = {
     "task": "wikitext-103",
     "task_options": {},

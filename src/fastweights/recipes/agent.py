@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fastweights.core.errors import require
-from fastweights.core.metric import RETURN
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._sizes import DEEPEST, WIDEST
@@ -96,7 +96,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Agents in environments of Gymnasium",
     source="A check of our own (CartPole: Barto, Sutton and Anderson 1983)",
-    metric=RETURN.reported("plain", "return"),
+    display=Display("return"),
     models=MODELS,
     columns=COLUMNS,
     published={},

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from fastweights.core.errors import require
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
 from fastweights.recipes._sizes import WIDEST, check_sizes
 from fastweights.training.settings._training import LARGEST_SEED, require_numbers
@@ -91,4 +91,4 @@ class Classifier(Supervised):
         return Trial("sequence-files", task, "sequence-classifier", model, Supervised.among(self))
 
 
-TABLE = own_data("Classes of your sequences", ACCURACY.reported("percent", "test accuracy, %"))
+TABLE = own_data("Classes of your sequences", Display("test accuracy, %", "percent"))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from fastweights.core.errors import require
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._sizes import WIDEST, check_sizes
@@ -119,7 +119,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Characters by one drawing of each of five",
     source="A check of our own, on Omniglot (Lake, Salakhutdinov and Tenenbaum 2015)",
-    metric=ACCURACY.reported("percent", "test accuracy, %"),
+    display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns={COLUMN: "Omniglot, 1-shot"},
     published={},

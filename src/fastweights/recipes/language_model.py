@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from fastweights.core.errors import require
-from fastweights.core.metric import BITS
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
 from fastweights.recipes._language import Language, with_unit_keys
 
@@ -67,4 +67,4 @@ class LanguageModel(Language):
         return with_unit_keys(self.layer, super().model_options())
 
 
-TABLE = own_data("A language model of your text", BITS.reported("plain", "test bits per token"))
+TABLE = own_data("A language model of your text", Display("test bits per token"))

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from fastweights.core.metric import BITS
+from fastweights.core.measurements import Detail
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._sizes import WIDEST
@@ -111,7 +112,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="What memories learn to remember in a life of reading",
     source="A check of our own, after Gregor 2020, Sec. 5",
-    metric=BITS.reported("plain", "bits a symbol of the past, in a text read once"),
+    display=Display("bits a symbol of the past, in a text read once"),
     models=MODELS,
     columns=DELAYS,
     published={},
@@ -133,6 +134,6 @@ EXPERIMENT = Experiment(
         "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "
         "an LSTM does, can say nothing that is not in the memory.",
     ),
-    details={f"final_{delay}": f"the life, at its end, {label}" for delay, label in DELAYS.items()},
+    details={Detail("final", delay): f"the life, at its end, {label}" for delay, label in DELAYS.items()},
     sanity="None: a comparison of ours, without numbers of a paper.",
 )

@@ -1,6 +1,6 @@
 """The learning rate of every memory that reads for life, chosen on validation data."""
 
-from fastweights.core.metric import BITS
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.life import MODELS, trial
 
@@ -10,7 +10,7 @@ LOWEST = ("0.00003", "0.0001")
 EXPERIMENT = rate_search(
     "Learning rates for a life of reading with any layer, at delay 10",
     "life",
-    BITS.reported("plain", "validation bits a symbol of the past", "validation"),
+    Display("validation bits a symbol of the past", data="validation"),
     MODELS,
     lambda model, preset: trial(model, "10", preset),
     rates=(*LOWEST, "0.0003", "0.001", "0.003", "0.01"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fastweights.core.metric import BLEU, SIGNATURE
+from fastweights.core.metric import SIGNATURE, Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._translator import SMALLEST, Translator
@@ -54,7 +54,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Captions from English to German",
     source="A check of our own, on task 1 of Multi30k (Elliott, Frank, Sima'an and Specia 2016)",
-    metric=BLEU.reported("plain", "test BLEU"),
+    display=Display("test BLEU"),
     models=MODELS,
     columns={COLUMN: "Flickr 2016"},
     published={},

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from fastweights.core.metric import BITS
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._language import Language, with_unit_keys
@@ -87,7 +87,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="A character model on The Wonderful Wizard of Oz",
     source="A check of our own, on L. Frank Baum's book of 1900",
-    metric=BITS.reported("plain", "held-out bits a character"),
+    display=Display("held-out bits a character"),
     models=MODELS,
     columns={"book": "the book"},
     published={},

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fastweights.core.errors import require
-from fastweights.core.metric import BLEU
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
 from fastweights.recipes._translator import SMALLEST, Translator
 from fastweights.training.settings._training import LARGEST_SEED, require_numbers
@@ -61,4 +61,4 @@ class Translation(Translator):
         return Trial("parallel-files", task, "translator", self.model_options(), self.training())
 
 
-TABLE = own_data("Translation of your sentences", BLEU.reported("plain", "test BLEU"))
+TABLE = own_data("Translation of your sentences", Display("test BLEU"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fastweights.core.metric import PERPLEXITY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._language import Language
@@ -80,7 +80,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Words of Wikipedia",
     source="A check of our own, on WikiText-2 (Merity, Xiong, Bradbury and Socher 2017)",
-    metric=PERPLEXITY.reported("plain", "test perplexity"),
+    display=Display("test perplexity"),
     models=MODELS,
     columns={"words": "2 million words"},
     published={},

@@ -23,10 +23,10 @@ def aggregates(group: Group) -> Iterator[Block]:
 
     Source: Agarwal et al. 2021 (rliable).
     """
-    spans = {column: _span(group, column) for column in group.columns}
-    values = {m: [group.results[m, c].values if (m, c) in group.results else () for c in spans] for m in group.models}
+    spans, results = {column: _span(group, column) for column in group.columns}, group.results
+    values = {m: [results[m, c].values if (m, c) in results else () for c in spans] for m in group.models}
     several = {model: found for model, found in values.items() if all(found) and max(map(len, found)) > 1}
-    searched = group.experiment.metric.data == "validation"
+    searched = group.metric.display.data == "validation"
     if searched or not several or any(span is None for span in spans.values()):
         return
     known = [span for span in spans.values() if span is not None]
@@ -74,7 +74,7 @@ def _span(group: Group, column: str) -> tuple[float, float] | None:
     chance = group.baselines.get((CHANCE, column))
     low = None if chance is None else chance.mean
     means = [summary.mean for (_, c), summary in group.results.items() if c == column]
-    high = group.experiment.metric.best(means, default=None)
+    high = group.metric.best(means, default=None)
     return None if low is None or high is None or not low < high else (low, high)
 
 

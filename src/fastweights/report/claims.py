@@ -12,7 +12,7 @@ def evidence(group: Group) -> Evidence:
     """The measured numbers of all runs of an experiment under one preset, by place and seed."""
     values: dict[Place, dict[int, float]] = {}
     curves: dict[Place, dict[int, list[tuple[int, float]]]] = {}
-    metric = group.experiment.metric
+    metric = group.metric
     for record in group.records:
         _, _, model, column, seed = record.key
         for place, value in _numbers(group, record):
@@ -24,10 +24,10 @@ def evidence(group: Group) -> Evidence:
 def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
     """The number of a run in the table, its details, and the baselines of its column."""
     _, _, model, column, _ = record.key
-    metric = group.experiment.metric
+    metric, numbers = group.metric, record.result.measured
     yield (model, column), record.value
-    for name in group.experiment.details.keys() & record.result.measured.keys():
-        yield (model, name), group.experiment.detail(name, record.result.measured[name])
+    for name in group.experiment.details.keys() & numbers.keys():
+        yield (model, name), group.detail(name, numbers[name])
     for name, measured in record.result.baselines.items():
         yield (name, column), metric.value(measured)
 

@@ -20,7 +20,7 @@ LIMIT = 1 << 24
 
 def shown(group: Group) -> list[Record]:
     """The run of every model whose episode is shown: the best one, in the first column that the model ran in."""
-    best = group.experiment.metric.best
+    best = group.metric.best
     columns = {model: next(c for c in group.columns if group.of(model, c)) for model in group.models}
     return [best(group.of(model, column), key=lambda record: record.value) for model, column in columns.items()]
 

@@ -34,9 +34,9 @@ def _draw(
     figure.subplots_adjust(left=0.09, right=0.75)
     steps = [line["step"] for line in metrics]
     for part, label in {"train": "training", "validation": "validation"}.items():
-        curve = [line.get(f"{part}_{metric.name}", math.nan) for line in metrics]
+        curve = [line[part].get(metric.name, math.nan) for line in metrics]
         axes.plot(steps, curve, label=label)
-    axes.set(xlabel="updates", ylabel=metric.label or metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
+    axes.set(xlabel="updates", ylabel=metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
     axes.legend()
     bottom, top = axes.get_ylim()
     seen = sorted((value, name) for name, value in baselines.items() if bottom < value < top)

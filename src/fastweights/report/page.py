@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.core.files import make_own_folder, read_file, write_atomically
+from fastweights.core.measurements import Key
 from fastweights.core.metric import Metric
 from fastweights.experiments.experiment import FREE, SANITY, Published, Summary
 from fastweights.report.aggregates import aggregates
@@ -48,7 +49,7 @@ def write_report(collection: Collection) -> Path:
     """
     folder, blocks = collection.folder, list(_page(collection))
     markdown, page = folder / "report.md", folder / "report.html"
-    figures = {f"{block.name}.{block.kind}": block.content for block in blocks if isinstance(block, Figure)}
+    figures = _files(blocks)
     drawn = make_own_folder(folder / FIGURES)
     for name, content in figures.items():
         write_atomically(drawn / name, content)
@@ -58,6 +59,15 @@ def write_report(collection: Collection) -> Path:
     for name in stale:
         (drawn / name).unlink(missing_ok=True)
     return page
+
+
+def draw_figures(collection: Collection) -> dict[str, bytes]:
+    """The figures of the report by file name: those that `report.md` shows from its folder `figures`."""
+    return _files(_page(collection))
+
+
+def _files(blocks: Iterable[Block]) -> dict[str, bytes]:
+    return {f"{block.name}.{block.kind}": block.content for block in blocks if isinstance(block, Figure)}
 
 
 def _figures(markdown: Path) -> set[str]:
@@ -83,10 +93,10 @@ def _experiment(group: Group) -> Iterator[Block]:
     if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
         yield Paragraph(f"Verdict: {judge(group)}")
     beside = ": ours beside the paper's" if experiment.published else ""
-    yield Heading(3, f"{experiment.metric.label}{beside}")
+    yield Heading(3, f"{group.metric.display.label}{beside}")
     yield _numbers(group)
     yield from _cut_off(group)
-    data = experiment.metric.data
+    data = group.metric.display.data
     yield Paragraph(f"Mean ± standard deviation (number of seeds), on {data} data, of {group.weights}.")
     yield from _beside(group)
     yield from _findings(group)
@@ -106,7 +116,7 @@ def _experiment(group: Group) -> Iterator[Block]:
 
 def _findings(group: Group) -> Iterator[Block]:
     """The best column of a search, or the sentences that the numbers test."""
-    if group.experiment.metric.data == "validation":
+    if group.metric.display.data == "validation":
         yield Heading(3, "What is best")
         yield Bullets(list(_choices(group)))
     elif found := [*claims(group), *orders(group)]:
@@ -164,7 +174,7 @@ def _details(group: Group) -> Grid:
     models = {model: label for model, label in group.models.items() if any(m == model for m, _ in found)}
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
-    def numbers(model: str, name: str) -> list[str]:
+    def numbers(model: str, name: Key) -> list[str]:
         both = [_ours(found.get((model, name))), _theirs(experiment.published_details.get((model, name)))]
         return both[: len(whose)]
 
@@ -199,7 +209,7 @@ def _equal_time(group: Group) -> Grid:
     ends = {c: min(r.result.seconds for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
     rows = [
-        [label, *(_ours_by(group.of(m, c), end, experiment.metric) for c, end in ends.items())]
+        [label, *(_ours_by(group.of(m, c), end, group.metric) for c, end in ends.items())]
         for m, label in group.models.items()
     ]
     return Grid(["validation", *header], rows)
@@ -227,7 +237,7 @@ def _best(summary: Summary | None, group: Group) -> str:
     """The best seed, where the paper's figure shows the best of several runs."""
     if summary is None or len(summary.values) == 1 or not group.experiment.best:
         return ""
-    return f", best {_number(group.experiment.metric.best(summary.values))}"
+    return f", best {_number(group.metric.best(summary.values))}"
 
 
 def _theirs(number: Published | None) -> str:
@@ -250,7 +260,7 @@ def _choices(group: Group) -> Iterator[str]:
     """The column that is best for a model in the mean, a sentence a model."""
     for model, label in group.models.items():
         means = {column: summary.mean for (m, column), summary in group.results.items() if m == model}
-        best = group.experiment.metric.best(means, key=means.__getitem__)
+        best = group.metric.best(means, key=means.__getitem__)
         yield f"{label}: {group.columns[best]}, of {_count(len(means), 'column')} that ran."
 
 
@@ -268,9 +278,8 @@ def _time_row(group: Group, n: int, carries: bool) -> list[str]:
     name = f"{experiment.models[model]}, {experiment.columns[column]}"
     state = [f"{result.state:,}" if result.state else ""] if carries else []
     numbers = [f"{result.parameters:,}", *state, f"{result.steps:,}", f"{result.step:,}", result.stopped]
-    elsewhere = tuple(experiment.courses), experiment.details
-    told = {m: v for m, v in result.test.items() if not m.startswith(elsewhere[0]) and m not in elsewhere[1]}
-    test = ", ".join(f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in told.items())
+    others = {str(name): value for name, value in result.numbers().items() if name not in experiment.details}
+    test = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in others.items())
     return [name, str(seed), *numbers, f"{rate:,.1f}", _duration(result.seconds), test]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fastweights.experiments.experiment import PairMap
+from fastweights.experiments.experiment import PairMap, Summary
 from fastweights.report.bars import Bars, draw_bars
 from fastweights.report.chart import Chart, Line, draw
 from fastweights.report.document import Figure
@@ -17,9 +17,6 @@ AXES: dict[str, Callable[[dict[str, Any]], float]] = {
 }
 """What a learning curve can be drawn over."""
 
-LONGEST_COURSE = 1000
-"""Steps of a sequence."""
-
 
 def learning_curves(group: Group) -> list[Figure]:
     """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
@@ -28,20 +25,19 @@ def learning_curves(group: Group) -> list[Figure]:
 
 def curves_on_test_data(group: Group) -> list[Figure]:
     """A picture per column: the metric on test data over updates, a line per seed, where it was measured."""
-    measured = f"test_{group.experiment.metric.name}"
-    records = [record for record in group.records if measured in record.metrics[0]]
+    records = [record for record in group.records if "test" in record.metrics[0]]
     found = {column: [record for record in records if record.key[3] == column] for column in group.columns}
     return [_test_curve(group, column, runs) for column, runs in found.items() if runs]
 
 
 def _test_curve(group: Group, column: str, records: list[Record]) -> Figure:
     experiment = group.experiment
-    metric, title = experiment.metric, experiment.columns[column]
+    metric, title = group.metric, experiment.columns[column]
     lines = [
         Line(experiment.models[record.key[2]], [(line["step"], metric.at(line, "test")) for line in record.metrics])
         for record in records
     ]
-    chart = _chart(group, title, "updates", metric.label, lines)
+    chart = _chart(group, title, "updates", metric.display.label, lines)
     return _figure(chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over updates: a line a seed.")
 
 
@@ -77,7 +73,7 @@ def over_axis(group: Group) -> list[Figure]:
         means = sorted((column, summary.mean) for column, summary in ours.items())
         runs = [(column, value) for column, summary in ours.items() for value in summary.values]
         lines += [Line(label, means), Line(label, runs, dots=True), Line(label, sorted(theirs.items()), theirs=True)]
-    chart = _chart(group, "", experiment.axis, experiment.metric.label, lines)
+    chart = _chart(group, "", experiment.axis, group.metric.display.label, lines)
     whose = "ours and the paper's" if experiment.published else "ours"
     told = f"{experiment.title}: {whose}, over {experiment.axis}, a dot a run."
     return [_figure(chart, f"{_slug(group)}-axis", told)]
@@ -96,15 +92,15 @@ def maps(group: Group) -> list[Figure]:
     experiment, pairs = group.experiment, group.experiment.pairs
     if pairs is None:
         return []
-    found = {**group.results, **group.details}
+    found: dict[tuple[str, Any], Summary] = {**group.results, **group.details}
     figures = []
     for name, label in {**group.columns, **experiment.details}.items():
         values = {place: found[m, name].mean for place, m in pairs.models.items() if (m, name) in found}
         if values:
-            chart = HeatMap(label, pairs.rows, pairs.columns, values, experiment.metric.best is min)
-            measured = experiment.metric.label if name in group.columns else label
+            chart = HeatMap(label, pairs.rows, pairs.columns, values, group.metric.best is min)
+            measured = group.metric.display.label if name in group.columns else label
             caption = f"{measured[0].upper()}{measured[1:]}: means over seeds, the stronger the colour the better."
-            figures.append(Figure(f"{_slug(group)}-map-{name.replace('_', '-')}", caption, draw_map(chart)))
+            figures.append(Figure(f"{_slug(group)}-map-{_stem(str(name))}", caption, draw_map(chart)))
     return figures
 
 
@@ -112,25 +108,20 @@ def courses(group: Group) -> list[Figure]:
     """A picture a course: the metric over the steps of sequences on test data, a line a model."""
     experiment = group.experiment
     figures = []
-    for prefix, (title, across, switch, up) in experiment.courses.items():
-        points = {model: _course(group, model, prefix) for model in group.models}
+    for name, (title, across, switch, up) in experiment.courses.items():
+        points = {model: _course(group, model, name) for model in group.models}
         lines = [Line(experiment.models[model], steps) for model, steps in points.items() if steps]
         if lines:
             at = None if switch is None else switch * len(lines[0].points)
-            chart = _chart(group, title, across, up or experiment.metric.label, lines)._replace(switch=at)
+            chart = _chart(group, title, across, up or group.metric.display.label, lines)._replace(switch=at)
             caption = f"{title}: means over seeds{'' if at is None else ', with a line where the pictures change'}."
-            figures.append(_figure(chart, f"{_slug(group)}-{prefix.strip('_').replace('_', '-')}", caption))
+            figures.append(_figure(chart, f"{_slug(group)}-{_stem(name)}", caption))
     return figures
 
 
-def _course(group: Group, model: str, prefix: str) -> list[tuple[float, float]]:
-    """Steps and means over seeds, in the first column where they were measured."""
-    for column in group.columns:
-        steps = [group.measured(model, column, f"{prefix}{step}") for step in range(LONGEST_COURSE)]
-        found = [(float(step), summary.mean) for step, summary in enumerate(steps) if summary is not None]
-        if found:
-            return found
-    return []
+def _course(group: Group, model: str, name: str) -> list[tuple[float, float]]:
+    """The curve of a model in the first column where it was measured; empty if it was measured in none."""
+    return next(filter(None, (group.curve(model, column, name) for column in group.columns)), [])
 
 
 def _learning_curve(group: Group, column: str, axis: str) -> Figure:
@@ -141,26 +132,31 @@ def _learning_curve(group: Group, column: str, axis: str) -> Figure:
         for record in group.of(model, column)
     ]
     title = experiment.columns[column]
-    measured = re.sub("^(best )?((test|validation) )?", "validation ", experiment.metric.label)
+    measured = re.sub("^(best )?((test|validation) )?", "validation ", group.metric.display.label)
     chart = _chart(group, title, axis, measured, lines)
     return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed.")
 
 
 def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) -> Chart:
     experiment = group.experiment
-    errors = experiment.metric.best is min
+    errors = group.metric.best is min
     lines = [line for line in lines if line.points]
     names = list(_drawn(dict(experiment.models), experiment.pairs).values())
     return Chart(title, across, up, names, lines, errors, experiment.logarithmic)
 
 
 def _curve(record: Record, group: Group, axis: str) -> list[tuple[float, float]]:
-    metric = group.experiment.metric
+    metric = group.metric
     return sorted((AXES[axis](line), metric.at(line)) for line in record.metrics)
 
 
 def _figure(chart: Chart, name: str, caption: str) -> Figure:
     return Figure(name, " ".join(filter(None, (caption, chart.remarks))), draw(chart))
+
+
+def _stem(name: str) -> str:
+    """A name as a part of the name of a file."""
+    return re.sub("[_ ]", "-", name)
 
 
 def _slug(group: Group) -> str:

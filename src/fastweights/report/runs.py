@@ -1,4 +1,4 @@
-"""The runs in a folder, whatever state they are in."""
+"""The runs below a folder: finished ones by experiment and preset, and the reason why others are skipped."""
 
 import json
 import os
@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from fastweights.core.errors import require, require_name
+from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.files import read_file
-from fastweights.core.metric import still_improving
+from fastweights.core.measurements import Key
+from fastweights.core.metric import Metric, still_improving
 from fastweights.core.printable import printable
-from fastweights.experiments.experiment import FREE, Experiment, Results, Summary
+from fastweights.experiments.experiment import FREE, Details, Experiment, Results, Summary
 from fastweights.registry import MODELS, RECIPES, TABLES, TASKS
-from fastweights.training.run_folder.result import Result
-from fastweights.training.run_folder.run import BEST, CONFIG, FAILURE, LAST, METRICS, Run
+from fastweights.training.run_folder.finished_run import FinishedRun
+from fastweights.training.run_folder.result import METRICS, Result
+from fastweights.training.run_folder.run import BEST, CONFIG, FAILURE, LAST, Run
+from fastweights.training.run_folder.runs_file import RUNS, PackedRun, read_runs
 from fastweights.training.settings._training import Training
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
@@ -23,15 +27,21 @@ PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict,
 
 
 class Record(NamedTuple):
-    """A run that came to its end."""
+    """A finished run."""
 
-    path: Path
+    run: FinishedRun
     config: dict[str, Any]
     environment: dict[str, Any]
     result: Result
     metrics: list[dict[str, Any]]
+    metric: Metric  # as the table shows it
     value: float  # in the units of the table
     cut_off: bool = False  # by the largest number of updates, while validation still improved
+
+    @property
+    def path(self) -> Path:
+        """Run folder; of a packed run, the folder that it was packed from."""
+        return self.run.path
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
@@ -65,6 +75,11 @@ class Group(NamedTuple):
         name, preset = next(iter(self.experiment.presets.items()))
         return type(self.experiment.trial(*preset.places[0], name).training)
 
+    @property
+    def metric(self) -> Metric:
+        """The metric of all runs, as the table shows it."""
+        return self.records[0].metric
+
     def of(self, model: str, column: str) -> list[Record]:
         """The seeds of a model in a column."""
         return [record for record in self.records if record.key[2:4] == (model, column)]
@@ -89,7 +104,7 @@ class Group(NamedTuple):
         for record in self.records:
             for name, measured in record.result.baselines.items():
                 fold = record.key[4] if self.experiment.fold else 0
-                found.setdefault((name, record.key[3]), {})[fold] = self.experiment.metric.value(measured)
+                found.setdefault((name, record.key[3]), {})[fold] = self.metric.value(measured)
         return {place: Summary(tuple(numbers.values())) for place, numbers in found.items()}
 
     @property
@@ -101,19 +116,33 @@ class Group(NamedTuple):
     @property
     def results(self) -> Results:
         """Means over seeds, by model and column."""
-        cells = {record.key[2:4]: self.of(*record.key[2:4]) for record in self.records}
-        return {cell: Summary(tuple(r.value for r in records)) for cell, records in cells.items()}
+        values: dict[tuple[str, str], list[float]] = {}
+        for record in self.records:
+            values.setdefault(record.key[2:4], []).append(record.value)
+        return {cell: Summary(tuple(seeds)) for cell, seeds in values.items()}
 
-    def measured(self, model: str, column: str, name: str) -> Summary | None:
-        """The mean over seeds of a detail, in the units of its table; None if it was not measured."""
-        found = [record.result.measured.get(name) for record in self.of(model, column)]
-        values = tuple(self.experiment.detail(name, value) for value in found if value is not None)
+    def detail(self, name: Key, measured: float) -> float:
+        """A detail in the units of its table."""
+        return measured if name in self.experiment.plain else self.metric.value(measured)
+
+    def measured(self, model: str, column: str, name: Key) -> Summary | None:
+        """The seeds of a metric or a detail, in the units of its table; None if it was not measured."""
+        numbers = [record.result.measured.get(name) for record in self.of(model, column)]
+        values = tuple(self.detail(name, number) for number in numbers if number is not None)
         return Summary(values) if values else None
 
+    def curve(self, model: str, column: str, name: str) -> list[tuple[float, float]]:
+        """Means over seeds of a curve over test data, in the units of its picture; empty if it was not measured."""
+        plain = bool(self.experiment.courses[name].up)
+        seeds: dict[float, list[float]] = {}
+        for x, y in (point for record in self.of(model, column) for point in record.result.curves.get(name, ())):
+            seeds.setdefault(x, []).append(y if plain else self.metric.value(y))
+        return sorted((x, fmean(values)) for x, values in seeds.items())
+
     @property
-    def details(self) -> Results:
+    def details(self) -> Details:
         """The details of the experiment, by model and name: of the first column where they were measured."""
-        found: dict[tuple[str, str], Summary] = {}
+        found: dict[tuple[str, Key], Summary] = {}
         for column, model, name in product(self.columns, self.models, self.experiment.details):
             summary = self.measured(model, column, name)
             if summary is not None:
@@ -130,30 +159,40 @@ class Collection(NamedTuple):
 
 
 def collect(folder: Path) -> Collection:
-    """Reads all runs below a folder. What cannot be read, or is there twice, is listed and not counted.
+    """Reads all runs below a folder: run folders and files of runs. Damaged runs and duplicates are skipped.
 
     Raises:
         InputError: The folder is not there, or holds no run at all.
     """
     require(folder.is_dir(), "folder", "a folder of 'fastweights reproduce'", f"'{folder}'")
     records: dict[Any, Record] = {}
-    skipped = []
-    for path in _run_folders(folder):
-        found = _read(path)
-        if isinstance(found, Record) and found.key in records:
-            found = Skipped(path, f"the same run as {records[found.key].path}")
+    skipped, metrics = [], dict[tuple[str, str], Metric]()
+    for found in _runs_below(folder):
         if isinstance(found, Skipped):
             skipped.append(found)
-        else:
+        elif found.metric != metrics.setdefault(found.key[:2], found.metric):
+            reason = f"its metric {found.metric.name} is not that of other runs, or has another direction"
+            skipped.append(Skipped(found.path, reason))
+        elif found.key not in records:
             records[found.key] = found
+        elif found.path != records[found.key].path:
+            skipped.append(Skipped(found.path, f"the same run as {records[found.key].path}"))
     remedy = "Make some with 'fastweights reproduce'."
     require(bool(records or skipped), "folder", "one with runs in it", f"'{folder}'", remedy)
     return Collection(folder, list(_groups(records)), skipped)
 
 
-def _run_folders(folder: Path) -> list[Path]:
+def _runs_below(folder: Path) -> Iterator[Record | Skipped]:
+    """All run folders, and then all runs in files: a run folder counts, not the packed run of the same folder."""
+    names_of = {Path(path): set(names) for path, _, names in os.walk(folder)}
     files = {CONFIG, METRICS, LAST, BEST, FAILURE}
-    return sorted(Path(path) for path, _, names in os.walk(folder) if files.intersection(names))
+    for path in sorted(path for path, names in names_of.items() if files & names):
+        yield _read(Run(path))
+    for path in sorted(path / RUNS for path, names in names_of.items() if RUNS in names):
+        try:
+            yield from map(_read, read_runs(path))
+        except (InputError, OSError) as error:
+            yield Skipped(path, _damaged(error))
 
 
 def _groups(records: dict[Any, Record]) -> Iterator[Group]:
@@ -168,16 +207,20 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
         yield Group(name, preset, experiment, members)
 
 
-def _read(path: Path) -> Record | Skipped:
+def _read(run: Run | PackedRun) -> Record | Skipped:
     try:
-        return _record(Run(path))
+        return _record(run)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        return Skipped(path, f"damaged: {' '.join(reason.split())[:500]}")
+        return Skipped(run.path, _damaged(error))
 
 
-def _record(run: Run) -> Record | Skipped:
-    if not run.exists() and (run.path / FAILURE).exists():
+def _damaged(error: Exception) -> str:
+    reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return f"damaged: {' '.join(reason.split())[:500]}"
+
+
+def _record(run: Run | PackedRun) -> Record | Skipped:
+    if isinstance(run, Run) and not run.exists() and (run.path / FAILURE).exists():
         return Skipped(run.path, _why_unfinished(run))
     content = run.config()
     config = content["config"]
@@ -185,14 +228,14 @@ def _record(run: Run) -> Record | Skipped:
     require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
     result = run.result()
     if result is None:
-        return Skipped(run.path, _why_unfinished(run))
+        return Skipped(run.path, _why_unfinished(Run(run.path)))
     experiment = TABLES.load(config["experiment"])
     _require_place(experiment, config)
-    metrics, metric = run.metrics(), experiment.metric
-    _require_metrics(metrics, f"validation_{metric.name}")
+    metrics, metric = run.metrics(), experiment.metric_of(content)
+    _require_metrics(metrics, metric.name)
     improving = still_improving([metric.cost_at(line) for line in metrics])
     cut_off = result.stopped == "steps" and improving and not _anneals(config["trial"]["training"])
-    return Record(run.path, config, content["environment"], result, metrics, result.value(metric), cut_off)
+    return Record(run, config, content["environment"], result, metrics, metric, result.value(metric), cut_off)
 
 
 def _anneals(training: dict[str, Any]) -> bool:
@@ -220,8 +263,9 @@ def _require_metrics(metrics: list[dict[str, Any]], measured: str) -> None:
     """The same unless curves can be drawn."""
     require(bool(metrics), "metrics", "at least one evaluation", "none")
     for line in metrics:
-        for name in ("step", "seconds", measured):
-            require(type(line[name]) in (int, float), name, "a number", repr(line[name]))
+        numbers = {"step": line["step"], "seconds": line["seconds"], measured: line["validation"][measured]}
+        for name, number in numbers.items():
+            require(type(number) in (int, float), name, "a number", repr(number))
 
 
 def _why_unfinished(run: Run) -> str:

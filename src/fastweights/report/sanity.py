@@ -31,7 +31,7 @@ def checks(experiment: Experiment, group: Group | None) -> Iterator[Check]:
         bound = experiment.sanity.own.get(model, experiment.sanity.bound)
         summary = results.get((model, column))
         reached = summary.mean if summary else None
-        passed = reached is not None and experiment.metric.best(reached, bound) == reached
+        passed = group is not None and reached is not None and group.metric.best(reached, bound) == reached
         yield Check(f"{experiment.models[model]}, {experiment.columns[column]}", reached, bound, passed)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require, require_name
+from fastweights.core.measurements import Detail
 from fastweights.registry import TOKENIZERS
 from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, Padded, _require_batches, shuffled
@@ -164,14 +165,14 @@ class SequenceFiles(Labelled):
         right = outputs.argmax(-1) == targets
         masks = {number: targets == number for number in targets.unique().tolist()}
         recalls = {
-            f"recall_of_{self.classes[n]}": Mean(float(right[of].sum()), int(of.sum())) for n, of in masks.items()
+            Detail("recall of", self.classes[n]): Mean(float(right[of].sum()), int(of.sum())) for n, of in masks.items()
         }
         return {**self.metrics(outputs, targets), **recalls}
 
-    def summary(self, whole: Metrics) -> dict[str, float]:
+    def summary(self, whole: Metrics) -> dict[Any, float]:
         """Numbers by name, with the mean of the recalls: accuracy with the same weight for each class."""
         results = super().summary(whole)
-        names = [f"recall_of_{name}" for name in self.classes]
+        names = [Detail("recall of", name) for name in self.classes]
         recalls = {name: results.pop(name) for name in names if name in results}
         if recalls:
             results["balanced_accuracy"] = sum(recalls.values()) / len(recalls)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import Detail, Point
 from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds._draws import below, draw, mixed
 from fastweights.tasks.kinds._episode_batches import Shown
@@ -29,8 +30,9 @@ class SequentialAdaptation(Episodes):
     Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last image of the first part comes
     with the first image of the second. In training, the order is random per batch, and both parts lose up to `trim`
     images at their ends. In validation and the test nothing is trimmed, and every other episode starts with
-    photographs. Metrics of the test are separate for the two orders, such as `omniglot_first_mini_imagenet_instance_5`
-    and `omniglot_first_step_80`, or `omniglot_first_mini_imagenet` for a whole part.
+    photographs. Numbers on test data are separate for the two orders: the details of the group
+    "omniglot_first_mini_imagenet" are the accuracies of the k-th image of a class and of "all" images of that part, and
+    the curve "omniglot_first" is the accuracy over time steps.
 
     Files: those of `omniglot` and of `mini-imagenet`.
 
@@ -112,10 +114,11 @@ class SequentialAdaptation(Episodes):
                     whole[sources == source].view(len(right_rows), -1) for whole in (right_rows, targets[rows])
                 )
                 counted = super().instances(right_part, target_part)
-                metrics |= {f"{name}_first_{part}_{instance}": mean for instance, mean in counted.items()}
-                metrics[f"{name}_first_{part}"] = mean_of(right_part)
+                group = f"{name}_first_{part}"
+                metrics |= {Detail(group, instance.member): mean for instance, mean in counted.items()}
+                metrics[Detail(group, "all")] = mean_of(right_part)
             metrics |= {
-                f"{name}_first_step_{step}": mean_of(right_rows[:, step]) for step in range(right_rows.shape[1])
+                Point(f"{name}_first", step): mean_of(right_rows[:, step]) for step in range(right_rows.shape[1])
             }
         return metrics
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastweights.core.measurements import sort_measurements
 from fastweights.tasks import Batch, combine
 from fastweights.tasks.kinds._classes import QUARTER_TURNS
 from fastweights.tasks.kinds.episodes import Episodes, number_instances
@@ -293,10 +294,9 @@ def check_instances_are_told_apart(make: Make) -> None:
         return
     targets = next(task.test(B)).targets
     outputs = torch.where((number_instances(targets) > 1)[..., None], task.truth(targets), -task.truth(targets))
-    for name, value in task.summary(task.details(outputs, targets)).items():
-        kind, _, k = name.rpartition("_")
-        if k.isdigit() and kind.endswith("instance"):
-            assert value == (0.0 if k == "1" else 1.0), f"{name} is {value}"
+    for group, members in sort_measurements(task.summary(task.details(outputs, targets))).details.items():
+        for k, value in members.items():
+            assert k == "all" or value == (0.0 if k == "1" else 1.0), f"{group} {k} is {value}"
 
 
 def check_bad_options_are_refused(make: Make) -> None:

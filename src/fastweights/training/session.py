@@ -1,7 +1,7 @@
 """Training sessions: progress, evaluations, checkpoints and the end of a training loop."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import sort_measurements
 from fastweights.core.metric import Metric
 from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
 from fastweights.training.distributed.model_blocks import compile_blocks, recompute
@@ -20,8 +21,8 @@ from fastweights.training.distributed.ranks import gather, mean_over, scatter, s
 from fastweights.training.progress import Bar, Interrupted, stop_on_signal
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume, save_best
 from fastweights.training.run_folder.progress_state import Clock, Progress
-from fastweights.training.run_folder.result import Result
-from fastweights.training.run_folder.run import LAST, METRICS, Run
+from fastweights.training.run_folder.result import METRICS, Result
+from fastweights.training.run_folder.run import LAST, Run
 from fastweights.training.run_folder.training_state import pack, restore, unpack
 
 State = TypeVar("State")
@@ -116,13 +117,22 @@ class Session:
         return self.progress.step % self.settings.evaluate_every == 0 or self.progress.step == self.settings.steps
 
     def judge(
-        self, measured: dict[str, float], facts: dict[str, float], goal: bool = False, keep: bool = False
+        self,
+        measured: dict[str, float],
+        facts: Mapping[str, float] | None = None,
+        *,
+        train: Mapping[str, float] | None = None,
+        test: Mapping[str, float] | None = None,
+        goal: bool = False,
+        keep: bool = False,
     ) -> None:
-        """Logs what was measured on validation data, keeps the best weights, and decides whether training is over.
+        """Logs an evaluation on validation data, keeps the best weights, and decides whether training ends.
 
         Args:
-            measured: By name; among them the task's main metric, and the loss.
+            measured: Metrics on validation data by name, with the task's main metric and the loss.
             facts: Other numbers to log, by name.
+            train: Metrics on training data since the last evaluation, beside the loss.
+            test: Metrics on test data, for a curve. They choose nothing.
             goal: Whether the model is good enough.
             keep: Whether these weights are kept even if earlier ones were better.
         """
@@ -132,10 +142,12 @@ class Session:
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
             if first:
                 save_best(self.run, weights, {"step": progress.step, **measured})
-        entry = {f"validation_{name}": value for name, value in measured.items()}
-        entry["train_loss"], seconds = progress.mean_loss, self.clock.evaluate()
+        seconds = self.clock.evaluate()
         if first:
-            self.run.log(step=progress.step, **entry, **facts, seconds=seconds)
+            parts = {"validation": measured, "train": {"loss": progress.mean_loss, **(train or {})}}
+            self.run.log(
+                step=progress.step, **parts, **({"test": test} if test else {}), **(facts or {}), seconds=seconds
+            )
         progress.stopped = self._reason_to_stop(measured["loss"], goal)
         progress.loss_sum, progress.loss_count, progress.evaluations = 0.0, 0, progress.evaluations + 1
 
@@ -162,12 +174,19 @@ class Session:
             raise Interrupted(f"Stopped after step {self.progress.step} of {self.settings.steps}.")
 
     def result(
-        self, validation: dict[str, float], test: dict[str, float], baselines: dict[str, float] | None = None
+        self, validation: dict[str, float], test: Mapping[Any, float], baselines: dict[str, float] | None = None
     ) -> Result:
-        """The result of the run, with the metrics of the weights that it kept."""
+        """The result of the run, with the metrics of the weights that it kept.
+
+        Args:
+            validation: Metrics on validation data, by name.
+            test: Metrics on test data by name, with details by `Detail` and curves by `Point`.
+            baselines: The main metric of other methods on test data, by name.
+        """
         self.progress = restore(Progress, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Resume it first."
         require(self.progress.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
+        measured = sort_measurements(test)
         return Result(
             step=self.progress.kept_step,
             steps=self.progress.step,
@@ -175,7 +194,9 @@ class Session:
             seconds=self._seconds_until_evaluation(),
             parameters=sum(p.numel() for p in self.model.parameters()),
             validation=validation,
-            test=test,
+            test=measured.metrics,
+            curves=measured.curves,
+            details=measured.details,
             baselines=baselines or {},
             state=state_size(self.model),
         )

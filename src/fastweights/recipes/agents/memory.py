@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import RETURN
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -58,7 +58,7 @@ def _loses_by_cutting(layer: str) -> Claim:
 EXPERIMENT = Experiment(
     title="Agents that have to remember, and how far gradients reach back",
     source="A check of our own; Ni et al. 2023 (T-maze), Morad et al. 2023 (POPGym)",
-    metric=RETURN.reported("plain", "return"),
+    display=Display("return"),
     models=MODELS,
     columns=LABELS,
     published={},

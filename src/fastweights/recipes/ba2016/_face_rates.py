@@ -1,6 +1,6 @@
 """The search for learning rates of Table 3, for what is to be said of a face."""
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016._glimpses import MODELS
@@ -12,7 +12,7 @@ def face_rates(label: str, rates: tuple[str, ...], skip: frozenset[tuple[str, st
     return rate_search(
         f"Learning rates for the {label}s of faces as 24 glimpses",
         "ba2016/table-3",
-        ACCURACY.reported("percent", "validation accuracy, %", "validation"),
+        Display("validation accuracy, %", "percent", "validation"),
         MODELS,
         lambda model, preset: trial(model, label, preset),
         rates=rates,

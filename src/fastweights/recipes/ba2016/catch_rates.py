@@ -1,6 +1,6 @@
 """The learning rate of every network of Figure 5 on either screen, chosen on validation data."""
 
-from fastweights.core.metric import RETURN
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016.figure_5 import COLUMNS, MODELS, trial
 
@@ -12,7 +12,7 @@ SKIPPED = frozenset((row, "0.0035") for row, (model, _) in ROWS.items() if model
 EXPERIMENT = rate_search(
     "Learning rates for Catch",
     "ba2016/figure-5",
-    RETURN.reported("plain", "validation return", "validation"),
+    Display("validation return", data="validation"),
     {row: f"{MODELS[model]}, {COLUMNS[column]}" for row, (model, column) in ROWS.items()},
     lambda row, preset: trial(*ROWS[row], preset),
     rates=("0.0006", "0.002", "0.0035", "0.006", "0.02"),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastweights.core.metric import LOSS
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, Until, above, below
 from fastweights.experiments.experiment import Preset, Sanity
 from fastweights.recipes.ba2016.table_1 import EASY, FAST, LSTMS, MODELS
@@ -16,7 +16,7 @@ EXPERIMENT = replace(
     TABLE_1,
     title="Associative retrieval with 50 recurrent units: learning curves",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.1, Figure 2",
-    metric=LOSS.reported("plain", "test negative log-likelihood, nats"),
+    display=Display("test negative log-likelihood, nats", loss=True),
     columns={UNITS: TABLE_1.columns[UNITS]},
     published={},
     presets={

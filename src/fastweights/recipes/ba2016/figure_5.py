@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import RETURN
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, Gap, Until, above, below
 from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -37,7 +37,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Catch, of which only the first M of N frames are seen",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.4, Figure 5",
-    metric=RETURN.reported("plain", "return"),
+    display=Display("return"),
     models=MODELS,
     columns=COLUMNS,
     published={},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, Until, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.training.settings.supervised import Supervised
@@ -49,7 +49,7 @@ def _at_ten(model: str, units: str) -> Until:
 EXPERIMENT = Experiment(
     title="Associative retrieval with R recurrent units",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.1, Table 1",
-    metric=ACCURACY.reported("error", "test error, %"),
+    display=Display("test error, %", "error"),
     models=MODELS,
     columns={units: f"R = {units}" for units in UNITS},
     published=table(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.recipes.ba2016._glimpses import MODELS as NETWORKS
@@ -48,7 +48,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="MNIST as 24 glimpses of 7 x 7 pixels",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.2, Table 2",
-    metric=ACCURACY.reported("error", "test error, %"),
+    display=Display("test error, %", "error"),
     models=MODELS,
     columns={features: f"{features} features" for features in FEATURES},
     published=table(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.recipes.ba2016._glimpses import MODELS, NOTES
@@ -52,7 +52,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Faces as 24 glimpses of 12 x 12 pixels",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.3, Table 3",
-    metric=ACCURACY.reported("percent", "test accuracy, %"),
+    display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

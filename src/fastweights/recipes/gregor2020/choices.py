@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import BITS
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes.gregor2020._lives import changed, label
 from fastweights.recipes.gregor2020._lives import trial as life
@@ -35,7 +35,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="What Gregor 2020 leaves open, at delay 80",
     source="The search behind gregor2020/figure-1",
-    metric=BITS.reported("plain", "validation bits a symbol of the past", "validation"),
+    display=Display("validation bits a symbol of the past", data="validation"),
     models=MODELS,
     columns={name: words for name, (words, _) in CHOICES.items()},
     published={},

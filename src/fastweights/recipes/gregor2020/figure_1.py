@@ -2,22 +2,24 @@
 
 import math
 
-from fastweights.core.metric import BITS
+from fastweights.core.measurements import Detail
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, Each, below
 from fastweights.experiments.experiment import Experiment, PairMap, Preset, Sanity
 from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
 DELAYS = ("10", "20", "40", "80")
+EARLY, FINAL = Detail("early", "80"), Detail("final", "80")
 HALF = math.log2(27) / 2
 """Bits per symbol: half of those of a model that knows nothing. A pair of operators works below it."""
 
 
-def pairs(part: int, operator: str, detail: str) -> Each:
+def pairs(part: int, operator: str, detail: Detail) -> Each:
     """All pairs with an operator for bodies (part 0) or synapses (part 1), each a sample."""
     return Each(tuple((name, detail) for name in GRID if name.split("+")[part] == operator))
 
 
-def best(part: int, operator: str, detail: str) -> tuple[Above, ...]:
+def best(part: int, operator: str, detail: Detail) -> tuple[Above, ...]:
     """That an operator is better than every other one, over all partners."""
     others = (pairs(part, other, detail) for other in OPERATORS if other != operator)
     return below(pairs(part, operator, detail), *others)
@@ -26,7 +28,7 @@ def best(part: int, operator: str, detail: str) -> tuple[Above, ...]:
 EXPERIMENT = Experiment(
     title="What neurons and synapses learn to remember",
     source="Gregor 2020, Sec. 7, Figure 1",
-    metric=BITS.reported("plain", "bits a symbol of the past, in a text read once"),
+    display=Display("bits a symbol of the past, in a text read once"),
     models={name: label(name) for name in (*NETWORKS, *LSTMS)},
     columns={delay: f"delay {delay}" for delay in DELAYS},
     published={},
@@ -41,49 +43,47 @@ EXPERIMENT = Experiment(
             "For short delays, essentially all combinations succeed in reaching good performance (except MLP-tanh x "
             "MLP): 34 of 36.",
             "Sec. 7",
-            tuple(part for name in GRID for part in below((name, "final_10"), HALF)),
+            tuple(part for name in GRID for part in below((name, Detail("final", "10")), HALF)),
             at_least=len(GRID) - 2,
         ),
         Claim(
             "For longer delays, the gated network for the weight update consistently performs the best.",
             "Sec. 7",
-            best(1, "gated", "final_80"),
+            best(1, "gated", FINAL),
         ),
         Claim(
             "MLP networks for weight updates generally fail.",
             "Sec. 7",
-            tuple(Above(name, HALF) for name in pairs(1, "mlp", "final_80").places),
+            tuple(Above(name, HALF) for name in pairs(1, "mlp", FINAL).places),
             at_least=4,
         ),
         Claim(
             "Early in training, for longer delays, the LSTM update on h produces stronger performance than MLP and "
             "GATED.",
             "Sec. 7",
-            below(
-                pairs(0, "lstm", "early_80"), *(pairs(0, other, "early_80") for other in ("mlp", "mlp-tanh", "gated"))
-            ),
+            below(pairs(0, "lstm", EARLY), *(pairs(0, other, EARLY) for other in ("mlp", "mlp-tanh", "gated"))),
         ),
         Claim(
             "The larger state size (14 compared to 6) clearly works better.",
             "Sec. 7",
-            tuple(Above((name, "final_80"), (f"{name}-14", "final_80")) for name in ("lstm+gated", "gated+gated")),
+            tuple(Above((name, FINAL), (f"{name}-14", FINAL)) for name in ("lstm+gated", "gated+gated")),
         ),
         Claim(
             "For delays up to 80, the system works significantly better than the LSTMs.",
             "Sec. 7",
-            below(("lstm+gated-14", "final_80"), *((name, "final_80") for name in LSTMS)),
+            below(("lstm+gated-14", FINAL), *((name, FINAL) for name in LSTMS)),
         ),
         Claim(
             "The performance does not increase with the number of neurons: by less than a tenth of a bit.",
             "Sec. 7",
-            tuple(Above((name, "final_80"), ("lstm+gated", "final_80"), by=-0.1) for name in MORE),
+            tuple(Above((name, FINAL), ("lstm+gated", FINAL), by=-0.1) for name in MORE),
         ),
     ),
     notes=NOTES,
     best=True,
     axis="delay",
     details={
-        f"{when}_{delay}": f"the life, {words}, delay {delay}"
+        Detail(when, delay): f"the life, {words}, delay {delay}"
         for delay in DELAYS
         for when, words in {"early": "first 200,000 symbols", "final": "at its end"}.items()
     },

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import BITS
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes.gregor2020._lives import changed
@@ -41,7 +41,7 @@ def gains(column: str) -> Claim:
 EXPERIMENT = Experiment(
     title="Do more neurons remember more?",
     source="A question of ours, after Gregor 2020, who saw no gain",
-    metric=BITS.reported("plain", "bits a symbol of the past, in a text read once"),
+    display=Display("bits a symbol of the past, in a text read once"),
     models=MODELS,
     columns={name: words for name, (words, _) in ALLOWING.items()},
     published={},

@@ -1,6 +1,6 @@
 """The learning rate of networks of Figure 1 at delay 80, chosen on validation data."""
 
-from fastweights.core.metric import BITS
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.gregor2020._lives import LSTMS, label, trial
 
@@ -13,7 +13,7 @@ PAIRS = (
 EXPERIMENT = rate_search(
     "Learning rates for a life of reading, at delay 80",
     "gregor2020/figure-1",
-    BITS.reported("plain", "validation bits a symbol of the past", "validation"),
+    Display("validation bits a symbol of the past", data="validation"),
     {name: label(name) for name in (*PAIRS, *LSTMS)},
     lambda model, preset: trial(model, "80", preset),
     rates=("0.0003", "0.001", "0.003", "0.01"),

@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from fastweights.core.metric import BITS
+from fastweights.core.measurements import Detail
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes.gregor2020._lives import LSTMS, label
@@ -30,7 +31,7 @@ def loses_little(model: str) -> Claim:
     return Claim(
         f"At delay 80, {label(model)} loses less than half a bit on any of the texts.",
         "",
-        tuple(Above((model, "80"), (model, f"bits_{text}"), by=-0.5) for text in TEXTS),
+        tuple(Above((model, "80"), (model, Detail("bits", text)), by=-0.5) for text in TEXTS),
     )
 
 
@@ -39,14 +40,14 @@ def remembers_noise(model: str) -> Claim:
     return Claim(
         f"At delay 80, {label(model)} is better than nothing on letters at random.",
         "",
-        below((model, f"bits_{NOISE}"), math.log2(27)),
+        below((model, Detail("bits", NOISE)), math.log2(27)),
     )
 
 
 EXPERIMENT = Experiment(
     title="Does what was learned on one book remember others?",
     source="A question of ours, after Gregor 2020",
-    metric=BITS.reported("plain", "bits a symbol of the past, in the last tenth of the book"),
+    display=Display("bits a symbol of the past, in the last tenth of the book"),
     models={name: label(name) for name in (*RULES, *LSTMS)},
     columns={"80": "delay 80"},
     published={},
@@ -56,7 +57,9 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     claims=(*map(loses_little, ("lstm+gated", "gated+gated", *LSTMS)), *map(remembers_noise, (*RULES, *LSTMS))),
-    details={f"bits_{text}": f"{words}, read once" for text, words in {**TEXTS, NOISE: "letters at random"}.items()},
+    details={
+        Detail("bits", text): f"{words}, read once" for text, words in {**TEXTS, NOISE: "letters at random"}.items()
+    },
     notes=(
         "Weights are those that remember best in a part of the book that is not trained on. Each text is read once, "
         "20,000 symbols from a fresh start, and no rule changes there.",

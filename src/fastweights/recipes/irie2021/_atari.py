@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastweights.core.metric import RETURN
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -140,7 +140,7 @@ def atari(
     return Experiment(
         title=title,
         source=source,
-        metric=RETURN.reported("plain", "score"),
+        display=Display("score"),
         models=models,
         columns={"pong": "Pong", **games},
         published=published or {},

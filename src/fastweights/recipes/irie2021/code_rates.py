@@ -1,6 +1,6 @@
 """The learning rate of every model of Table 2 in code execution with 3 variables, chosen on validation data."""
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2021.table_2 import MODELS, trial
 
@@ -13,7 +13,7 @@ at 5e-4, so that its search goes on below."""
 EXPERIMENT = rate_search(
     "Learning rates for code execution with 3 variables",
     "irie2021/table-2",
-    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
+    Display("validation accuracy, %", "percent", "validation"),
     MODELS,
     lambda model, preset: trial(model, "code-3", preset),
     rates=("0.00025", "0.0005", "0.001", "0.002", "0.004"),

@@ -1,6 +1,6 @@
 """The learning rate of every model of Table 2 in ListOps of depth 10, chosen on validation data."""
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2021.table_2 import MODELS, trial
 
@@ -18,7 +18,7 @@ RATES = ("0.000125", "0.00025", "0.0005", "0.001", "0.002", "0.004")
 EXPERIMENT = rate_search(
     "Learning rates for ListOps of depth 10",
     "irie2021/table-2",
-    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
+    Display("validation accuracy, %", "percent", "validation"),
     MODELS,
     lambda model, preset: trial(model, "list-ops-10", preset),
     rates=RATES,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.training.settings.supervised import Supervised
@@ -118,7 +118,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Code execution and sequential ListOps",
     source="Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.2 and 4.3, Table 2",
-    metric=ACCURACY.reported("percent", "test accuracy, %"),
+    display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

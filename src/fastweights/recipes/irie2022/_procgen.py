@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastweights.core.metric import SCORE
+from fastweights.core.measurements import Detail, Key, OnValidation
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -54,8 +55,8 @@ TRAINING: dict[str, dict[str, Any]] = {
         "evaluate_every": 1_250,
     },
 }
-ON_TRAINING_LEVELS = "validation_score"
-"""Name of the score on the levels that agents learn from."""
+ON_TRAINING_LEVELS = OnValidation("score")
+"""Key of the score on the levels that agents learn from."""
 
 SR_IS_BETTER = Claim(
     "The SRWM variant achieves a better training score than the DeltaNet baseline.",
@@ -84,16 +85,16 @@ NOTES = (
 )
 
 
-SETS = {
+SETS: dict[Key, str] = {
     ON_TRAINING_LEVELS: "training levels",
-    **{f"score_{first}": f"levels {first} to {first + 199}" for first in (1000, 1200, 1400)},
+    **{Detail("score", str(first)): f"levels {first} to {first + 199}" for first in (1000, 1200, 1400)},
 }
 """Labels of the scores by set of levels."""
 
 
-def _returns(game: str, label: str) -> dict[str, str]:
-    """Labels of the returns of a game, by name."""
-    return {f"validation_{game}": f"{label}, training levels", game: f"{label}, test levels"}
+def _returns(game: str, label: str) -> dict[Key, str]:
+    """Labels of the returns of a game."""
+    return {OnValidation(game): f"{label}, training levels", game: f"{label}, test levels"}
 
 
 def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, preset: str) -> Trial:
@@ -145,7 +146,7 @@ def one_for_all(
     return Experiment(
         title=title,
         source=f"Irie, Schlag, Csordas and Schmidhuber 2022, {place}",
-        metric=SCORE.reported("percent", "normalised test score, %"),
+        display=Display("normalised test score, %", "percent"),
         models=models,
         columns={column: f"{len(games)} games, {column}"},
         published=table((column,), {name: scores[1:] for name, scores in published.items()}),

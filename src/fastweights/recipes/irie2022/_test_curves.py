@@ -49,4 +49,5 @@ def figure(number: int, column: str, best: float) -> Experiment:
             "Test data choose nothing: the weights of the table are those best on validation data, as elsewhere.",
             *table_1.EXPERIMENT.notes,
         ),
+        sanity="That of irie2022/table-1, which has the same networks and settings.",
     )

@@ -5,9 +5,10 @@ from dataclasses import replace
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Preset
 from fastweights.recipes.irie2022.table_2 import EXPERIMENT as TABLE_2
+from fastweights.recipes.irie2022.table_2 import detail
 
-FIRST, LATER = "omniglot_first_mini_imagenet_instance_1", "omniglot_first_mini_imagenet_instance_10"
-NAMES = (FIRST, LATER, "omniglot_first_omniglot_instance_10")
+FIRST, LATER = (detail("omniglot", "mini_imagenet", k) for k in (1, 10))
+NAMES = (FIRST, LATER, detail("omniglot", "omniglot", 10))
 
 EXPERIMENT = replace(
     TABLE_2,

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Sanity, Trial, table
 from fastweights.recipes.irie2022._networks import (
@@ -116,7 +116,7 @@ PAPER_COLUMNS = tuple(COLUMNS)[:5]
 EXPERIMENT = Experiment(
     title="Few-shot learning of five classes",
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.1, Table 1",
-    metric=ACCURACY.reported("percent", "test accuracy, %"),
+    display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns={name: column.label for name, column in COLUMNS.items()},
     published=table(

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.measurements import Detail
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Course, Experiment, Preset, Published, Sanity, Trial
 from fastweights.recipes.irie2022._networks import FEW_PHOTOGRAPHS, SMALLER_BLOCKS, VISION, network
@@ -14,15 +15,20 @@ COLUMNS = {"both": "Omniglot and Mini-ImageNet"}
 INSTANCES = (1, 2, 3, 5, 10)
 LABELS = {"omniglot": "Omniglot", "mini_imagenet": "Mini-ImageNet"}
 ORDERS = (("omniglot", "mini_imagenet"), ("mini_imagenet", "omniglot"))
+
+
+def detail(first: str, part: str, k: int = 0) -> Detail:
+    """The accuracy of the k-th picture of a class in a part, of all pictures for k = 0, where a data set is first."""
+    return Detail(f"{first}_first_{part}", str(k) if k else "all")
+
+
 DETAILS = {
-    f"{order[0]}_first_{part}{f'_instance_{k}' if k else ''}": (
-        f"{LABELS[part]}, {place}: {f'picture {k} of a class' if k else 'all'}"
-    )
+    detail(order[0], part, k): (f"{LABELS[part]}, {place}: {f'picture {k} of a class' if k else 'all'}")
     for order in ORDERS
     for part, place in zip(order, ("first", "second"), strict=True)
     for k in (*INSTANCES, 0)
 }
-"""Metrics of the test, by which data set comes first."""
+"""By the data set that comes first, the part, and the picture of a class."""
 
 PRINTED = {
     ("delta-net", "omniglot"): (38.9, 90.9, 94.1, 95.9, 96.8, 92.2),
@@ -31,7 +37,7 @@ PRINTED = {
     ("srwm", "mini_imagenet"): (20.5, 45.9, 51.5, 56.3, 59.9, 54.5),
 }
 COURSES = {
-    f"{order[0]}_first_step_": Course(f"{LABELS[order[0]]}, then {LABELS[order[1]]}", "pictures so far", 0.5)
+    f"{order[0]}_first": Course(f"{LABELS[order[0]]}, then {LABELS[order[1]]}", "pictures so far", 0.5)
     for order in ORDERS
 }
 SIZES: dict[str, dict[str, Any]] = {
@@ -65,9 +71,9 @@ def trial(model: str, column: str, preset: str) -> Trial:
     return Trial("sequential-adaptation", {**SIZES[preset], **told}, "few-shot-network", options, training)
 
 
-def _published() -> dict[tuple[str, str], Published]:
+def _published() -> dict[tuple[str, Any], Published]:
     return {
-        (model, f"omniglot_first_{part}{f'_instance_{k}' if k else ''}"): Published(number)
+        (model, detail("omniglot", part, k)): Published(number)
         for (model, part), numbers in PRINTED.items()
         for k, number in zip((*INSTANCES, 0), numbers, strict=True)
     }
@@ -76,7 +82,7 @@ def _published() -> dict[tuple[str, str], Published]:
 EXPERIMENT = Experiment(
     title="Adaptation to new classes, and then to another kind of pictures",
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.2, Table 2",
-    metric=ACCURACY.reported("percent", "test accuracy, %"),
+    display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns=COLUMNS,
     published={},
@@ -92,22 +98,22 @@ EXPERIMENT = Experiment(
             "points.",
             "Sec. 4.2",
             (
-                *above(*places("omniglot_first_omniglot", "srwm", "delta-net"), by=-2.0),
-                *above(*places("omniglot_first_omniglot", "delta-net", "srwm"), by=-2.0),
+                *above(*places(detail("omniglot", "omniglot"), "srwm", "delta-net"), by=-2.0),
+                *above(*places(detail("omniglot", "omniglot"), "delta-net", "srwm"), by=-2.0),
             ),
         ),
         Claim(
             "The SRWM achieves a higher accuracy on the second part sampled from Mini-ImageNet.",
             "Sec. 4.2",
-            above(*places("omniglot_first_mini_imagenet", "srwm", "delta-net")),
+            above(*places(detail("omniglot", "mini_imagenet"), "srwm", "delta-net")),
         ),
         Claim(
             "The SRWM recovers after the change: the tenth photograph of a class is classified at least half as well, "
             "above chance, as where photographs come first.",
             "",
             above(
-                ("srwm", "omniglot_first_mini_imagenet_instance_10"),
-                ("srwm", "mini_imagenet_first_mini_imagenet_instance_10"),
+                ("srwm", detail("omniglot", "mini_imagenet", 10)),
+                ("srwm", detail("mini_imagenet", "mini_imagenet", 10)),
                 times=0.5,
                 by=10.0,
             ),

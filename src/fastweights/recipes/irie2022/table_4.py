@@ -1,6 +1,7 @@
 """ProcGen: an agent for one game."""
 
-from fastweights.core.metric import RETURN
+from fastweights.core.measurements import OnValidation
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
 from fastweights.recipes.irie2022._procgen import LABELS, NO_SANITY, NOTES
@@ -9,7 +10,7 @@ from fastweights.recipes.irie2022._procgen import trial as procgen
 MODELS = {name: LABELS[name] for name in ("fake-srwm", "srwm")}
 BASELINES = ("random actions", "a constant action")
 GAMES = {"bigfish": "Bigfish", "starpilot": "Starpilot"}
-DETAILS = {f"validation_{game}": f"{label}, training levels" for game, label in GAMES.items()}
+DETAILS = {OnValidation(game): f"{label}, training levels" for game, label in GAMES.items()}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -20,7 +21,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="ProcGen, easy: experts for one game",
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.3, Table 4",
-    metric=RETURN.reported("plain", "return on test levels"),
+    display=Display("return on test levels"),
     models=MODELS,
     columns=GAMES,
     published=table(tuple(GAMES), {"fake-srwm": ((15.8, 1.7), (52.9, 1.2)), "srwm": (None, (57.3, 1.6))}),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastweights.core.metric import LOSS
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Published, Sanity, Trial
 from fastweights.training.settings.supervised import Supervised
 
@@ -15,7 +15,7 @@ SOLVED = 2e-3
 """The test loss up to which a claim takes a task as learnt: training stops at 1e-3 on validation data, as the authors'
 does, and test data have the same form."""
 
-METRIC = LOSS.reported("plain", "test loss")
+DISPLAY = Display("test loss")
 
 NOTES = (
     "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a run "

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.claim import Above, Claim, above, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, few_keys, published
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, columns, few_keys, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -72,7 +72,7 @@ def _limit(model: str, learns: str, fails: str) -> tuple[Above, ...]:
 EXPERIMENT = Experiment(
     title="Retrieval of S associations with keys of 64: capacity",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.1.1, Figure 2",
-    metric=METRIC,
+    display=DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=published(LEARNT, LOSSES),

@@ -2,14 +2,14 @@
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset
-from fastweights.recipes.schlag2021._retrieval import METRIC, SOLVED, few_keys
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, SOLVED, few_keys
 from fastweights.recipes.schlag2021.figure_5 import COLUMNS, MODELS, NOTES_OF_UPDATES, OTHER_RULES, REST, trial
 from fastweights.recipes.schlag2021.figure_5 import EXPERIMENT as FIGURE_5
 
 EXPERIMENT = Experiment(
     title="Retrieval of the last of several values: learning curves",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.1.2, Figure 3",
-    metric=METRIC,
+    display=DISPLAY,
     models=MODELS,
     columns={"20": COLUMNS["20"]},
     published={place: number for place, number in FIGURE_5.published.items() if place[1] == "20"},

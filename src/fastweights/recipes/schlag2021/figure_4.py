@@ -2,7 +2,7 @@
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset
-from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, few_keys
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, few_keys
 from fastweights.recipes.schlag2021.figure_2 import COLUMNS, MODELS, RANDOM, trial
 from fastweights.recipes.schlag2021.figure_2 import EXPERIMENT as FIGURE_2
 
@@ -12,7 +12,7 @@ LEARN = ("softmax", "dpfp-2", "dpfp-3")
 EXPERIMENT = Experiment(
     title="Retrieval of S associations with keys of 64: learning curves",
     source="Schlag, Irie and Schmidhuber 2021, Appendix D.1, Figure 4",
-    metric=METRIC,
+    display=DISPLAY,
     models=MODELS,
     columns={column: COLUMNS[column] for column in CHOSEN},
     published={place: number for place, number in FIGURE_2.published.items() if place[1] in CHOSEN},

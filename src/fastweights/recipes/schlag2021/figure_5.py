@@ -4,7 +4,7 @@ from typing import Any
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.schlag2021._retrieval import METRIC, NOTES, SOLVED, columns, few_keys, published
+from fastweights.recipes.schlag2021._retrieval import DISPLAY, NOTES, SOLVED, columns, few_keys, published
 from fastweights.recipes.schlag2021._retrieval import trial as retrieval
 
 MODELS = {
@@ -74,7 +74,7 @@ FAILED = frozenset((model, column) for model in ("fwm-dpfp-1", "fwm-tanh") for c
 EXPERIMENT = Experiment(
     title="Retrieval of the last of several values: capacity",
     source="Schlag, Irie and Schmidhuber 2021, Appendix D.2, Figure 5",
-    metric=METRIC,
+    display=DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=published(LEARNT, LOSSES),

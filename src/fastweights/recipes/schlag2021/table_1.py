@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import BLEU
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
 from fastweights.recipes.multi30k import MEASURED, Multi30k
@@ -47,7 +47,7 @@ def _preset(*columns: str, seeds: int = 1) -> Preset:
 EXPERIMENT = Experiment(
     title="Translation from English to German",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.2, Table 1",
-    metric=BLEU.reported("plain", "test BLEU"),
+    display=Display("test BLEU"),
     models=MODELS,
     columns=COLUMNS,
     published=table(

@@ -35,7 +35,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Word models: update rules and feature maps",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 2",
-    metric=words.METRIC,
+    display=words.DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=table(

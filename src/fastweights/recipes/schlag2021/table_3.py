@@ -22,7 +22,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Word models: DeltaNet with positions, with attention normalisation",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 3",
-    metric=words.METRIC,
+    display=words.DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=table(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from fastweights.core.measurements import Detail
 from fastweights.experiments.claim import Claim, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
 from fastweights.recipes import _words as words
@@ -48,7 +49,7 @@ NO_WINDOWS = frozenset({("transformer-xl", "windows")})
 EXPERIMENT = Experiment(
     title="Word models with the state carried over the whole text",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 4",
-    metric=words.METRIC,
+    display=words.DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=table(
@@ -84,7 +85,7 @@ EXPERIMENT = Experiment(
             tuple(
                 part
                 for steps in (MEMORIES["cpu"][0], MEMORIES["paper"][0])
-                for part in below(("delta", "medium"), ("transformer-xl", f"perplexity_{steps}"))
+                for part in below(("delta", "medium"), ("transformer-xl", Detail("perplexity", str(steps))))
             ),
             at_least=1,
         ),
@@ -105,9 +106,11 @@ EXPERIMENT = Experiment(
         "a time, so that later ones of them look back up to twice as far; here every word looks back equally far, in "
         "training too. The first number of steps has a state of DeltaNet's size.",
     ),
-    details={f"perplexity_{n}": f"with {n} steps to look at" for memories in MEMORIES.values() for n in memories},
+    details={
+        Detail("perplexity", str(n)): f"with {n} steps to look at" for memories in MEMORIES.values() for n in memories
+    },
     published_details=table(
-        tuple(f"perplexity_{n}" for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
+        tuple(Detail("perplexity", str(n)) for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
     ),
     courses=words.GROWTH,
     sanity=words.sanity("medium"),

@@ -26,7 +26,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Word models: random features and DPFP of the same size",
     source="Schlag, Irie and Schmidhuber 2021, Appendix D.3, Table 5",
-    metric=words.METRIC,
+    display=words.DISPLAY,
     models=MODELS,
     columns=COLUMNS,
     published=table(

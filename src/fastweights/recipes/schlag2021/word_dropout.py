@@ -1,6 +1,6 @@
 """The dropout of words for the reduced word models, alike for all of them, chosen on validation data."""
 
-from fastweights.core.metric import PERPLEXITY
+from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes.schlag2021.table_2 import EXPERIMENT as TABLE_2
 from fastweights.recipes.schlag2021.table_2 import trial as table_2
@@ -18,7 +18,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Dropout of words for small word models",
     source="The search behind schlag2021/table-2",
-    metric=PERPLEXITY.reported("plain", "validation perplexity", "validation"),
+    display=Display("validation perplexity", data="validation"),
     models=MODELS,
     columns=COLUMNS,
     published={},

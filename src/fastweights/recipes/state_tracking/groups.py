@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.training.settings.supervised import Supervised
@@ -47,7 +47,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 EXPERIMENT = Experiment(
     title="Running products of permutations",
     source="Task: Merrill, Petty and Sabharwal 2024; models and sizes are our choice",
-    metric=ACCURACY.reported("percent", "test accuracy, %"),
+    display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns=COLUMNS,
     published={},

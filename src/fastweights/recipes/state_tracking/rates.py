@@ -1,13 +1,13 @@
 """The learning rate of every network that tracks a group, chosen on validation data."""
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.state_tracking.groups import MODELS, trial
 
 EXPERIMENT = rate_search(
     "Learning rates for running products in S3",
     "state-tracking/groups",
-    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
+    Display("validation accuracy, %", "percent", "validation"),
     MODELS,
     lambda model, preset: trial(model, "s3", preset),
     rates=("0.0005", "0.001", "0.002", "0.004", "0.008", "0.016"),

@@ -1,13 +1,13 @@
 """The learning rate of every network that recalls what it read, chosen on validation data."""
 
-from fastweights.core.metric import ACCURACY
+from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.zoology.recall import MODELS, trial
 
 EXPERIMENT = rate_search(
     "Learning rates for associative recall of 16 pairs",
     "zoology/recall",
-    ACCURACY.reported("percent", "validation accuracy, %", "validation"),
+    Display("validation accuracy, %", "percent", "validation"),
     MODELS,
     lambda model, preset: trial(model, "16", preset),
     rates=("0.001", "0.002", "0.004", "0.008", "0.016"),

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.core.errors import require, require_name
+from fastweights.core.measurements import Detail
 from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, PlainImages, turned
 from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed, moved
 from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut
@@ -224,12 +225,12 @@ class Episodes(Labelled):
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """Metrics of test data, with squares for the interval and, for delayed labels, the accuracy of the k-th image
-        of a class, such as `instance_1`."""
+        of a class, as `Detail("instance", "1")`."""
         right = self.right(outputs, targets)
         squares = {"squares": mean_of(right.double().mean(1) ** 2)}
         return {**self.metrics(outputs, targets), **squares, **self.instances(right, targets)}
 
-    def summary(self, whole: Metrics) -> dict[str, float]:
+    def summary(self, whole: Metrics) -> dict[Any, float]:
         """With squares: `interval`, the half-width of the 95 % interval of the accuracy over episodes."""
         results = super().summary({name: mean for name, mean in whole.items() if name != "squares"})
         if "squares" in whole:
@@ -247,7 +248,7 @@ class Episodes(Labelled):
         if self.labels == "synchronous":
             return {}
         instances = number_instances(targets)
-        return {f"instance_{k}": mean_of(right[instances == k]) for k in INSTANCES if k <= self.shots}
+        return {Detail("instance", str(k)): mean_of(right[instances == k]) for k in INSTANCES if k <= self.shots}
 
     def _total_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         self._require_shape(outputs, targets)

@@ -65,7 +65,8 @@ class Mean:
         return self.total / self.count if self.count else float("nan")
 
 
-Metrics = dict[str, Mean]
+Metrics = dict[Any, Mean]
+"""Means by the name of a metric; on test data also by `Detail` and by `Point` of a curve."""
 
 
 def combine(parts: Iterable[Metrics]) -> Metrics:
@@ -143,10 +144,10 @@ class Labelled(Task):
         return {"loss": Mean(float(self._total_loss(outputs, targets)), n), "accuracy": Mean(float(right), n)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """Metrics of test data for a report, with further ones of a task."""
+        """Means on test data: the metrics, and the details and curves of tasks that have some."""
         return self.metrics(outputs, targets)
 
-    def summary(self, whole: Metrics) -> dict[str, float]:
+    def summary(self, whole: Metrics) -> dict[Any, float]:
         """Numbers by name from combined metrics."""
         return {name: mean.value for name, mean in whole.items()}
 

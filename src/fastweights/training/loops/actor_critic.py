@@ -10,6 +10,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fastweights.core.action_spaces import Actions, Discrete
+from fastweights.core.measurements import Detail
 from fastweights.tasks.kinds._random import VALIDATION
 from fastweights.tasks.kinds.environment import Environment, VectorEnv, require_finite
 from fastweights.training.constant import ConstantPolicy
@@ -86,16 +87,17 @@ def show(session: Session, result: Result, console: Console) -> None:
 @torch.no_grad()
 def measure(
     model: nn.Module | None, task: Environment, settings: ActorCritic, splits: Mapping[str, int]
-) -> dict[str, float]:
+) -> dict[Any, float]:
     """The mean return of episodes, and the half width of its 95 % interval; of random actions without a model.
 
     Every environment plays the same number of episodes, so that short ones are not more frequent. Each split has
-    `settings.episodes` of them or more. Of several splits, the main metric of each is `METRIC_SPLIT`.
+    `settings.episodes` of them or more. Of several splits, the main metric of each is `Detail(METRIC, SPLIT)`.
     """
     returns = {name: _returns(model, task, settings, split) for name, split in splits.items()}
     name = task.main_metric.name
-    parts = {f"{name}_{split}": _summary(task, part)[name] for split, part in returns.items()}
-    return _summary(task, torch.cat([*returns.values()])) | (parts if len(parts) > 1 else {})
+    whole: dict[Any, float] = {**_summary(task, torch.cat([*returns.values()]))}
+    parts = {Detail(name, split): _summary(task, part)[name] for split, part in returns.items()}
+    return whole | (parts if len(parts) > 1 else {})
 
 
 def _returns(model: nn.Module | None, task: Environment, settings: ActorCritic, split: int) -> Tensor:
@@ -158,7 +160,7 @@ def _evaluate(session: Session, mean_return: float) -> str:
     """Validates; returns a line to show."""
     progress, settings = session.progress, session.settings
     measured = measure(session.bare, session.task, settings, VALIDATED)
-    session.judge(measured, {"train_return": mean_return}, keep=settings.keep == "last")
+    session.judge(measured, train={"return": mean_return}, keep=settings.keep == "last")
     rate = session.clock.rate(progress.step) * settings.frames
     return (
         f"step {progress.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"

@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import Detail
 from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
 from fastweights.training.distributed.ranks import part_of
@@ -89,7 +90,7 @@ def finish(session: Session) -> Result:
     """Measures the best weights, and summarises the training."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings) for part in (task.validation, task.test))
-    elsewhere = {f"bits_{name}": measure(model, part, settings)["bits"] for name, part in task.unseen.items()}
+    elsewhere = {Detail("bits", name): measure(model, part, settings)["bits"] for name, part in task.unseen.items()}
     return session.result(validation, {**test, **elsewhere, **life(session.run.metrics(), settings)})
 
 
@@ -97,15 +98,16 @@ def show(session: Session, result: Result, console: Console) -> None:
     """Prints the recall of the training text, and of held-out texts."""
     unit, settings = session.task.unit, session.settings
     delay, early = settings.delay, min(settings.early, result.steps * settings.segment)
-    lines = {
-        f"early_{delay}": f"training, until {unit} {early:,}",
-        f"final_{delay}": "training, at its end",
+    lines: dict[Any, str] = {
+        Detail("early", str(delay)): f"training, until {unit} {early:,}",
+        Detail("final", str(delay)): "training, at its end",
         "bits": f"the last tenth, read once, up to {settings.reach} {unit}s ago",
         "online_bits": f"the same, prediction of the next {unit}",
-        **{f"bits_{name}": f"{name}, read once" for name in session.task.unseen},
+        **{Detail("bits", name): f"{name}, read once" for name in session.task.unseen},
     }
+    numbers = result.numbers()
     for name, words in lines.items():
-        console.print(f"{result.test[name]:.3f} bits per {unit}: {words}", highlight=False)
+        console.print(f"{numbers[name]:.3f} bits per {unit}: {words}", highlight=False)
     if unknown := getattr(session.task, "unknown", ""):
         console.print(f'Read as the "other" symbol: {" ".join(unknown)}', highlight=False, markup=False)
 
@@ -135,12 +137,14 @@ def measure(model: nn.Module, symbols: Tensor, settings: Remembering) -> dict[st
     return {"bits": loss * BITS, "loss": loss, "online_bits": online * BITS}
 
 
-def life(lines: list[dict[str, Any]], settings: Remembering) -> dict[str, float]:
+def life(lines: list[dict[str, Any]], settings: Remembering) -> dict[Detail, float]:
     """Bits per symbol of the training snippets at the delay: the mean until `early`, and that since the last but one
     evaluation."""
     until = settings.early / settings.segment
-    early = [line["train_loss"] for line in lines if line["step"] <= until] or [lines[0]["train_loss"]]
-    return {f"early_{settings.delay}": fmean(early) * BITS, f"final_{settings.delay}": lines[-1]["train_loss"] * BITS}
+    losses = [line["train"]["loss"] for line in lines]
+    early = [loss for line, loss in zip(lines, losses, strict=True) if line["step"] <= until] or losses[:1]
+    delay = str(settings.delay)
+    return {Detail("early", delay): fmean(early) * BITS, Detail("final", delay): losses[-1] * BITS}
 
 
 def adam(model: nn.Module, settings: Remembering) -> torch.optim.Optimizer:

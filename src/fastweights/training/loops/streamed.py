@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.core.errors import require
+from fastweights.core.measurements import Detail, Point
 from fastweights.state import detach, select
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
@@ -63,13 +64,13 @@ def finish(session: Session) -> Result:
     """Measures the best weights on one stream or, without a carried state, by a sliding window."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
+    memories = {}
     for steps in settings.memories:
         with remembering(model, steps):
             found = measure(model, task.test, settings, settings.stride)
-        test[f"{task.main_metric.name}_{steps}"] = found[task.main_metric.name]
-    if settings.state_every:
-        test |= state_norms(model, task.test, settings.state_every)
-    return session.result(validation, test, task.baselines())
+        memories[Detail(task.main_metric.name, str(steps))] = found[task.main_metric.name]
+    norms = state_norms(model, task.test, settings.state_every) if settings.state_every else {}
+    return session.result(validation, {**test, **memories, **norms}, task.baselines())
 
 
 @contextmanager
@@ -123,16 +124,16 @@ def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -
 
 
 @torch.no_grad()
-def state_norms(model: nn.Module, tokens: Tensor, every: int) -> dict[str, float]:
-    """The norm of the state of all layers after each `every` tokens of one stream: "state_1", "state_2", ..."""
-    norms: dict[str, float] = {}
+def state_norms(model: nn.Module, tokens: Tensor, every: int) -> dict[Point, float]:
+    """The curve "state": the norm of the state of all layers after each `every` tokens of one stream."""
+    norms: dict[Point, float] = {}
     state = None
     whole = tokens[: len(tokens) // every * every].to(next(model.parameters()).device)
     with evaluating(model):
         for n, chunk in enumerate(whole.unsqueeze(0).split(every, 1), 1):
             _, state = model(chunk, state, targets=chunk)
             numbers = [leaf.double() for leaf in tree_leaves(state) if leaf.is_floating_point()]
-            norms[f"state_{n}"] = sum(float(leaf.square().sum()) for leaf in numbers) ** 0.5
+            norms[Point("state", n)] = sum(float(leaf.square().sum()) for leaf in numbers) ** 0.5
     return norms
 
 
@@ -206,7 +207,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
     rate = session.optimiser.param_groups[0]["lr"]
-    session.judge(measured, {"train_bits": train_bits, "learning_rate": rate})
+    session.judge(measured, {"learning_rate": rate}, train={"bits": train_bits})
     found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
     line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {found}"
     return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

@@ -3,12 +3,14 @@ for a curve at every evaluation."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor, nn
 
+from fastweights.core.measurements import sort_measurements
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
 from fastweights.training.distributed.ranks import mean_over, part_of
 from fastweights.training.eval_mode import evaluating
@@ -41,20 +43,20 @@ def finish(session: Session) -> Result:
     """Measures the best weights on validation and test data."""
     fabric, task, batch_size = session.fabric, session.task, session.settings.batch_size
     model = fabric.setup_module(session.model)
-    validation = measure(fabric, model, task, task.validation(batch_size))
+    validation = sort_measurements(measure(fabric, model, task, task.validation(batch_size))).metrics
     test = measure(fabric, model, task, task.test(batch_size), task.details)
     return session.result(validation, test, task.baselines())
 
 
 def show(session: Session, result: Result, console: Console) -> None:
     """Prints every metric on test data with the chance level, and the main one with its interval, if there is one."""
-    metrics, task = dict(result.test), session.task
+    metrics, task = result.numbers(), session.task
     interval = metrics.pop("interval", None)
     for name, value in metrics.items():
-        chance = task.chance.get(name)
+        chance = task.chance.get(str(name))
         spread = f" ± {interval:.2g}" if interval is not None and name == task.main_metric.name else ""
         chance_text = "" if chance is None else f" (chance {chance:.4g})"
-        console.print(f"{name.replace('_', ' ')} on test data: {value:.4g}{spread}{chance_text}", highlight=False)
+        console.print(f"{str(name).replace('_', ' ')} on test data: {value:.4g}{spread}{chance_text}", highlight=False)
 
 
 def adam(model: nn.Module, settings: Supervised) -> torch.optim.Optimizer:
@@ -70,7 +72,7 @@ def measure(
     task: Labelled,
     batches: Iterator[Batch],
     metrics: Callable[[Tensor, Tensor], Metrics] | None = None,
-) -> dict[str, float]:
+) -> dict[Any, float]:
     """Metrics over batches, by name; by default those of the task."""
     metrics, parts = metrics or task.metrics, []
     with evaluating(model):
@@ -105,8 +107,9 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     """Evaluates on validation data; returns a line of progress."""
     progress, task, settings = session.progress, session.task, session.settings
     train_loss = progress.mean_loss
-    measured = measure(session.fabric, model, task, task.validation(settings.batch_size))
-    session.judge(measured, _test(session, model), goal=measured["loss"] <= settings.goal)
+    numbers = measure(session.fabric, model, task, task.validation(settings.batch_size))
+    measured = sort_measurements(numbers).metrics
+    session.judge(measured, test=_test(session, model), goal=measured["loss"] <= settings.goal)
     found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
     rate = f"{session.clock.rate(progress.step):,.1f} updates/s"
     return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
@@ -117,7 +120,7 @@ def _test(session: Session, model: nn.Module) -> dict[str, float]:
     if not session.settings.test_curve:
         return {}
     batches = session.task.test(session.settings.batch_size)
-    return {f"test_{name}": value for name, value in measure(session.fabric, model, session.task, batches).items()}
+    return sort_measurements(measure(session.fabric, model, session.task, batches)).metrics
 
 
 def _weights(fabric: Fabric, parts: list[Tensor]) -> list[float]:

@@ -1,15 +1,18 @@
 """What a run came to, as it stands in its folder."""
 
+import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from fastweights.core.errors import require
+from fastweights.core.files import read_file
+from fastweights.core.measurements import Detail, Key, OnValidation
 from fastweights.core.metric import Metric
-from fastweights.core.sealed_json import read_sealed, write_sealed
+from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
+RESULT, METRICS = "result.json", "metrics.jsonl"
 MOST = 1 << 53
 """Of what is counted: a float can still tell it from its neighbours."""
 
@@ -25,7 +28,9 @@ class Result:
         seconds: Of training, those before an interruption and those of evaluations included.
         parameters: Of the model.
         validation: Metrics on validation data, by name.
-        test: The same on test data.
+        test: Metrics on test data, by name.
+        curves: Curves over test data, by name: pairs (x, y), such as a time step and the main metric there.
+        details: Numbers about parts of the test data, by group and member, in the units of the main metric.
         baselines: What others than models come to on test data, in the task's main metric, by name.
         state: Numbers that are carried for one sequence, of a model that can carry a state.
     """
@@ -37,17 +42,24 @@ class Result:
     parameters: int
     validation: dict[str, float]
     test: dict[str, float]
+    curves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    details: dict[str, dict[str, float]] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
     state: int = 0
 
     def value(self, metric: Metric) -> float:
         """The number that stands in a table; `KeyError` if it was not measured."""
-        return metric.value({"validation": self.validation, "test": self.test}[metric.data][metric.name])
+        return metric.value({"validation": self.validation, "test": self.test}[metric.display.data][metric.name])
+
+    def numbers(self) -> dict[Any, float]:
+        """Metrics on test data by name, and then all details by `Detail`."""
+        parts = {Detail(group, name): value for group, own in self.details.items() for name, value in own.items()}
+        return {**self.test, **parts}
 
     @property
-    def measured(self) -> dict[str, float]:
-        """Metrics on test data by name, and on validation data by `validation_` and the name."""
-        return {**{f"validation_{name}": value for name, value in self.validation.items()}, **self.test}
+    def measured(self) -> dict[Key, float]:
+        """Metrics on validation data by `OnValidation`, metrics on test data by name, and all details by `Detail`."""
+        return {**{OnValidation(name): value for name, value in self.validation.items()}, **self.numbers()}
 
     def __post_init__(self) -> None:
         for name in ("step", "steps", "parameters", "state"):
@@ -57,21 +69,40 @@ class Result:
         require(seconds, "seconds", "a number of at least 0", repr(self.seconds)[:80])
         require(isinstance(self.stopped, str), "stopped", "a word", repr(self.stopped)[:80])
         for name in ("validation", "test", "baselines"):
-            numbers = getattr(self, name)
-            known = isinstance(numbers, dict) and all(type(number) is float for number in numbers.values())
-            require(known, name, "numbers by name", repr(numbers)[:80])
+            require(_are_numbers(getattr(self, name)), name, "numbers by name", repr(getattr(self, name))[:80])
+        grouped = isinstance(self.details, dict) and all(map(_are_numbers, self.details.values()))
+        require(grouped, "details", "numbers by group and member", repr(self.details)[:80])
+        drawn = isinstance(self.curves, dict) and all(map(_are_points, self.curves.values()))
+        require(drawn, "curves", "pairs of numbers by name", repr(self.curves)[:80])
+        # JSON has lists for pairs.
+        object.__setattr__(self, "curves", {name: [(x, y) for x, y in curve] for name, curve in self.curves.items()})
 
 
-def write(path: Path, result: Result, beside: Mapping[str, Any]) -> None:
-    """Writes a result, and facts beside it that `read` gives back, sealed."""
-    write_sealed(path, {**asdict(result), **beside})
+def _are_numbers(numbers: Any) -> bool:
+    return isinstance(numbers, dict) and all(type(number) is float for number in numbers.values())
 
 
-def read(path: Path) -> tuple[Result, dict[str, Any]]:
-    """The result in a file, and the facts beside it; `InputError` if it is not as it was written."""
-    content = read_sealed(path)
+def _are_points(points: Any) -> bool:
+    pairs = isinstance(points, list) and all(isinstance(point, list | tuple) and len(point) == 2 for point in points)
+    return pairs and all(type(number) in (int, float) for point in points for number in point)
+
+
+def write(folder: Path, result: Result) -> None:
+    """Writes `result.json` into a run folder, sealed and with a digest of the metrics that the result belongs to."""
+    write_sealed(folder / RESULT, {**asdict(result), METRICS: _digest(folder / METRICS)})
+
+
+def read(folder: Path) -> Result:
+    """The result in a run folder; `InputError` if it, or the metrics, are not as they were written."""
+    content, path = read_sealed(folder / RESULT), folder / METRICS
     names = {known.name for known in fields(Result)}
-    missing = sorted(names - content.keys() - {"baselines", "state"})
-    require(not missing, path.name, f"with {', '.join(missing)}", f"{path} without", "Delete it: it is made again.")
-    result = Result(**{name: value for name, value in content.items() if name in names})
-    return result, {name: value for name, value in content.items() if name not in names}
+    missing = sorted(names - content.keys() - {"baselines", "state", "curves", "details"})
+    got = f"{folder / RESULT} without"
+    require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it: it is made again.")
+    intact = content.get(METRICS) == _digest(path)
+    require(intact, METRICS, f"as it was with {RESULT}", f"{path} with changed content", REMEDY)
+    return Result(**{name: value for name, value in content.items() if name in names})
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(read_file(path, METRICS)).hexdigest()

@@ -1,6 +1,5 @@
 """A run folder: what was run, how it went, and the weights."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import copy_atomically, read_file, read_json, write_atomically
+from fastweights.core.metric import Metric
 from fastweights.core.sealed_json import (
     REMEDY,
     append_sealed,
@@ -26,11 +26,13 @@ from fastweights.core.sealed_json import (
     write_sealed_lines,
 )
 from fastweights.training.run_folder import result as results
-from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.finished_run import FinishedRun, require_config
+from fastweights.training.run_folder.result import METRICS, RESULT, Result
+from fastweights.training.run_folder.runs_file import RUNS, packed_runs
 from fastweights.training.run_folder.task_metadata import read_whole, shortened, write_long
 
-CONFIG, METRICS, LAST, BEST = "config.json", "metrics.jsonl", "last.safetensors", "best.safetensors"
-RESULT, PROGRESS, FAILURE, LOCK = "result.json", "progress.json", "failure.txt", ".lock"
+CONFIG, LAST, BEST = "config.json", "last.safetensors", "best.safetensors"
+PROGRESS, FAILURE, LOCK = "progress.json", "failure.txt", ".lock"
 
 
 class Busy(InputError):
@@ -61,39 +63,43 @@ class Run:
         """Whether the folder holds a run."""
         return (self.path / CONFIG).is_file()
 
-    def begin(self, recipe: str, config: dict[str, Any], task: dict[str, Any]) -> None:
-        """Writes what is going to be run; `InputError` if the folder holds a run already."""
+    def begin(self, recipe: str, config: dict[str, Any], task: dict[str, Any], metric: Metric) -> None:
+        """Writes `config.json`: settings, facts of the task and its main metric. `InputError` if the folder holds a run
+        already."""
         remedy = "Go on with it by adding --resume, or name another folder."
         require(not self.exists(), "run", "a new folder", f"{self.path}, which holds a run", remedy)
         others = [name for name in (METRICS, LAST, BEST, RESULT) if (self.path / name).exists()]
         require(not others, CONFIG, f"there beside {', '.join(others)}", f"no {self.path / CONFIG}", REMEDY)
         write_long(self.path, task)
-        content = {"recipe": recipe, "config": config, "task": shortened(task), "environment": environment()}
-        write_sealed(self.path / CONFIG, content)
+        facts = {"metric": metric.stored(), "task": shortened(task), "environment": environment()}
+        write_sealed(self.path / CONFIG, {"recipe": recipe, "config": config, **facts})
 
-    def take_over(self, other: "Run", recipe: str, config: dict[str, Any]) -> None:
-        """Copies a run that has come to its end, as one of another recipe.
-
-        What makes the folder a run comes last.
-        """
-        passing = (CONFIG, PROGRESS, FAILURE, LOCK)
-        for path in (path for path in other.path.rglob("*") if path.is_file() and path.name not in passing):
-            copy_atomically(path, self.path / path.relative_to(other.path))
+    def take_over(self, other: FinishedRun, recipe: str, config: dict[str, Any]) -> None:
+        """Copies a finished run, as one of another recipe. The configuration, which makes the folder a run, comes
+        last."""
+        other.copy_to(self.path)
         write_sealed(self.path / CONFIG, {**other.config(), "recipe": recipe, "config": config})
+
+    def copy_to(self, folder: Path) -> None:
+        """Copies the curve, the result and the weights into another run folder."""
+        passing = (CONFIG, PROGRESS, FAILURE, LOCK)
+        for path in (path for path in self.path.rglob("*") if path.is_file() and path.name not in passing):
+            copy_atomically(path, folder / path.relative_to(self.path))
 
     @staticmethod
     def open(path: Path) -> "Run":
         """An existing run; `InputError` if the folder is not one."""
+        packed = next((home / RUNS for home in path.parents if path in packed_runs(home)), None)
         remedy = "A run folder is made by 'fastweights train'."
+        if packed is not None:
+            remedy = f"{packed} has its settings and its result, but no weights."
         require(Run(path).exists(), "run", f"a folder with a {CONFIG}", f"'{path}'", remedy)
         return Run(path)
 
     def config(self) -> dict[str, Any]:
         """The content of `config.json`: the recipe, and objects of its config, its task and its environment."""
         content = read_sealed(self.path / CONFIG)
-        whole = isinstance(content.get("recipe"), str)
-        whole &= all(isinstance(content.get(part), dict) for part in ("config", "task", "environment"))
-        require(whole, CONFIG, "of a recipe, its config, its task and its environment", self.path / CONFIG)
+        require_config(content, CONFIG, self.path / CONFIG)
         return content
 
     def task(self) -> dict[str, Any]:
@@ -150,23 +156,15 @@ class Run:
         write_sealed_lines(self.path / METRICS, self.metrics_at(evaluations))
 
     def write_result(self, result: Result) -> None:
-        """Writes `result.json`, which knows what the metrics were."""
-        results.write(self.path / RESULT, result, {METRICS: self._metrics_digest()})
+        """Writes `result.json`, with a digest of the metrics."""
+        results.write(self.path, result)
 
     def result(self) -> Result | None:
-        """What `result.json` says; None if the run has not come to its end.
+        """The result in `result.json`; None if training has not ended.
 
         `InputError` if it, or the metrics, are not as they were written.
         """
-        if not (self.path / RESULT).exists():
-            return None
-        result, beside = results.read(self.path / RESULT)
-        intact = beside.get(METRICS) == self._metrics_digest()
-        require(intact, METRICS, f"as it was with {RESULT}", f"{self.path / METRICS} with changed content", REMEDY)
-        return result
-
-    def _metrics_digest(self) -> str:
-        return hashlib.sha256(read_file(self.path / METRICS, METRICS)).hexdigest()
+        return results.read(self.path) if (self.path / RESULT).exists() else None
 
     def show_progress(self, step: int, seconds: float) -> None:
         """Writes `progress.json`, for other processes. Nothing is lost with it, so that it need not reach the disk."""

@@ -1,0 +1,310 @@
+"""Files of finished runs: as good as run folders for reports and for `reproduce`, and safe to read and to share."""
+
+import itertools
+import json
+import random
+import shutil
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from fastweights import InputError, cli
+from fastweights.core.metric import LOSS
+from fastweights.core.sealed_json import seal
+from fastweights.experiments import run_trial
+from fastweights.experiments.job import Job
+from fastweights.registry import EXPERIMENTS
+from fastweights.report.pack import pack
+from fastweights.report.page import write_report
+from fastweights.report.runs import collect
+from fastweights.training.run_folder.rename_settings import rename_settings
+from fastweights.training.run_folder.result import Result
+from fastweights.training.run_folder.run import Run
+from fastweights.training.run_folder.runs_file import RUNS, PackedRun, add_runs, read_runs, write_runs
+
+NAME = "schlag2021/figure-2"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+COMMITTED = sorted(RESULTS.rglob(RUNS))
+PLACES = [("softmax", "20", 1), ("softmax", "20", 2), ("softmax", "20", 10), ("dpfp-1", "20", 1)]
+
+
+def finish(folder, model, column, seed):
+    """A finished run where `reproduce` puts it."""
+    job = Job(NAME, "smoke", model, column, seed)
+    run, trial = job.run(folder), job.trial(EXPERIMENTS.load(NAME))
+    run.begin(NAME, job.facts(trial), {"text": "\xe9\udc80\u2028"}, LOSS)
+    for step in range(1, 5):
+        losses = {"validation": {"loss": 1 / (step + seed)}, "train": {"loss": float("nan")}}
+        run.log(step=step, **losses, seconds=0.1 * step)
+    measured = {"validation": {"loss": 1 / (4 + seed)}, "test": {"loss": 0.1 * seed}}
+    measured |= {"curves": {"length": [(1, 0.5), (2, 0.25)]}, "details": {"instance": {"1": 0.1, "2": 0.2}}}
+    run.write_result(Result(step=4, steps=4, stopped="steps", seconds=0.4, parameters=7, **measured))
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for place in PLACES:
+        finish(folder, *place)
+    return folder
+
+
+@pytest.fixture
+def folders(finished, tmp_path):
+    """Run folders, to be packed."""
+    return Path(shutil.copytree(finished, tmp_path / "runs"))
+
+
+@pytest.fixture
+def packed(folders):
+    """The same runs in a file, without run folders."""
+    (file,) = pack(collect(folders))
+    for folder in file.parent.iterdir():
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    return folders
+
+
+def file_in(folder):
+    return folder / NAME / "smoke" / RUNS
+
+
+def report_of(folder):
+    write_report(collect(folder))
+    pictures = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
+    return (folder / "report.md").read_bytes(), pictures
+
+
+def test_a_packed_run_is_the_run_of_its_folder(folders):
+    pack(collect(folders))
+    runs = read_runs(file_in(folders))
+    assert [run.path.name for run in runs] == ["seed-1", "seed-1", "seed-2", "seed-10"]
+    for run in runs:
+        folder = Run(run.path)
+        assert (run.config(), run.result()) == (folder.config(), folder.result())
+        assert repr(run.metrics()) == repr(folder.metrics())
+
+
+def test_a_report_of_packed_runs_has_the_bytes_of_one_of_run_folders(folders, packed, finished, tmp_path):
+    whole = Path(shutil.copytree(finished, tmp_path / "whole"))
+    assert not list(packed.rglob("config.json"))
+    assert report_of(packed) == report_of(whole)
+
+
+def test_packing_twice_changes_nothing_and_keeps_what_has_no_folder(packed):
+    before = file_in(packed).read_bytes()
+    finish(packed, "dpfp-1", "20", 2)
+    pack(collect(packed))
+    after = file_in(packed).read_bytes()
+    assert set(before.splitlines()) < set(after.splitlines())
+    assert len(after.splitlines()) == len(PLACES) + 1
+    pack(collect(packed))
+    assert file_in(packed).read_bytes() == after
+
+
+def test_the_command_packs_and_keeps_run_folders(folders, capsys):
+    before = {path for path in folders.rglob("*") if path.is_file()}
+    assert cli.main(["report", str(folders), "--pack"]) == 0
+    assert f"Runs are packed in {file_in(folders)}." in capsys.readouterr().out
+    assert before < {path for path in folders.rglob("*") if path.is_file()}
+    assert "4 finished runs" in (folders / "report.md").read_text(encoding="utf-8")
+    assert "not counted" not in (folders / "report.md").read_text(encoding="utf-8")
+
+
+def test_runs_outside_of_an_experiment_folder_are_packed_beside_the_report(folders, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folders / NAME / "smoke" / "softmax" / "20" / "seed-1", elsewhere / "mine")
+    assert pack(collect(elsewhere)) == [elsewhere / RUNS]
+    (run,) = read_runs(elsewhere / RUNS)
+    assert run.path == elsewhere / "mine"
+
+
+@pytest.mark.usefixtures("real_data")
+def test_reproduce_trains_no_packed_run_and_adds_missing_ones(packed, monkeypatch):
+    trained, train = [], run_trial.carry_out
+    monkeypatch.setattr(
+        run_trial, "carry_out", lambda run, *rest, **how: trained.append(run.path) or train(run, *rest, **how)
+    )
+    flags = ["reproduce", NAME, "--preset", "smoke", "--folder", str(packed), "--models", "softmax", "--columns", "20"]
+    assert cli.main([*flags, "--seeds", "3"]) == 0
+    assert trained == [Job(NAME, "smoke", "softmax", "20", 3).run(packed).path]
+    assert "5 finished runs" in (packed / NAME / "smoke" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("real_data")
+def test_reproduce_copies_a_packed_run_of_another_table(packed, tmp_path):
+    """As if the other experiment had its run folder."""
+    other = tmp_path / "other"
+    (run, *_) = read_runs(file_in(packed))
+    content = json.loads(json.dumps(run.content))
+    content["recipe"] = content["config"]["experiment"] = "schlag2021/figure-4"
+    add_runs(other / RUNS, [PackedRun(other / run.content["folder"], content)])
+    trial = {"reproduce": NAME, "--models": "dpfp-1", "--columns": "20"}
+    flags = [part for pair in trial.items() for part in pair]
+    assert cli.main([*flags, "--preset", "smoke", "--folder", str(other)]) == 0
+    copy = Job(NAME, "smoke", "dpfp-1", "20", 1).run(other)
+    assert copy.result() == run.result()
+    assert repr(copy.metrics()) == repr(run.metrics())
+    assert copy.config() == run.config()
+
+
+def test_a_command_that_needs_weights_says_where_the_run_is_packed(packed, capsys):
+    run = Job(NAME, "smoke", *PLACES[0]).run(packed).path
+    assert cli.main(["evaluate", str(run)]) != 0
+    assert f"{file_in(packed)} has its settings and its result, but no weights." in capsys.readouterr().err
+
+
+# Damage
+
+
+def damages(content):
+    """One bit anywhere, cuts anywhere, lines lost, doubled and exchanged, and other content."""
+    places = random.Random(0).sample(range(len(content)), 300)
+    for place in (*places, len(content) - 1):
+        yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+    yield from (content[:place] for place in places[:50])
+    yield from (content[:place] + b"\0" * (len(content) - place) for place in places[:20])
+    lines = content.splitlines(keepends=True)
+    for left, right in itertools.combinations_with_replacement(range(len(lines)), 2):
+        exchanged = list(lines)
+        exchanged[left], exchanged[right] = lines[right], lines[left]
+        yield b"".join(exchanged)
+        yield b"".join(lines[:left] + lines[right + 1 :])
+    yield from (b"\n", b"{}", b"[]\n", b"\0", content + content, content + b"\n{}", content + b"{}\n", b"[" * 9999)
+
+
+def test_damage_is_one_line_or_changes_no_run(packed):
+    """Whole lines may be lost: then these runs are missing, like run folders that were deleted."""
+    path = file_in(packed)
+    content, whole = path.read_bytes(), {repr(run.content) for run in read_runs(path)}
+    messages = []
+    for damaged in damages(content):
+        path.write_bytes(damaged)
+        messages.append("")
+        try:
+            assert {repr(run.content) for run in read_runs(path)} <= whole
+        except InputError as error:
+            messages[-1] = str(error)
+    noticed = [message for message in messages if message]
+    assert all(RUNS in message and len(message.splitlines()) == 1 for message in noticed)
+    assert len(noticed) > 0.8 * len(messages)
+
+
+def test_a_damaged_file_is_named_in_a_report_and_stops_reproduce(packed, capsys):
+    path = file_in(packed)
+    finish(packed, "dpfp-1", "20", 2)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert cli.main(["report", str(packed)]) == 0
+    page = (packed / "report.md").read_text(encoding="utf-8")
+    assert "1 finished run." in page
+    assert f"not counted\n\n- {NAME}/smoke/{RUNS}: damaged: {RUNS} must be" in page
+    assert cli.main(["reproduce", NAME, "--preset", "smoke", "--folder", str(packed)]) != 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path}, which is cut off" in line
+
+
+MEASURED = {"step": 1, "steps": 1, "stopped": "", "seconds": 0.0, "parameters": 1, "validation": {}, "test": {}}
+HOSTILE = {
+    "a folder outside": {"folder": "../../etc"},
+    "an absolute folder": {"folder": "/etc"},
+    "no folder": {"folder": None},
+    "metrics of another kind": {"metrics": {"loss": 1.0}},
+    "metrics of words": {"metrics": ["loss"]},
+    "a result of words": {"result": "best"},
+    "an unknown part of a result": {"result": {"better": 1}},
+    "details of another kind": {"result": {**MEASURED, "details": {"instance": 1.0}}},
+    "curves of another kind": {"result": {**MEASURED, "curves": {"length": [1.0, 2.0]}}},
+    "no config": {"config": None},
+    "a recipe of another kind": {"recipe": 5},
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_sealed_line_with_other_content_is_refused(how, packed):
+    path = file_in(packed)
+    first, *_ = read_runs(path)
+    path.write_text(json.dumps(seal({**first.content, **HOSTILE[how]})) + "\n")
+    with pytest.raises(InputError, match="line 1"):
+        read_runs(path)
+
+
+def test_a_run_of_another_metric_than_the_others_is_not_counted(packed):
+    path = file_in(packed)
+    *others, last = read_runs(path)
+    write_runs(
+        path, [*others, PackedRun(last.path, {**last.content, "metric": {"name": "loss", "low_is_good": False}})]
+    )
+    collection = collect(packed)
+    (group,) = collection.groups
+    assert len(group.records) == len(others)
+    (skipped,) = collection.skipped
+    assert skipped.reason == "its metric loss is not that of other runs, or has another direction"
+
+
+# Several processes
+
+
+def test_many_writers_lose_no_run(finished, folders):
+    runs = [Job(NAME, "smoke", *place).run(folders) for place in PLACES]
+    threads = [threading.Thread(target=add_runs, args=(file_in(folders), [run])) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {run.path for run in read_runs(file_in(folders))} == {run.path for run in runs}
+
+
+def test_the_result_of_a_packed_run_has_all_its_parts(packed):
+    for run in read_runs(file_in(packed)):
+        assert json.loads(json.dumps(asdict(run.result()))) == run.content["result"]
+
+
+# New names
+
+
+def values_of(value):
+    """All values that are no objects and no lists, in order."""
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in values_of(part)]
+    return [leaf for part in value for leaf in values_of(part)] if isinstance(value, list) else [value]
+
+
+def names_of(value):
+    """All names in an object, at any depth."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {*(value if isinstance(value, dict) else ()), *(name for part in parts for name in names_of(part))}
+
+
+RENAMES = {"task_options": {"depth": "nesting"}, "model_options": {"depth": "num_layers", "heads": "num_heads"}}
+
+
+@pytest.mark.parametrize("file", COMMITTED, ids=lambda path: str(path.parent.relative_to(RESULTS)))
+def test_new_names_change_no_value_and_only_their_part(file, tmp_path):
+    copy = Path(shutil.copy(file, tmp_path / RUNS))
+    rename_settings(copy, RENAMES)
+    runs, changed = read_runs(file), read_runs(copy)
+    assert repr([values_of(run.content) for run in runs]) == repr([values_of(run.content) for run in changed])
+    for old, new in zip(runs, changed, strict=True):
+        before, after = old.content["config"]["trial"], new.content["config"]["trial"]
+        for part in ("task_options", "model_options"):
+            wanted = {RENAMES[part].get(name, name) for name in names_of(before[part])}
+            assert names_of(after[part]) == wanted
+        assert after["training"] == before["training"]
+
+
+def test_new_names_and_back_again_give_the_same_bytes(packed):
+    before = file_in(packed).read_bytes()
+    rename_settings(file_in(packed), {"training": {"clip": "max_grad_norm"}})
+    assert b"max_grad_norm" in file_in(packed).read_bytes()
+    rename_settings(file_in(packed), {"training": {"max_grad_norm": "clip"}})
+    assert file_in(packed).read_bytes() == before
+
+
+def test_a_new_name_that_a_run_has_already_is_refused(packed):
+    before = file_in(packed).read_bytes()
+    with pytest.raises(InputError, match="renames must be to names that the runs do not have"):
+        rename_settings(file_in(packed), {"training": {"clip": "steps"}})
+    assert file_in(packed).read_bytes() == before
