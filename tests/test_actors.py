@@ -67,7 +67,7 @@ def test_a_process_that_dies_is_named_and_its_work_is_done_by_another(crew_of):
     assert {crew.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
     crew.tell(1, 7)
     assert crew.hear([1]) == (1, (14, 1))
-    assert crew.news == ["Actor 2 died (SIGKILL) after 1 unrolls; and was replaced."]
+    assert crew.news == ["Actor 2 died (SIGKILL) after 1 unrolls and was replaced."]
 
 
 def test_a_process_that_dies_before_it_has_done_anything_ends_it_all(crew_of):
