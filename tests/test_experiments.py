@@ -196,7 +196,7 @@ def test_data_of_an_experiment_fit_together(name):
         assert claim.verdict(Evidence({}, {}, True)) == Verdict.NOT_TESTED
         assert claim.at_least is None or 0 < claim.at_least <= len(claim.parts)
     assert experiment.published_details.keys() <= {(m, name) for m in experiment.models for name in experiment.details}
-    assert experiment.published or experiment.claims or experiment.metric.data == "validation", "nothing to say"
+    assert experiment.published or experiment.claims or experiment.display.data == "validation", "nothing to say"
 
 
 BASELINES = ("random actions",)
