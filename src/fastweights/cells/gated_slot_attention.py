@@ -25,7 +25,7 @@ def gated_slot_attention(
 ) -> tuple[GatedSlotAttentionState, Value]:
     """K_s <- a_s K_s + (1 - a_s) k, V_s <- a_s V_s + (1 - a_s) v, y = V^T softmax(K q): 8 slots s with decays a_s.
 
-    Source: Zhang et al. 2024 (Gated TensorSpec Attention), as read in flash-linear-attention, `ops/gsa/naive.py`.
+    Source: Zhang et al. 2024 (Gated Slot Attention), as read in flash-linear-attention, `ops/gsa/naive.py`.
 
     Can: overwrite, fade.
     """
