@@ -152,7 +152,7 @@ def test_the_vision_net_has_a_loss_of_its_own_in_training_alone():
     said = net(shown, 4)
     assert isinstance(said, Studied)
     assert (said.outputs.shape[:2], said.features.shape[:2], said.weight) == ((3, 4), (3, 6), 0.5)
-    assert torch.equal(said.told, shown.labels)
+    assert torch.equal(said.labels, shown.labels)
     assert net.eval()(shown, 4).shape == (3, 4, 5)
     assert isinstance(network("delta-net")(shown, 4), torch.Tensor)
 

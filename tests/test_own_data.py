@@ -211,7 +211,7 @@ def test_changed_files_are_refused(name, here, capsys):
     file.write_text("another" + file.read_text())
     _shared_task.cache_clear()  # data are read once per process
     for command in (["train", name, "--run", "run", "--resume"], ["evaluate", "run"]):
-        assert "must be the one that run was begun with" in refused(command, capsys)
+        assert "must be the one that run was started with" in refused(command, capsys)
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -104,4 +104,4 @@ def test_without_a_folder_to_keep_them_nothing_is_built(cache, monkeypatch, caps
     cache.chmod(0o777)
     monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built"))
     assert cli.main(["compile", "delta", "--size", "K=3", "V=5"]) == 2
-    assert "Set $FASTWEIGHTS_CACHE to a folder that is yours alone" in capsys.readouterr().err
+    assert "Set $FASTWEIGHTS_CACHE to a private folder" in capsys.readouterr().err
