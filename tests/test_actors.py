@@ -196,7 +196,7 @@ def test_settings_that_cannot_be_shared_out_are_refused(changes, message):
 
 def test_a_learner_takes_the_oldest_unrolls_of_more_environments(tmp_path, monkeypatch):
     """Eight environments, six unrolls an update: each unroll is learned from once, in the order of their arrival."""
-    rooms, learned, take, make = [], [], acting.Impala._take, acting.Impala._unroll
+    rooms, learned, take, make = [], [], acting.ImpalaActors._take, acting.ImpalaActors._unroll
 
     def taken(self):
         before = len(self.ready)
@@ -210,8 +210,8 @@ def test_a_learner_takes_the_oldest_unrolls_of_more_environments(tmp_path, monke
         learned.extend(rows)
         return made
 
-    monkeypatch.setattr(acting.Impala, "_take", taken)
-    monkeypatch.setattr(acting.Impala, "_unroll", unroll)
+    monkeypatch.setattr(acting.ImpalaActors, "_take", taken)
+    monkeypatch.setattr(acting.ImpalaActors, "_unroll", unroll)
     carry_out(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
     assert len(learned) == 8 * 6
     assert all(torch.equal(one, other) for one, other in zip(learned, rooms, strict=False))
@@ -219,10 +219,10 @@ def test_a_learner_takes_the_oldest_unrolls_of_more_environments(tmp_path, monke
 
 def test_no_actor_reads_the_weights_that_are_written():
     """Three copies; with all of them in use, the actors keep the newest of the past."""
-    learner = acting.Impala.__new__(acting.Impala)
+    learner = acting.ImpalaActors.__new__(acting.ImpalaActors)
     weights = torch.nn.Linear(1, 1)
     learner.copies, learner.newest = [torch.nn.Linear(1, 1) for _ in range(3)], 0
-    learner.session, learner.crew = SimpleNamespace(bare=weights), SimpleNamespace(told=[0, 1])
+    learner.session, learner.pool = SimpleNamespace(bare=weights), SimpleNamespace(messages=[0, 1])
     learner._publish()
     assert learner.newest == 2
     assert torch.equal(learner.copies[2].weight, weights.weight)

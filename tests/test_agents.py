@@ -20,7 +20,7 @@ from fastweights.models.agent import Agent
 from fastweights.recipes.irie2021 import _atari as atari
 from fastweights.recipes.irie2022 import _procgen as procgen
 from fastweights.state import to
-from fastweights.tasks.catch import Catch, CatchWorlds
+from fastweights.tasks.catch import Catch, CatchVectorEnv
 from fastweights.tasks.t_maze import TMaze
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.hardware import make_fabric
@@ -210,8 +210,8 @@ def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypa
     def step(self, actions):
         return real(self, actions)._replace(reward=(actions == 2).float())
 
-    real = CatchWorlds.step
-    monkeypatch.setattr(CatchWorlds, "step", step)
+    real = CatchVectorEnv.step
+    monkeypatch.setattr(CatchVectorEnv, "step", step)
     training = replace(SETTINGS, steps=1, evaluate_every=1, episodes=64)
     carry_out(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
     baselines = Run(tmp_path).result().baselines

@@ -8,7 +8,7 @@ import pytest
 
 from fastweights.experiments.claim import Above, Claim, Each, Evidence, Gap, Until, Verdict, above, below
 from fastweights.registry import EXPERIMENTS
-from fastweights.report.verdicts import Judged, Outcome, paper_items, verdicts
+from fastweights.report.verdicts import ItemVerdict, Judged, paper_items, verdicts
 
 A, B, C, D = ((name, "column") for name in "abcd")
 
@@ -100,20 +100,20 @@ def test_every_table_and_figure_of_the_papers_has_a_verdict_with_or_without_runs
     items = list(paper_items())
     assert len(items) == 32
     grid = verdicts([])
-    assert [row[1] for row in grid.rows] == [Outcome.NOT_RUN.value] * 32
+    assert [row[1] for row in grid.rows] == [ItemVerdict.NOT_RUN.value] * 32
     assert all(any(claim.source for claim in EXPERIMENTS.load(name).claims) for name in items)
 
 
 @pytest.mark.parametrize(
     ("supported", "contradicted", "undecided", "missing", "outcome"),
     [
-        (2, 0, 0, 0, Outcome.REPRODUCED),
-        (2, 1, 0, 0, Outcome.PARTLY),
-        (1, 0, 1, 0, Outcome.PARTLY),
-        (1, 0, 0, 1, Outcome.PARTLY),
-        (0, 1, 1, 1, Outcome.NOT_REPRODUCED),
-        (0, 0, 1, 0, Outcome.INCONCLUSIVE),
-        (0, 0, 0, 1, Outcome.INCONCLUSIVE),
+        (2, 0, 0, 0, ItemVerdict.REPRODUCED),
+        (2, 1, 0, 0, ItemVerdict.PARTLY),
+        (1, 0, 1, 0, ItemVerdict.PARTLY),
+        (1, 0, 0, 1, ItemVerdict.PARTLY),
+        (0, 1, 1, 1, ItemVerdict.NOT_REPRODUCED),
+        (0, 0, 1, 0, ItemVerdict.INCONCLUSIVE),
+        (0, 0, 0, 1, ItemVerdict.INCONCLUSIVE),
     ],
 )
 def test_the_verdict_of_an_item_follows_from_its_sentences(supported, contradicted, undecided, missing, outcome):

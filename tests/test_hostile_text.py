@@ -262,7 +262,7 @@ def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
         return adaptation_page(found, name, name)
 
     def inspected(name):
-        contents = MemoryTrace(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False)
+        contents = MemoryTrace(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False, ())
         return render_html([contents], [name], name)
 
     for made in (adapted, inspected):

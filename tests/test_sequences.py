@@ -335,7 +335,7 @@ def test_controls_that_do_not_fit_are_refused(controls, message):
 
 
 def test_layer_that_takes_no_controls_says_so():
-    with pytest.raises(InputError, match="controls must be left out for DeltaNet, which has none, got 'store'"):
+    with pytest.raises(InputError, match="controls must be left out for DeltaNet, which takes none, got 'store'"):
         make_layer("delta-net", D, heads=2)(torch.randn(1, 2, D), controls={"store": torch.ones(1, 2)})
 
 

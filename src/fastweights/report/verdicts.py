@@ -21,7 +21,7 @@ NO_EVIDENCE = ("smoke", SANITY)
 """Presets that show that everything works, and nothing about the paper."""
 
 
-class Outcome(Enum):
+class ItemVerdict(Enum):
     """The verdict on one table or figure, over all sentences of the paper about it."""
 
     REPRODUCED = "reproduced"
@@ -38,12 +38,12 @@ class Judged(NamedTuple):
     counts: dict[Verdict, int]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ItemVerdict:
         """Reproduced if all sentences are supported, partly if some are, not if some are contradicted and none is."""
         supported, total = self.counts[Verdict.SUPPORTED], sum(self.counts.values())
         if supported:
-            return Outcome.REPRODUCED if supported == total else Outcome.PARTLY
-        return Outcome.NOT_REPRODUCED if self.counts[Verdict.CONTRADICTED] else Outcome.INCONCLUSIVE
+            return ItemVerdict.REPRODUCED if supported == total else ItemVerdict.PARTLY
+        return ItemVerdict.NOT_REPRODUCED if self.counts[Verdict.CONTRADICTED] else ItemVerdict.INCONCLUSIVE
 
     @property
     def summary(self) -> str:
@@ -78,7 +78,7 @@ def _row(name: str, groups: Sequence[Group]) -> list[str]:
     judged = [judge(group) for group in groups if group.name == name and group.preset not in NO_EVIDENCE]
     item = f"{_citation(experiment.source)} (`{name}`)"
     if not judged:
-        return [item, Outcome.NOT_RUN.value, "", ""]
+        return [item, ItemVerdict.NOT_RUN.value, "", ""]
     # Of several presets, the one that decides most.
     best = max(judged, key=lambda one: (_decided(one), one.group.preset == PAPER))
     return [item, best.outcome.value, best.summary, scale(best.group)]

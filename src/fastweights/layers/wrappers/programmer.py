@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
-from fastweights.core.errors import InputError, invalid
+from fastweights.core.errors import invalid
 from fastweights.layers.base.layer import Controls, Layer, call, controls_of
 from fastweights.layers.base.like import zeros
 from fastweights.state import register_state
@@ -91,7 +91,7 @@ class FastWeightProgrammer(Layer):
         try:
             emitted: Tensor = self.slow_net(x)
         except RuntimeError as error:
-            raise InputError(f"x must fit the slow network, got {list(x.shape)}: {error}") from None
+            raise invalid("x", "an input that the slow network takes", f"{list(x.shape)} ({error})") from None
         return emitted
 
     def initial_state(self, batch_size: int) -> ProgrammerState:
