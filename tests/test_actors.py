@@ -228,6 +228,6 @@ def test_no_actor_reads_the_weights_that_are_written():
     assert torch.equal(learner.copies[2].weight, weights.weight)
     learner._publish()
     assert learner.newest == 2
-    learner.crew.told[0] = 2
+    learner.pool.messages[0] = 2
     learner._publish()
     assert learner.newest == 0

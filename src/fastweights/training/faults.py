@@ -22,7 +22,7 @@ def refuse(what: str, model: nn.Module, inputs: Sequence[Tensor], start: Any, st
         steps: Name of the sequence of time steps, such as "unroll".
         before: Number of time steps before these inputs.
     """
-    remedy = "Take a smaller learning_rate; then resume the run from its last checkpoint."
+    remedy = "Use a smaller learning_rate; then resume the run from its last checkpoint."
     raise invalid(
         what, "finite", f"NaN or infinity: {first_fault(model, inputs, start, before)} of the {steps}", remedy
     )
