@@ -224,7 +224,7 @@ def test_it_runs_and_reports(said, folder):
     assert "4 of 4: " in said
     text = (folder / "runs" / NAME / "smoke" / "report.md").read_text()
     numbers = ("Supported (ours): An open mind wins more.", "| the best arm | 66.67 |", "reward 0.")
-    for part in (*numbers, "Of gradient ascent.", "Largest number of updates.", "What the first arm", "How many."):
+    for part in (*numbers, "Of gradient ascent.", "Maximum number of training steps.", "What the first arm", "How many."):
         assert part in text, text
 
 
