@@ -181,7 +181,7 @@ JUNK = ["c1/Thumbs.db", "c2/desktop.ini", ".DS_Store", "c0/notes.txt"]
 def folder(tmp_path, monkeypatch):
     """Ten classes, hidden pictures and junk, and two classes that have no picture."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    _pictures._say.cache_clear()
+    _pictures._warn_once.cache_clear()
     root, rng = tmp_path / "pictures", np.random.default_rng(0)
     for name in [f"c{c}/{k}.png" for c in range(10) for k in range(3)] + HIDDEN:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def test_adaptation_never_drops_a_class(tmp_path, kind):
 
 
 def test_the_ground_of_white_figures_is_said_once(caplog):
-    _images._say.cache_clear()
+    _images._warn_once.cache_clear()
     figure = np.eye(4, dtype=bool)
     with caplog.at_level(logging.WARNING, "fastweights"):
         for _ in range(3):

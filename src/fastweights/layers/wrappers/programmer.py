@@ -91,7 +91,7 @@ class FastWeightProgrammer(Layer):
         try:
             emitted: Tensor = self.slow_net(x)
         except RuntimeError as error:
-            raise InputError(f"x must fit the slow network, got {list(x.shape)}: {error}") from None
+            raise InputError(f"x must be an input of the slow network, got {list(x.shape)}: {error}") from None
         return emitted
 
     def initial_state(self, batch_size: int) -> ProgrammerState:
