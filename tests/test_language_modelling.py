@@ -197,7 +197,7 @@ def test_empty_or_binary_text_is_refused_in_a_line(content, said):
 def test_damaged_archive_is_refused_in_a_line():
     whole = archive(a="x" * 1000)
     random = torch.Generator().manual_seed(0)
-    with pytest.raises(InputError, match="must contain b"):
+    with pytest.raises(InputError, match="must be an archive with b"):
         member(whole, "b", "the archive")
     for _ in range(200):
         place, value = (int(torch.randint(n, (1,), generator=random)) for n in (len(whole), 256))

@@ -139,7 +139,7 @@ REFUSED = {
         torch.nn.LayerNorm,
         "layer must be a class or function of modules .* got LayerNorm",
     ),
-    "a class that needs more": (torch.nn.Linear, "options must fit the parameters of Linear, .*'out_features'"),
+    "a class that needs more": (torch.nn.Linear, "options must be those of Linear, .*'out_features'"),
 }
 
 

@@ -139,7 +139,7 @@ def _call(maker: Callable[..., Any], layer: str, d_model: int, options: dict[str
     try:
         inspect.signature(maker).bind(d_model, **options)
     except TypeError as error:
-        raise InputError(f"options must fit the parameters of {layer}, got {sorted(options)}: {error}.") from None
+        raise InputError(f"options must be those of {layer}, got {sorted(options)}: {error}.") from None
     module = maker(d_model, **options)
     fits = isinstance(module, nn.Module) and hasattr(module, "initial_state")
     interface = "a class or function of modules with forward(x, state, reset) and initial_state(batch_size)"

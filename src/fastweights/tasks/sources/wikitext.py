@@ -36,6 +36,6 @@ def member(content: bytes, name: str, where: str) -> bytes:
             require(size <= LARGEST, name, f"of at most {LARGEST:,} bytes", f"{size:,}")
             return archive.read(name)
     except KeyError:
-        raise InputError(f"{where} must contain {name}, got an archive without it.") from None
+        raise InputError(f"{where} must be an archive with {name}, got one without it.") from None
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise InputError(f"{where} must be a whole zip archive, got: {error}.") from None
