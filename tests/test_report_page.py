@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fastweights.core.measurements import Detail
+from fastweights.core.measurements import Detail, OnValidation
 from fastweights.core.metric import ACCURACY, LOSS
 from fastweights.experiments.experiment import Summary
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
@@ -362,8 +362,8 @@ def test_returns_of_games_are_no_percentages_and_training_levels_are_told():
     found = found._replace(
         records=[run._replace(result=result) for run in found.records if run.config["model"] == "srwm"]
     )
-    told = {name: summary.mean for (_, name), summary in found.details.items()}
-    assert told == {"validation_score": 35.0, "validation_bigfish": 20.0, "bigfish": 9.0}
+    means = {name: summary.mean for (_, name), summary in found.details.items()}
+    assert means == {OnValidation("score"): 35.0, OnValidation("bigfish"): 20.0, "bigfish": 9.0}
     assert found.weights == "the last weights"
 
 
