@@ -21,7 +21,7 @@ from test_c_interface import check_example, samples
 
 pytestmark = pytest.mark.slow
 NAMES = Cell.names()
-ZIG = [sys.executable, "-m", "ziglang", "c++", "-nostdlib++"]
+ZIG = [sys.executable, "-m", "ziglang", "c++", "-nostdlib++", "-fno-exceptions"]
 PROGRAMS = {
     "clang": (["clang++"], []),
     "aarch64": (["aarch64-linux-gnu-g++", "-static"], ["qemu-aarch64"]),
@@ -41,7 +41,8 @@ def require(*programs):
 def test_the_example_of_a_cell_runs(name, how, tmp_path):
     compiler, runner = PROGRAMS[how]
     require(compiler[0], *runner)
-    check_example(name, "float32", tmp_path / "made", compiler, runner)
+    # In float64: in float32 some cells amplify rounding, which differs from compiler to compiler.
+    check_example(name, "float64", tmp_path / "made", compiler, runner)
 
 
 @pytest.mark.parametrize("compiler", ["clang++", " ".join(ZIG)], ids=["clang", "zig"])

@@ -265,9 +265,12 @@ def kinds_of_training(name):
 def test_committed_reports_follow_from_their_runs(folder, tmp_path):
     if id_of(folder.parent) in ABOUT_TO_BE_REPLACED:
         pytest.skip("new runs are about to replace those of other rows")
-    copy = tmp_path / "runs"
+    copy = tmp_path / folder.name
     made = shutil.ignore_patterns("figures", "report.*", ".*.lock", "*.safetensors")
-    shutil.copytree(folder, copy, ignore=made)
+    # A report also shows the sanity check of its experiment, which lies beside its preset.
+    for part in {folder, folder.parent / "sanity"}:
+        if part.exists():
+            shutil.copytree(part, tmp_path / part.name, ignore=made)
     write_report(collect(copy))
     report = (copy / "report.md").read_bytes()
     assert (folder / "report.md").read_bytes() == report, f"stale: fastweights report {folder}"

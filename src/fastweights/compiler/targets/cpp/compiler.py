@@ -57,4 +57,4 @@ def _packaged() -> list[str]:
     spec = find_spec(PACKAGE)
     folders = (spec.submodule_search_locations or []) if spec else []
     path = next(filter(None, (shutil.which("zig", path=folder) for folder in folders)), None)
-    return [path, "c++", "-nostdlib++"] if path else []
+    return [path, "c++", "-nostdlib++", "-fno-exceptions"] if path else []
