@@ -121,7 +121,7 @@ def train(session: Session) -> None:
             optimiser.step()
             session.count(loss.item())
             if session.due:
-                session.judge(measure(model, task), {})
+                session.judge(measure(model, task))
             session.rest()
 
 

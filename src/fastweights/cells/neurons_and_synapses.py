@@ -18,7 +18,7 @@ CELLS = ("private", "shown")
 """Two readings of an LSTM as a synapse, see `make_neurons_and_synapses`."""
 
 EFFECTS = ("product", "operator")
-"""What a synapse passes on: its state times a component of the other neuron, or its state alone."""
+"""The output of a synapse: its state times a component of the other neuron, or its state alone."""
 
 BOUND = 3.0
 """Bound on the absolute value of a cell of LSTM-id, where cells are private. Its output h = o c is unbounded and a

@@ -30,7 +30,6 @@ def at_least(least: int) -> Requirement:
 Size = Annotated[int, at_least(1)]
 Count = Annotated[int, at_least(0)]
 Probability = Annotated[float, Requirement("a number from 0 to 1", lambda p: 0 <= p <= 1)]
-BelowOne = Annotated[float, Requirement("a number from 0 to below 1", lambda p: 0 <= p < 1)]
 Positive = Annotated[float, Requirement("a finite number above 0", lambda x: 0 < x < inf)]
 NotNegative = Annotated[float, Requirement("a finite number of at least 0", lambda x: 0 <= x < inf)]
 

@@ -1,6 +1,6 @@
 """The search for the learning rate of every network of a table, as an experiment of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,4 +44,33 @@ def rate_search(
         fold=fold,
         sanity="A search needs no check: each rate is a column, and a model that learns at none stands out.",
         notes=(f"{table} takes for every network the rate whose mean over seeds is best here.",),
+    )
+
+
+def rate_search_by_place(
+    title: str,
+    name: str,
+    table: Experiment,
+    display: Display,
+    places: Iterable[tuple[str, str]],
+    rates: tuple[str, ...],
+    seeds: int,
+    skip: frozenset[tuple[str, str]] = frozenset(),
+) -> Experiment:
+    """The search for a learning rate of its own in every place of a table.
+
+    Args:
+        title: Title of one line.
+        name: Name of the table, such as "ba2016/table-1".
+        table: The table.
+        display: Label, form and data of the numbers.
+        places: Models and columns of the table. The row of a place is named `MODEL+COLUMN`.
+        rates: The learning rates, one per column.
+        seeds: Number of seeds.
+        skip: Rows and rates that are not run.
+    """
+    rows = {f"{model}+{column}": (model, column) for model, column in places}
+    labels = {row: f"{table.models[model]}, {table.columns[column]}" for row, (model, column) in rows.items()}
+    return rate_search(
+        title, name, display, labels, lambda row, preset: table.trial(*rows[row], preset), rates, seeds, skip
     )

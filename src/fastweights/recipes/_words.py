@@ -37,7 +37,7 @@ CARRIED: dict[str, float] = {}
 """The same for carried states, by schlag2021/carried-rates and irie2021/carried-rates."""
 
 EVALUATED: dict[str, dict[str, int]] = {"cpu": {"held_out": 300}}
-"""Where a state is carried, evaluated texts are shorter than the streams of training, as in the papers."""
+"""With a carried state, the evaluated texts are shorter than the training streams, as in the papers."""
 
 STATE_EVERY = 1000
 GROWTH = {"state": Course("The norm of the carried state", "thousands of words so far", up="norm of the state")}
@@ -138,7 +138,7 @@ def trial(
 
 
 def without_positions(preset: str, layer: str, options: Mapping[str, Any], size: str, carry: bool) -> Trial:
-    """A model without positions and with LayerNorm behind its layers: the state is carried, or windows begin anew."""
+    """A model without positions and with post-LN. The state is carried, or every window starts from zeros."""
     one = trial(preset, layer, options, size, carry=carry, positions=False)
     training: Any = one.training
     rate = {"learning_rate": CARRIED[layer]} if carry and preset == "cpu" and layer in CARRIED else {}

@@ -147,7 +147,7 @@ def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor
 
 
 def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What is read from the states of a stage, and the last states, by name."""
+    """The values that the cell reads from the states of a stage, and the last states, by name."""
     prepared = prepare_scan(stage, call, named)
     state, reset = call.tensors.state, call.tensors.reset
     if reset is not None:

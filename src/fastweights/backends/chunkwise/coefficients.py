@@ -246,7 +246,7 @@ def _state(x: Tensor, part: Part) -> Tensor:
 
 
 def seen(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
-    """What is read from the states of a stage, by name."""
+    """The values that the cell reads from the states of a stage, by name."""
     reads = {}
     if read.along is not None:
         rows = read.along.split([part.height for part in stage.parts], -1)

@@ -80,7 +80,7 @@ class Keys(nn.Module):
 
 
 QUERIES = ("projection", "input")
-"""What a query is made of: a linear map of x, or x itself."""
+"""The source of a query: a linear map of x, or x itself."""
 
 
 class SlowNet(nn.Module):

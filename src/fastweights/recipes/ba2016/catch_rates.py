@@ -1,20 +1,19 @@
 """The learning rate of every network of Figure 5 on either screen, chosen on validation data."""
 
 from fastweights.core.metric import Display
-from fastweights.recipes._rates import rate_search
-from fastweights.recipes.ba2016.figure_5 import COLUMNS, MODELS, trial
+from fastweights.recipes._rates import rate_search_by_place
+from fastweights.recipes.ba2016.figure_5 import COLUMNS, MODELS
+from fastweights.recipes.ba2016.figure_5 import EXPERIMENT as FIGURE_5
 
-ROWS = {f"{model}+{column}": (model, column) for column in COLUMNS for model in MODELS}
-
-SKIPPED = frozenset((row, "0.0035") for row, (model, _) in ROWS.items() if model != "irnn")
+SKIPPED = frozenset((f"{model}+{column}", "0.0035") for column in COLUMNS for model in MODELS if model != "irnn")
 """Only the ReLU network learns nothing at 0.006 on the larger screen, so that its search has a rate between."""
 
-EXPERIMENT = rate_search(
+EXPERIMENT = rate_search_by_place(
     "Learning rates for Catch",
     "ba2016/figure-5",
+    FIGURE_5,
     Display("validation return", data="validation"),
-    {row: f"{MODELS[model]}, {COLUMNS[column]}" for row, (model, column) in ROWS.items()},
-    lambda row, preset: trial(*ROWS[row], preset),
+    [(model, column) for column in COLUMNS for model in MODELS],
     rates=("0.0006", "0.002", "0.0035", "0.006", "0.02"),
     seeds=2,
     skip=SKIPPED,

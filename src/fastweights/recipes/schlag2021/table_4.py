@@ -27,7 +27,7 @@ GATED = {"feature_map": "elu", "normaliser": "sum"}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Without positions: with the state carried, or with windows that begin anew."""
+    """A trial without positions. The state is carried, or every window starts from zeros."""
     memory = {"memory": words.SIZES[preset]["medium"].training["window"]}
     scaled = words.scaled(preset, "medium")
     layers = {

@@ -198,6 +198,6 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     mean = progress.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
-    session.judge(measured, {})
+    session.judge(measured)
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
     return f"step {progress.step:>6}  {past}  {session.speed(session.settings.segment)}"

@@ -118,7 +118,7 @@ def build(source: str, stem: str) -> CDLL:
 
 
 def _seal(content: bytes) -> bytes:
-    """What ends every library: one that was cut short or changed could crash the process that loads it."""
+    """The seal at the end of every library. A truncated or changed library could crash the process that loads it."""
     return SEAL + hashlib.sha256(content).digest()
 
 

@@ -64,7 +64,7 @@ def _libraries(
     loaded = {way: build.load_recorded(names[way], records[way]) for way in ways}
     missing = [way for way, library in loaded.items() if library is None]
     if missing and (why := missing_requirement()):
-        raise Unbuilt(why)  # before seconds go into a source that nobody builds
+        raise Unbuilt(why)  # before emission, which takes seconds
     texts = sources() if missing else {}
     with ThreadPoolExecutor(len(ways)) as pool:
         built = {way: pool.submit(build.load_or_build, names[way], texts[way], records[way]) for way in missing}
