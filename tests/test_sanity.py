@@ -103,3 +103,9 @@ def test_an_experiment_without_a_check_says_why(capsys):
     said = capsys.readouterr().out
     assert said.startswith("ba2016/rates has no sanity check. ")
     assert len(said.splitlines()) == 1
+
+
+def test_a_preset_beside_the_sanity_check_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["reproduce", "ba2016/table-1", "--sanity", "--preset", "paper"])
+    assert "not allowed with" in capsys.readouterr().err

@@ -21,12 +21,13 @@ def add(command: argparse.ArgumentParser) -> None:
     names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).formula}" for name in EXPERIMENTS.names())
     command.epilog, command.formatter_class = f"experiments:\n{names}", argparse.RawDescriptionHelpFormatter
     command.add_argument("name", metavar="NAME", help="one of the experiments below")
-    command.add_argument(
+    settings = command.add_mutually_exclusive_group()
+    settings.add_argument(
         "--preset",
         default="cpu",
         help="smoke (seconds), cpu (default), paper (settings of the paper), or another preset of the experiment",
     )
-    command.add_argument(
+    settings.add_argument(
         "--sanity", action="store_true", help="check in minutes that preset cpu holds back none of the compared models"
     )
     command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
