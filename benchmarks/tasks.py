@@ -33,7 +33,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
     "code-execution, 3 variables": ("code-execution", {}, 64),
     "code-execution, 5 variables": ("code-execution", {"variables": 5}, 64),
     "list-ops, depth 10": ("list-ops", {}, 64),
-    "list-ops, depth 15": ("list-ops", {"depth": 15}, 64),
+    "list-ops, depth 15": ("list-ops", {"num_layers": 15}, 64),
     "mnist-glimpses": ("mnist-glimpses", {}, 128),
     "face-glimpses": ("face-glimpses", {}, 128),
     "associative-recall, T = 64, n = 4": ("associative-recall", {}, 64),

@@ -35,7 +35,7 @@ class Settings:
     id: str = "LongSign-v0"
     layer: str = "delta-net"
     d_model: int = 32
-    heads: int = 2
+    num_heads: int = 2
     seed: int = 0
     environments: int = 32
     steps: int = 32  # of every environment, between two updates
@@ -46,8 +46,8 @@ class Settings:
     discount: float = 0.99
     trace: float = 0.95  # lambda of the advantages
     clip: float = 0.2  # of the ratio of probabilities
-    value_cost: float = 0.5
-    entropy_cost: float = 0.01
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
     largest_norm: float = 0.5  # of the gradient
 
 
@@ -82,7 +82,7 @@ class Agent(nn.Module):
     def __init__(self, seen: int, actions: int, settings: Settings) -> None:
         super().__init__()
         self.eye = nn.Sequential(nn.Linear(seen, settings.d_model), nn.ReLU())
-        self.memory = make_layer(settings.layer, settings.d_model, settings.heads)
+        self.memory = make_layer(settings.layer, settings.d_model, settings.num_heads)
         self.actor, self.critic = nn.Linear(settings.d_model, actions), nn.Linear(settings.d_model, 1)
 
     def forward(self, seen: Tensor, first: Tensor, state: Any) -> tuple[Categorical, Tensor, Any]:
@@ -188,7 +188,7 @@ def loss(agent: Agent, part: Rollout, settings: Settings) -> Tensor:
     advantage = (part.advantage - part.advantage.mean()) / (part.advantage.std() + 1e-8)
     gain = torch.min(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
     error = (value - part.target).square() / 2
-    return (settings.value_cost * error - gain - settings.entropy_cost * policy.entropy()).mean()
+    return (settings.value_coef * error - gain - settings.entropy_coef * policy.entropy()).mean()
 
 
 def train(settings: Settings) -> list[float]:

@@ -34,7 +34,15 @@ def train(session: Session) -> None:
     with session.running():
         while not session.progress.stopped:
             set_learning_rate(optimiser, settings.learning_rate_at(session.progress.step))
-            loss = update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate)
+            loss = update(
+                fabric,
+                model,
+                optimiser,
+                task,
+                next(batches),
+                settings.max_grad_norm,
+                settings.gradient_accumulation_steps,
+            )
             session.count(loss, f"loss {loss:.3g}")
             session.rest((), _evaluate(session, model) if session.due else "")
 

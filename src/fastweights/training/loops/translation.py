@@ -49,7 +49,8 @@ def finish(session: Session) -> Result:
     fabric, task, settings = session.fabric, session.task, session.settings
     model = fabric.setup_module(session.model)
     parts = (
-        measure(fabric, model, task, part, settings.beam, settings.penalty) for part in (task.validation, task.test)
+        measure(fabric, model, task, part, settings.num_beams, settings.length_penalty)
+        for part in (task.validation, task.test)
     )
     return session.result(*parts)
 
@@ -60,7 +61,7 @@ def show(session: Session, result: Result, console: Console) -> None:
     how = f"beam {settings.beam}, length penalty {settings.penalty:g}, {SIGNATURE}"
     console.print(f"BLEU {result.test['bleu']:.1f} on test data ({how})", highlight=False)
     few = Sentences.of(task.test.sources[n] for n in range(min(3, len(task.test.sources))))
-    translations = translate(session.model, task, few, settings.beam, settings.penalty)
+    translations = translate(session.model, task, few, settings.num_beams, settings.length_penalty)
     for n, sentence in enumerate(translations):
         lines = [task.decode(few[n]), sentence, f"({task.test.references[n]})"]
         console.print("\n" + "\n".join(lines), markup=False, highlight=False)
@@ -79,13 +80,17 @@ def update(
     # With fewer sentences than processes, each process has all of them.
     shares = fabric.world_size if len(batch.target) >= fabric.world_size else 1
     tokens = int(batch.target_lengths.sum()) / shares
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), settings.accumulate)
-    how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.smoothing, "reduction": "sum"}
+    parts = micro_batches(
+        (fabric.to_device(part_of(fabric, part)) for part in batch), settings.gradient_accumulation_steps
+    )
+    how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.label_smoothing, "reduction": "sum"}
 
     def loss(part: PairBatch) -> Tensor:
         return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
-    return descend(fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.clip)
+    return descend(
+        fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.max_grad_norm
+    )
 
 
 def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
