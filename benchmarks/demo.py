@@ -86,7 +86,7 @@ def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
     bare = build(trial, task)
     model, optimiser = fabric.setup(bare, adam_w(bare, trial.training))
     before = bare.initial_state(trial.training.batch_size)
-    return lambda: update(fabric, model, optimiser, batch, before, trial.training.clip)
+    return lambda: update(fabric, model, optimiser, batch, before, trial.training.max_grad_norm)
 
 
 def time_updates(candidates: list[dict[str, Any]], rounds: int = 24) -> list[float]:

@@ -82,7 +82,7 @@ def measure_training(name: str, model: str, column: str, warm: int = 5, budget: 
         start = time.perf_counter()
         batch = next(batches)
         drawn = time.perf_counter()
-        update(fabric, network, optimiser, task, batch, settings.clip)
+        update(fabric, network, optimiser, task, batch, settings.max_grad_norm)
         laps.append((drawn - start, time.perf_counter() - drawn))
     data, step = map(median, zip(*laps[warm:], strict=True))
     rate = settings.batch_size / (data + step)

@@ -182,8 +182,11 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
     [
         ({"mode": "alone"}, "mode must be one of synchronous, impala, hogwild, got 'alone'"),
         ({"num_actors": 3}, "batch_size must be a multiple of 3, of all actors, got 8"),
-        ({"mode": "hogwild", "gradient_accumulation_steps": 2}, "devices, accumulate, precision must be"),
-        ({"compiled": True}, "compile must be False for actors in processes"),
+        (
+            {"mode": "hogwild", "gradient_accumulation_steps": 2},
+            "devices, gradient_accumulation_steps, precision must be",
+        ),
+        ({"compile": True}, "compile must be False for actors in processes"),
         ({"environments": 6}, "environments must be 0, or at least 8 with mode='impala', got 6"),
         ({"mode": "hogwild", "environments": 12}, "environments must be 0, .* got 12 with mode='hogwild'"),
         ({"environments": 9}, "environments must be a multiple of 2, of all actors, got 9"),

@@ -359,7 +359,7 @@ def test_recipes_of_atari_have_the_paper_s_networks(name):
     options = dict(atari.NETWORKS[name])
     assert round(count(ATARI, 18, options.pop("layer"), **options) / 1e6, 2) == ATARI_MILLIONS[name]
     trial = atari.trial(name, "gopher", "paper")
-    assert trial.training.truncate == (0 if name in ("lstm", "feed-forward") else 1)
+    assert trial.training.bptt_length == (0 if name in ("lstm", "feed-forward") else 1)
     assert trial.model_options == atari.NETWORKS[name]
 
 

@@ -56,7 +56,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "precision": "bf16-mixed",
     },
     "paper": {
-        **{"steps": 1_000_000, "batch_size": 32, "accumulate": 2, "evaluate_every": 4000},
+        **{"steps": 1_000_000, "batch_size": 32, "gradient_accumulation_steps": 2, "evaluate_every": 4000},
         **{"learning_rate": 3e-4},
     },
 }

@@ -190,11 +190,11 @@ def update(
     optimiser: torch.optim.Optimizer,
     batch: tuple[Tensor, Tensor],
     before: Any,
-    clip: float,
-    accumulate: int = 1,
+    max_grad_norm: float,
+    gradient_accumulation_steps: int = 1,
 ) -> tuple[float, Any]:
     """One training step; returns the loss in nats and the state, without its history."""
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), accumulate)
+    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), gradient_accumulation_steps)
     after = []
 
     def loss(index: int) -> Tensor:
@@ -204,7 +204,7 @@ def update(
         after.append(detach(state))
         return losses.mean() / len(parts)
 
-    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], clip)
+    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], max_grad_norm)
     return total, tree_map(lambda *leaves: torch.cat(leaves), *after) if len(after) > 1 else after[0]
 
 
