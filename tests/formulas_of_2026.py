@@ -5,7 +5,9 @@ Where a paper has several equal forms, the form here is another than that of the
 
 import numpy as np
 
-from formulas import formula, sigmoid, softmax, state
+from formulas import FORMULAS, formula, sigmoid, softmax, state
+
+__all__ = ["FORMULAS"]
 
 
 @formula

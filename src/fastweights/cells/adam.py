@@ -36,9 +36,9 @@ class AdamInputs(NamedTuple):
 def adam(state: AdamState, x: AdamInputs) -> tuple[AdamState, Value]:
     """W <- decay W + beta m / sqrt(s), y = W q: descent on |W k - v|^2 / 2 by Adam, G = (v - W k) k^T.
 
-    m and s are weighted means of G and G * G so far: `momentum` and `square_momentum` are Adam's beta_1 and beta_2, here
-    inputs of every step. Dividing by the sums of the weights is Adam's correction of the bias towards 0. Every number
-    of W moves by about beta per token, however small its error.
+    m and s are weighted means of G and G * G so far. The inputs `momentum` and `square_momentum` are Adam's beta_1 and
+    beta_2. Dividing by the sums of the weights is Adam's correction of the bias towards 0. Every number of W moves by
+    about beta per token, however small its error.
 
     Source: Kingma and Ba 2015 (Adam, https://arxiv.org/abs/1412.6980), Algorithm 1, with weight decay as by Loshchilov
     and Hutter 2019.

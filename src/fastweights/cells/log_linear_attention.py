@@ -20,7 +20,8 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
         InputError: there are fewer than 2 levels.
     """
     require(levels >= 2, "levels", "at least 2", levels)
-    State, Inputs = _records(levels)
+    State: Any = _state(levels)
+    Inputs: Any = _inputs(levels)
 
     @keyed_by("identity", "l2")
     def log_linear_attention(state: Any, x: Any) -> tuple[Any, Value]:
@@ -44,16 +45,18 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
     return log_linear_attention
 
 
-def _records(levels: int) -> Any:
-    """The types of the state and of the inputs."""
-    weights = [("weight", Annotated[Tensor, TensorSpec(f"{levels}", "rate")])]
+def _state(levels: int) -> Any:
+    """The type of the state: a memory per level, and the number of tokens up to the period of the last level."""
     memory = Annotated[Tensor, TensorSpec(f"{levels} V K", "memory")]
     count = Annotated[Tensor, TensorSpec("", "memory")]
-    inputs = [("q", Key), ("k", Key), ("v", Value), ("decay", Decay), *weights]
-    return (
-        NamedTuple("LogLinearAttentionState", [("W", memory), ("count", count)]),
-        NamedTuple("LogLinearAttentionInputs", inputs),  # type: ignore[misc]
-    )
+    return NamedTuple("LogLinearAttentionState", [("W", memory), ("count", count)])
+
+
+def _inputs(levels: int) -> Any:
+    """The type of the inputs, with a weight per level."""
+    weight = Annotated[Tensor, TensorSpec(f"{levels}", "rate")]
+    fields = [("q", Key), ("k", Key), ("v", Value), ("decay", Decay), ("weight", weight)]
+    return NamedTuple("LogLinearAttentionInputs", fields)
 
 
 def _merged(W: Tensor, number: Tensor) -> list[Tensor]:
