@@ -17,7 +17,7 @@ SMALL = {
     "fc100": {"test_size": 200},
     "mini-imagenet": {"test_size": 200, "side": 28},
     "omniglot": {"test_size": 200},
-    "associative-recall": {"vocabulary": 32, "length": 24, "pairs": 5, "evaluation_size": 200},
+    "associative-recall": {"vocab_size": 32, "length": 24, "pairs": 5, "evaluation_size": 200},
     "associative-retrieval": {"sizes": (500, 100, 1000)},
     "code-execution": {"sizes": SIZES},
     "copying": {"copied": 12, "evaluation_size": 200},
@@ -44,11 +44,11 @@ VARIANTS = {
     "corrected code": ("code-execution", {"rule": "corrected", "sizes": SIZES}),
     "recall of what was written twice": (
         "associative-recall",
-        {"vocabulary": 32, "length": 40, "pairs": 5, "rewritten": 3, "evaluation_size": 200},
+        {"vocab_size": 32, "length": 40, "pairs": 5, "rewritten": 3, "evaluation_size": 200},
     ),
     "recall among distractors, in longer sequences": (
         "associative-recall",
-        {"vocabulary": 32, "length": 40, "pairs": 5, "distractors": 9, "evaluation_length": 60, "evaluation_size": 200},
+        {"vocab_size": 32, "length": 40, "pairs": 5, "distractors": 9, "evaluation_length": 60, "evaluation_size": 200},
     ),
     "parity over longer sequences": (
         "state-tracking",

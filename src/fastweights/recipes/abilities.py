@@ -24,17 +24,17 @@ MODELS = {
     "lstm": "LSTM",
 }
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "negative": ("delta-net", {"squashing": "twice-sigmoid", "normaliser": "l2", "feature_map": "identity"}),
+    "negative": ("delta-net", {"rate_activation": "twice-sigmoid", "qk_norm": "l2", "feature_map": "identity"}),
 }
-RECALL: dict[str, Any] = {"vocabulary": 128, "pairs": 16, "length": 96}
+RECALL: dict[str, Any] = {"vocab_size": 128, "pairs": 16, "length": 96}
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "parity": ("parity", "state-tracking", {"group": "parity", "length": 32}),
     "s3": ("S3", "state-tracking", {"group": "s3", "length": 32}),
     "recall-16": ("recall of 16", "associative-recall", RECALL),
-    "recall-32": ("recall of 32", "associative-recall", {"vocabulary": 128, "pairs": 32, "length": 128}),
+    "recall-32": ("recall of 32", "associative-recall", {"vocab_size": 128, "pairs": 32, "length": 128}),
     "rewritten": ("rewritten", "associative-recall", {**RECALL, "rewritten": 16}),
     "noise": ("distractors", "associative-recall", {**RECALL, "distractors": 32}),
-    "forgetting": ("forgetting", "selective-forgetting", {"vocabulary": 64, "pairs": 16, "markers": 3}),
+    "forgetting": ("forgetting", "selective-forgetting", {"vocab_size": 64, "pairs": 16, "markers": 3}),
     "copying": ("copying", "copying", {"symbols": 16, "copied": 32}),
     "regression": ("regression", "in-context-regression", {"dimension": 8, "length": 32}),
     "parity-long": ("parity, 4 times as long", "state-tracking", {"group": "parity", "length": 32}),
@@ -59,9 +59,17 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """Two blocks of width 64 with short convolutions and four heads, for every memory and task."""
     searched = next((name for name, columns in SEARCHED.items() if column in columns), OTHERS)
     rate = RATES.get((model, searched), 4e-3)
-    training = Supervised(batch_size=32, learning_rate=rate, clip=1.0, **TRAINING[preset])
+    training = Supervised(batch_size=32, learning_rate=rate, max_grad_norm=1.0, **TRAINING[preset])
     layer, own = LAYERS.get(model, (model, {}))
-    options = {"layer": layer, "d_model": 64, "depth": 2, "heads": 4, "d_ff": 128, "convolution": 4, "options": own}
+    options = {
+        "layer": layer,
+        "d_model": 64,
+        "num_layers": 2,
+        "num_heads": 4,
+        "d_ff": 128,
+        "conv_size": 4,
+        "options": own,
+    }
     _, task, task_options = TASKS[column]
     longer = {"evaluation_length": EVALUATION_LENGTHS[column]} if column in EVALUATION_LENGTHS else {}
     evaluation = {"evaluation_size": 40 if preset == "smoke" else 500}

@@ -29,7 +29,7 @@ class AssociativeRecall(FreshTask):
     Training sequences are always new (our choice), whereas the authors draw 100,000 once.
 
     Args:
-        vocabulary: N.
+        vocab_size: N.
         length: T in training.
         pairs: n.
         rewritten: Number of keys that are written twice; the order of all pairs is then random.
@@ -42,7 +42,7 @@ class AssociativeRecall(FreshTask):
     distractors are ours.
     """
 
-    vocabulary: int = 8192
+    vocab_size: int = 8192
     length: int = 64
     pairs: int = 4
     rewritten: int = 0
@@ -53,14 +53,14 @@ class AssociativeRecall(FreshTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        even = self.vocabulary >= 4 and self.vocabulary % 2 == 0
-        require(even, "vocabulary", "an even number of at least 4", self.vocabulary)
+        even = self.vocab_size >= 4 and self.vocab_size % 2 == 0
+        require(even, "vocab_size", "an even number of at least 4", self.vocab_size)
         require(self.distractors >= 0, "distractors", "at least 0", self.distractors)
-        most = min(self.vocabulary // 2 - 1, (self.length - self.distractors) // 4)
+        most = min(self.vocab_size // 2 - 1, (self.length - self.distractors) // 4)
         remedy = "Each pair needs a different key and four steps: two to show it, two to query it."
         require(1 <= self.pairs <= most, "pairs", f"from 1 to {most}", self.pairs, remedy)
         room = (self.length - self.distractors) // 2 - 2 * self.pairs
-        again = min(self.pairs, self.vocabulary // 2 - self.pairs, room)
+        again = min(self.pairs, self.vocab_size // 2 - self.pairs, room)
         remedy = "Each of them is one of the pairs, and needs another value and two more steps."
         require(0 <= self.rewritten <= again, "rewritten", f"from 0 to {again}", self.rewritten, remedy)
         longer = self.evaluation_length == 0 or self.evaluation_length >= self.length
@@ -68,20 +68,20 @@ class AssociativeRecall(FreshTask):
 
     @property
     def input_size(self) -> int:
-        return self.vocabulary + (DISTRACTORS if self.distractors else 0)
+        return self.vocab_size + (DISTRACTORS if self.distractors else 0)
 
     @property
     def output_size(self) -> int:
-        return self.vocabulary
+        return self.vocab_size
 
     @property
     def commonest(self) -> int:
         """The class of any value, since all are equally likely."""
-        return self.vocabulary - 1
+        return self.vocab_size - 1
 
     @property
     def chance(self) -> dict[str, float]:
-        return {"loss": self._uniform_loss, "accuracy": 2 / self.vocabulary}
+        return {"loss": self._uniform_loss, "accuracy": 2 / self.vocab_size}
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
         return self._sequences(random, n, self.length)
@@ -90,7 +90,7 @@ class AssociativeRecall(FreshTask):
         return self._sequences(random, n, self.evaluation_length or self.length)
 
     def _sequences(self, random: np.random.Generator, n: int, length: int) -> Batch:
-        half, writes = self.vocabulary // 2, self.pairs + self.rewritten
+        half, writes = self.vocab_size // 2, self.pairs + self.rewritten
         keys = distinct(random, n, half - 1, self.pairs) + 1
         values = distinct(random, n, half, writes) + half
         begin = 2 * writes + self.distractors
@@ -122,7 +122,7 @@ class AssociativeRecall(FreshTask):
         is_pair = np.broadcast_to(np.arange(writes + self.distractors) < writes, (n, writes + self.distractors))
         is_pair = random.permuted(is_pair, axis=1)
         begins = np.cumsum(1 + is_pair, axis=1) - 1 - is_pair
-        noise = random.integers(self.vocabulary, self.input_size, (n, self.distractors))
+        noise = random.integers(self.vocab_size, self.input_size, (n, self.distractors))
         np.put_along_axis(inputs, begins[~is_pair].reshape(n, -1), noise, axis=1)
         return begins[is_pair].reshape(n, -1)
 

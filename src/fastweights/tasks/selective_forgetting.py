@@ -22,7 +22,7 @@ class SelectiveForgetting(FreshTask):
     order, and the answer is due at the same step. Places of missing markers have token 0, at the end.
 
     Args:
-        vocabulary: N.
+        vocab_size: N.
         pairs: n.
         markers: M.
         evaluation_size: Sequences in the validation set and in the test set.
@@ -31,7 +31,7 @@ class SelectiveForgetting(FreshTask):
     Source: ours, after the forgetting of gated memories (Gers et al. 2000, Learning to Forget) and Arora et al. 2024.
     """
 
-    vocabulary: int = 64
+    vocab_size: int = 64
     pairs: int = 16
     markers: int = 3
     evaluation_size: int = 1000
@@ -39,19 +39,19 @@ class SelectiveForgetting(FreshTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        even = self.vocabulary >= 8 and self.vocabulary % 2 == 0
-        require(even, "vocabulary", "an even number of at least 8", self.vocabulary)
-        most = self.vocabulary // 2 - 2
+        even = self.vocab_size >= 8 and self.vocab_size % 2 == 0
+        require(even, "vocab_size", "an even number of at least 8", self.vocab_size)
+        most = self.vocab_size // 2 - 2
         require(2 <= self.pairs <= most, "pairs", f"from 2 to {most}", self.pairs)
         require(1 <= self.markers < self.pairs, "markers", f"from 1 to {self.pairs - 1}", self.markers)
 
     @property
     def input_size(self) -> int:
-        return self.vocabulary
+        return self.vocab_size
 
     @property
     def output_size(self) -> int:
-        return self.vocabulary
+        return self.vocab_size
 
     @property
     def commonest(self) -> int:
@@ -64,7 +64,7 @@ class SelectiveForgetting(FreshTask):
         return {"loss": self._uniform_loss, "accuracy": void}
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
-        half, gaps = self.vocabulary // 2, self.pairs - 1
+        half, gaps = self.vocab_size // 2, self.pairs - 1
         keys = distinct(random, n, half - 2, self.pairs) + 2
         values = distinct(random, n, half, self.pairs) + half
         number = random.integers(1, self.markers + 1, (n, 1))
