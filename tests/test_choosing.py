@@ -44,7 +44,7 @@ def test_a_rule_overwrites_and_fades_if_it_says_so_and_only_then(rule):
     """
     told = descriptions("rules")[rule].abilities
     k, other = torch.linalg.qr(numbers(K, K)).Q[:2]
-    long = k * (8 if Cell.from_name(rule).key_maps.normaliser == "none" else 1)
+    long = k * (8 if Cell.from_name(rule).key_maps.qk_norm == "none" else 1)
     old, new, kept = numbers(3, 5) / 4
     once = after(rule, long[None], new[None])
     W = after(rule, torch.stack([long, long]), torch.stack([old, new]))

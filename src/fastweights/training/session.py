@@ -178,6 +178,7 @@ class Session:
         validation: dict[str, float],
         test: Mapping[Any, float],
         baselines: dict[str, float] | None = None,
+        *,
         step_seconds: float = 0.0,
     ) -> Result:
         """The result of the run, with the metrics of the weights that it kept.

@@ -54,8 +54,8 @@ def finish(session: Session) -> Result:
     model = fabric.setup_module(session.model)
     validation = sort_measurements(measure(fabric, model, task, task.validation(batch_size))).metrics
     test = measure(fabric, model, task, task.test(batch_size), task.details)
-    inputs = fabric.to_device(next(task.validation(1)).inputs)
-    return session.result(validation, test, task.baselines(), step_latency(session.model, inputs))
+    latency = step_latency(session.model, fabric.to_device(next(task.validation(1)).inputs))
+    return session.result(validation, test, task.baselines(), step_seconds=latency)
 
 
 def show(session: Session, result: Result, console: Console) -> None:
