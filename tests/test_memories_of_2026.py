@@ -172,7 +172,7 @@ def test_a_certain_kalman_memory_changes_little():
     """The same observation moves a number less, the more observations of the same value came before."""
     cell = Cell.from_name("kalman-linear-attention")
     one = torch.ones(1, 30, 1, 1, dtype=torch.float64)
-    params = cell.Params(*(torch.full((1, 1, 1), 10.0, dtype=torch.float64), torch.zeros(1, 1, 1).double()))
+    params = cell.Params(*(torch.full((1, 1), 10.0, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)))
     y = outputs(cell, cell.Inputs(one, one, one, one), params=params)[0, :, 0, 0]
     steps = y.diff()
     assert (steps > 0).all()

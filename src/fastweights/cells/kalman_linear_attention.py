@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fastweights.signature import Key, Matrix, TensorSpec, Value, ValueRate, keyed_by
 
-PerNumber = Annotated[Tensor, TensorSpec("V K", "bias")]
+PerFeature = Annotated[Tensor, TensorSpec("K", "bias")]
 
 
 class KalmanLinearAttentionState(NamedTuple):
@@ -25,8 +25,8 @@ class KalmanLinearAttentionInputs(NamedTuple):
 
 
 class KalmanLinearAttentionParams(NamedTuple):
-    decay: PerNumber
-    noise: PerNumber
+    decay: PerFeature
+    noise: PerFeature
 
 
 @keyed_by("identity", "none")
@@ -36,8 +36,9 @@ def kalman_linear_attention(
     """L <- L / d + c (k * k)^T, I <- a I / d + (c * v) k^T, d = a^2 + p L, y = (I / L) q: Bayesian filtering.
 
     L is the precision of each number of the memory and I / L its mean; c is the `certainty` of the value. The numbers
-    fade by a and gain noise of variance p, both slow weights: a = sigmoid(3 + decay), p = (1 - a^2) exp(noise). A
-    certain number changes little, and an uncertain one takes what it is given. All divisions are number by number.
+    fade by a and gain noise of variance p, both slow weights: a = sigmoid(3 + decay), p = (1 - a^2) exp(noise), one per
+    feature of the keys, where the paper has one per number. A certain number changes little, and an uncertain one takes
+    the new value. All divisions are number by number.
 
     Source: Shaj et al. 2026 (Kalman Linear Attention, https://arxiv.org/abs/2602.10743), as read in the authors' code,
     `kla/ops/kla_ops.py`; the parametrisation of a and p is ours.

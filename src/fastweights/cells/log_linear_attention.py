@@ -28,8 +28,8 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
         """W_0 <- v k^T, W_l <- decay times all of the levels below when these are full, y = sum_l weight_l W_l q.
 
         Level 0 holds the last token, and level l holds 2^(l - 1) tokens before those of the levels below, or nothing,
-        as the binary digits of the number of tokens say. Recent tokens are told apart finely and old ones coarsely.
-        The paper adds a level when the sequence doubles. Here the last of 8 levels holds everything older.
+        as the binary digits of the number of tokens say. Recent tokens have weights of their own, and older ones share
+        them. The paper adds a level when the sequence doubles. Here the last of 8 levels holds everything older.
 
         Source: Guo et al. 2025 (Log-Linear Attention, https://arxiv.org/abs/2506.04761), for Mamba-2; levels as read in
         flash-linear-attention, `ops/log_linear_attn/naive.py`.
@@ -39,7 +39,7 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
         number = state.count.floor()
         W = torch.stack([torch.outer(x.v, x.k), *_merged(x.decay * state.W, number)])
         count = (number + 1) % float(2 ** (levels - 2))
-        return State(W, count), (x.weight.unsqueeze(-1).unsqueeze(-1) * W).sum(0) @ x.q
+        return State(W, count), x.weight @ (W @ x.q)
 
     log_linear_attention.__annotations__ |= {"state": State, "x": Inputs, "return": tuple[State, Value]}
     return log_linear_attention
@@ -48,7 +48,7 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
 def _state(levels: int) -> Any:
     """The type of the state: a memory per level, and the number of tokens up to the period of the last level."""
     memory = Annotated[Tensor, TensorSpec(f"{levels} V K", "memory")]
-    count = Annotated[Tensor, TensorSpec("", "memory")]
+    count = Annotated[Tensor, TensorSpec("", "count")]
     return NamedTuple("LogLinearAttentionState", [("W", memory), ("count", count)])
 
 

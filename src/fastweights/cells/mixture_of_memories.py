@@ -47,7 +47,7 @@ def mixture_of_memories(
     writes = torch.cat([is_chosen, shared])
     # Memories that are not chosen have a decay of 1 and a rate of 0.
     faded = (1 - writes * (1 - x.decay)).unsqueeze(-1).unsqueeze(-1) * state.W
-    error = x.v - (faded * x.k.unsqueeze(-2)).sum(-1)
+    error = x.v - (faded @ x.k.unsqueeze(-1)).squeeze(-1)
     W = faded + ((writes * x.beta).unsqueeze(-1) * error).unsqueeze(-1) * x.k.unsqueeze(-2)
     weights = torch.cat([scores / scores.sum(), shared])
-    return MixtureOfMemoriesState(W), (weights.unsqueeze(-1).unsqueeze(-1) * W).sum(0) @ x.q
+    return MixtureOfMemoriesState(W), weights @ (W @ x.q)

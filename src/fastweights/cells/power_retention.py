@@ -39,4 +39,4 @@ def power_retention(state: PowerRetentionState, x: PowerRetentionInputs) -> tupl
     kk, qq = torch.outer(x.k, x.k), torch.outer(x.q, x.q)
     W = x.decay * state.W + x.v.unsqueeze(-1).unsqueeze(-1) * kk
     z = x.decay * state.z + kk
-    return PowerRetentionState(W, z), (W * qq).sum((1, 2)) / ((z * qq).sum() + EPS)
+    return PowerRetentionState(W, z), W.flatten(1) @ qq.flatten() / (z.flatten() @ qq.flatten() + EPS)

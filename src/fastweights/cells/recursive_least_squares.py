@@ -36,7 +36,7 @@ def recursive_least_squares(
 
     The precision of a value is b = beta / ridge with ridge = 1/4 + softplus(.). Before a write the memory fades to its
     prior: W to decay W, and P to decay^2 P + (1 - decay^2) I. With a decay of 1 the new W minimises
-    sum_s beta_s |v_s - W k_s|^2 + ridge |W|^2. `mesa` solves the same problem anew at every step.
+    sum_s beta_s |v_s - W k_s|^2 + ridge |W|^2. `mesa` solves the same problem by iterations at every step.
 
     Source: Plackett 1950 (Some Theorems in Least Squares); Kalman 1960, for weights W that follow W <- decay W + noise
     with variance 1. As a memory: Pandey and Singh 2026 (Variational Linear Attention,

@@ -31,7 +31,7 @@ TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "parity": ("parity", "state-tracking", {"group": "parity", "length": 32}),
     "s3": ("S3", "state-tracking", {"group": "s3", "length": 32}),
     "recall-16": ("recall of 16", "associative-recall", RECALL),
-    "recall-32": ("recall of 32", "associative-recall", {"vocab_size": 128, "pairs": 32, "length": 128}),
+    "recall-48": ("recall of 48", "associative-recall", {"vocab_size": 128, "pairs": 48, "length": 192}),
     "rewritten": ("rewritten", "associative-recall", {**RECALL, "rewritten": 16}),
     "noise": ("distractors", "associative-recall", {**RECALL, "distractors": 32}),
     "forgetting": ("forgetting", "selective-forgetting", {"vocab_size": 64, "pairs": 16, "markers": 3}),
@@ -56,7 +56,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Two blocks of width 64 with short convolutions and four heads, for every memory and task."""
+    """Two blocks of width 64 with short convolutions and eight heads, for every memory and task."""
     searched = next((name for name, columns in SEARCHED.items() if column in columns), OTHERS)
     rate = RATES.get((model, searched), 4e-3)
     training = Supervised(batch_size=32, learning_rate=rate, max_grad_norm=1.0, **TRAINING[preset])
@@ -65,7 +65,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
         "layer": layer,
         "d_model": 64,
         "num_layers": 2,
-        "num_heads": 4,
+        "num_heads": 8,
         "d_ff": 128,
         "conv_size": 4,
         "options": own,
@@ -103,9 +103,9 @@ EXPERIMENT = Experiment(
             "Gated DeltaNet forgets better than DeltaNet.", "", above(*places("forgetting", "gated-delta", "delta-net"))
         ),
         Claim(
-            "Softmax attention recalls 32 pairs better than DeltaNet.",
+            "Softmax attention recalls 48 pairs better than DeltaNet.",
             "",
-            above(*places("recall-32", "softmax-attention", "delta-net")),
+            above(*places("recall-48", "softmax-attention", "delta-net")),
         ),
     ),
     notes=(
