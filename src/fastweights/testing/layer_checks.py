@@ -172,7 +172,8 @@ def check_gradients_reach_everything(make: Make) -> None:
     layer, x = layer_and_input(make)
     _, state = layer(torch.randn_like(x))
     state = tree_map(lambda s: s.detach().requires_grad_(s.is_floating_point()), state)
-    slots = layer.cell.slots["State"] if hasattr(layer, "cell") else {}
+    cell: Any = getattr(layer, "cell", None)
+    slots = cell.slots["State"] if cell else {}
     for name in (name for name, slot in slots.items() if slot.kind == "count"):
         getattr(state, name).requires_grad_(False)
     leaves = [x.requires_grad_(), *(s for s in tree_leaves(state) if s.requires_grad), *layer.parameters()]
