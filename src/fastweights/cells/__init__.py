@@ -22,6 +22,7 @@ from fastweights.cells.half_attention_delta import half_attention_delta
 from fastweights.cells.hgrn2 import hgrn2
 from fastweights.cells.hope import hope
 from fastweights.cells.linear_attention import linear_attention
+from fastweights.cells.linear_recurrence import linear_recurrence
 from fastweights.cells.m2rnn import m2rnn
 from fastweights.cells.memora import memora
 from fastweights.cells.mesa import mesa
@@ -33,8 +34,11 @@ from fastweights.cells.neurons_and_synapses import neurons_and_synapses
 from fastweights.cells.one_rate_srwm import one_rate_srwm
 from fastweights.cells.printed_delta_mlp import printed_delta_mlp
 from fastweights.cells.recurrent_delta_net import recurrent_delta_net
+from fastweights.cells.rwkv4 import rwkv4
 from fastweights.cells.rwkv6 import rwkv6
 from fastweights.cells.rwkv7 import rwkv7
+from fastweights.cells.selective_scan import selective_scan
+from fastweights.cells.short_convolution import short_convolution
 from fastweights.cells.slstm import slstm
 from fastweights.cells.sr_delta_net import sr_delta_net
 from fastweights.cells.srwm import srwm
@@ -65,6 +69,7 @@ __all__ = [
     "hgrn2",
     "hope",
     "linear_attention",
+    "linear_recurrence",
     "m2rnn",
     "memora",
     "mesa",
@@ -76,8 +81,11 @@ __all__ = [
     "one_rate_srwm",
     "printed_delta_mlp",
     "recurrent_delta_net",
+    "rwkv4",
     "rwkv6",
     "rwkv7",
+    "selective_scan",
+    "short_convolution",
     "slstm",
     "sr_delta_net",
     "srwm",
