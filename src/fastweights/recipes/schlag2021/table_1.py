@@ -13,8 +13,10 @@ HEAD = 64
 COLUMNS = {"64": "keys of 64", "256": "keys of 256", "512": "keys of 512"}
 """By the size of a key behind the feature map."""
 
-SIZES: dict[str, Any] = {"d_model": 1024, "depth": 6, "heads": 16, "d_ff": 4096, "dropout": 0.3}
-TRAINING = Translation(steps=35_000, batch_size=3 * 16 * 3584, learning_rate=5e-4, warmup=4000, evaluate_every=780)
+SIZES: dict[str, Any] = {"d_model": 1024, "num_layers": 6, "num_heads": 16, "d_ff": 4096, "dropout": 0.3}
+TRAINING = Translation(
+    steps=35_000, batch_size=3 * 16 * 3584, learning_rate=5e-4, warmup_steps=4000, evaluate_every=780
+)
 
 
 def feature_map(model: str, size: str) -> str:
