@@ -27,7 +27,7 @@ def compute(
     beta: Tensor,
     **options: Any,
 ) -> OutputAndState:
-    """A memory of `fastweights.functional` with the arguments of transformers. Packed sequences do not see each other."""
+    """Runs a memory of `fastweights.functional`. Packed sequences do not see each other."""
     (b, T, H, _), G = value.shape, key.shape[2]
     arguments = {name: options[name] for name in OPTIONS & options.keys()} | {"reset": resets(options, b, T)}
     if T == 1 or G == H:

@@ -18,7 +18,7 @@ def _forward(
     past_key_values: Any = None,
     cache: Any = None,
     **_: Any,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """The whole layer, since transformers has no function for its memory. `past_key_values` is `cache` before 5.24."""
     from transformers.models.minimax.modeling_minimax import apply_mask_to_padding_states
 
@@ -30,10 +30,10 @@ def _forward(
     g = -at_least_float32(self.slope_rate).flatten().expand(q.shape[:3])
     y, last = functional.simple_gla(q, k, v, g, 1.0, state, output_final_state=True)
     y = torch.sigmoid(self.output_gate(hidden_states)) * self.norm(y.flatten(2))
-    last = last.to(v.dtype)
+    after = None if last is None else last.to(v.dtype)
     if cache is not None:
-        cache.set_linear_cache(self.layer_idx, last)
-    return self.out_proj(y), last
+        cache.set_linear_cache(self.layer_idx, after)
+    return self.out_proj(y), after
 
 
 def _fits(_: Any, hidden_states: Tensor, *arguments: Any, **options: Any) -> bool:

@@ -59,8 +59,8 @@ def _forward(
     """
     q, k, v, write, forget = (x.transpose(1, 2) for x in (query, key, value, igate, fgate))
     before = None
-    if c_initial is not None:
-        before = _State(*map(at_least_float32, (c_initial, n_initial, m_initial.squeeze(-1))))
+    if c_initial is not None and n_initial is not None and m_initial is not None:
+        before = _State(*map(at_least_float32, (c_initial, n_initial, m_initial[..., 0])))
     y, last = scan(_cell(self.config.eps), MLSTMInputs(q, k, v, forget, write), before)
     y = y.transpose(1, 2)
     is_inference = "inference" in (mode or self.config.mode)

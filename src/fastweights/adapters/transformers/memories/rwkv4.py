@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32, in_heads
 from fastweights.cell import Cell
+from fastweights.cells.rwkv4 import RWKV4Inputs, RWKV4Params, RWKV4State
 from fastweights.dispatch import scan
 
 CELL = Cell.from_name("rwkv4")
@@ -23,15 +24,16 @@ def _scan(
     return_state: bool = False,
 ) -> tuple[Tensor, list[Tensor] | None]:
     """key and value `[B, T, D]`; states are three tensors `[B, D]`."""
+    is_returned = return_state or state is not None
     if state is None:
         zeros = at_least_float32(key.new_zeros(len(key), key.shape[2]))
-        before = (zeros, zeros, zeros + LEAST)
-    else:
-        before = tuple(state)
-    params = CELL.Params(in_heads(time_decay), in_heads(time_first))
-    y, last = scan(CELL, CELL.Inputs(in_heads(key), in_heads(value)), CELL.State(*map(in_heads, before)), params)
-    after = [x.flatten(1) for x in last] if return_state or state is not None else None
-    return y.flatten(2).to(key.dtype), after
+        state = (zeros, zeros, zeros + LEAST)
+    inputs, params = (
+        RWKV4Inputs(in_heads(key), in_heads(value)),
+        RWKV4Params(in_heads(time_decay), in_heads(time_first)),
+    )
+    y, last = scan(CELL, inputs, RWKV4State(*map(in_heads, state)), params)
+    return y.flatten(2).to(key.dtype), [x.flatten(1) for x in last] if is_returned else None
 
 
 def _fits(time_decay: Tensor, time_first: Tensor, key: Tensor, *_: object, **__: object) -> bool:

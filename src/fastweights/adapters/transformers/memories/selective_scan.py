@@ -1,5 +1,6 @@
 """The selective scan of Mamba, FalconMamba, Jamba and Zamba."""
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
@@ -54,7 +55,7 @@ def _scan(
     **_: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A whole sequence: hidden_states, dt and z `[B, D, T]`; B and C `[B, N, T]`."""
-    inputs = _inputs(*(x.transpose(1, 2) for x in (hidden_states, dt, B, C)), delta_bias)
+    inputs = _inputs([x.transpose(1, 2) for x in (hidden_states, dt, B, C)], delta_bias)
     y, last = scan(CELL, inputs, params=_Params(*_params(A, D)))
     y = _gated(y.flatten(2).transpose(1, 2).to(torch.promote_types(hidden_states.dtype, D.dtype)), z)
     return (y, last.W.flatten(1, 2)) if return_last_state else y
@@ -74,14 +75,15 @@ def _step(
     **_: Any,
 ) -> Tensor:
     """One token: hidden_states, dt and z `[B, D]`; B and C `[B, N]`; state `[B, D, N]` is changed in place."""
-    inputs = _inputs(*(x[:, None] for x in (hidden_states, dt, B, C)), dt_bias)
+    inputs = _inputs([x[:, None] for x in (hidden_states, dt, B, C)], dt_bias)
     A, D = _params(A, D)
     y = scan_in_place(CELL, inputs, state.unflatten(1, A.shape[:2]), _Params(A, D))
     return _gated(y.flatten(1), z).to(hidden_states.dtype)
 
 
-def _inputs(x: Tensor, dt: Tensor, B: Tensor, C: Tensor, bias: Tensor | None) -> SelectiveScanInputs:
-    """The inputs of the cell. All heads read the same B and C, which are not copied."""
+def _inputs(sequences: Iterable[Tensor], bias: Tensor | None) -> SelectiveScanInputs:
+    """The inputs of the cell from x, dt, B and C. All heads read the same B and C, which are not copied."""
+    x, dt, B, C = sequences
     x, dt = in_heads(x), at_least_float32(dt)
     dt = in_heads(softplus(dt if bias is None else dt + bias))
     q, k = (u[:, :, None].expand(-1, -1, x.shape[2], -1) for u in (C, B))
