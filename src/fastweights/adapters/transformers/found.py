@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from fastweights.adapters.transformers.replacement import Replacement
 from fastweights.adapters.transformers.table import TABLE
 
+DEFINITION = re.compile(r"^(?:def| *class) (\w+)\(", re.MULTILINE)
+"""A function of a module, or a class, which may be indented."""
+
 
 class Found(NamedTuple):
     """A function of a module of transformers.
@@ -49,14 +52,14 @@ def functions() -> Iterator[Found]:
 
 
 def _matches(text: str) -> dict[str, Replacement]:
-    """The names that the text of a module defines, with their rows of the table."""
+    """The functions of the table that the text of a module defines, by name, with their rows."""
+    defined = dict.fromkeys(DEFINITION.findall(text))
     matches: dict[str, Replacement] = {}
     for row in TABLE:
-        owner, dot, method = row.name.rpartition(".")
-        pattern = rf"^ *class ({owner})\(" if dot else rf"^def ({method})\("
-        if f"def {row.beside}" in text:
-            for name in re.findall(pattern, text, re.MULTILINE):
-                matches.setdefault(f"{name}{dot}{method}" if dot else name, row)
+        if not row.beside or row.beside in defined:
+            pattern, dot, method = row.name.partition(".")
+            for name in filter(re.compile(pattern).fullmatch, defined):
+                matches.setdefault(f"{name}{dot}{method}", row)
     return matches
 
 

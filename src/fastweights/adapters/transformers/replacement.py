@@ -71,8 +71,8 @@ class Replacement(NamedTuple):
         return run
 
 
-def is_on_cpu(x: Tensor, *others: Any, **options: Any) -> bool:
-    """Whether the first argument is on a CPU."""
+def is_on_cpu(x: Tensor) -> bool:
+    """Whether a tensor is on a CPU."""
     return x.device.type == "cpu"
 
 

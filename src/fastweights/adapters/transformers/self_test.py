@@ -60,9 +60,9 @@ def _outcome(function: Callable[..., Any], trial: Trial) -> list[Any]:
         results = tree_leaves(function(*arguments, **options))
         if trial.in_place:
             return [*results, *tree_leaves(copies)]
-        learned = [x for x in results if isinstance(x, Tensor) and x.requires_grad]
-        loss = torch.stack([x.square().sum() for x in learned]).sum()
-        return [*results, *torch.autograd.grad(loss, _inputs(copies), allow_unused=True)]
+        losses = [x.square().sum() for x in results if isinstance(x, Tensor) and x.requires_grad]
+        gradients = torch.autograd.grad(losses, _inputs(copies), allow_unused=True) if losses else []
+        return [*results, *gradients]
 
 
 def _copy(x: Any, is_learned: bool) -> Any:

@@ -18,6 +18,7 @@ TABLE = (
     selective_scan.STEP,
     ssd.SCAN,
     ssd.STEP,
+    ssd.FUSED_LAYER,
     mlstm.MLSTM,
     linear_recurrence.RG_LRU,
     rwkv4.WKV,

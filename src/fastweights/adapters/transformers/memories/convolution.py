@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from fastweights.adapters.transformers.packed_rows import is_packed, resets
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, in_heads
+from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, in_heads, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.short_convolution import ShortConvolutionInputs, ShortConvolutionParams, make_short_convolution
 from fastweights.compiler.targets.target import target_of
@@ -39,7 +39,7 @@ def _is_compiled() -> bool:
 def _fits(
     hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Any = None, **options: Any
 ) -> bool:
-    is_known = hidden_states.device.type == "cpu" and activation in CELLS
+    is_known = is_on_cpu(hidden_states) and activation in CELLS
     return is_known and (_is_compiled() or is_packed(options))
 
 

@@ -52,6 +52,10 @@ def _overwritten(state: Tensor | None) -> Tensor | None:
     return state if fits else None
 
 
+def _fits(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> bool:
+    return is_on_cpu(query)
+
+
 def _trials(per_key: bool, module: ModuleType, draw: Draw) -> list[Trial]:
     B, T, H, K, V = 1, 5, 2, 6, 8
     decay = -draw(B, T, H, K) if per_key else -draw(B, T, H)
@@ -64,9 +68,7 @@ def _trials(per_key: bool, module: ModuleType, draw: Draw) -> list[Trial]:
 
 def _replacement(name: str, memory: str, run: Callable[..., OutputAndState], per_key: bool) -> Replacement:
     pattern = rf"\w*(?:chunk|recurrent)_{name}"
-    return Replacement(
-        pattern, memory, PARAMETERS, OPTIONS, is_on_cpu, partial(compute, run), partial(_trials, per_key)
-    )
+    return Replacement(pattern, memory, PARAMETERS, OPTIONS, _fits, partial(compute, run), partial(_trials, per_key))
 
 
 GATED = _replacement("gated_delta_rule", "the gated delta rule", functional.gated_delta_rule, per_key=False)

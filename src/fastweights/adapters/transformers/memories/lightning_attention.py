@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights import functional
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32
+from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32, is_on_cpu
 
 
 def _forward(
@@ -37,7 +37,7 @@ def _forward(
 
 
 def _fits(_: Any, hidden_states: Tensor, *arguments: Any, **options: Any) -> bool:
-    return hidden_states.device.type == "cpu"
+    return is_on_cpu(hidden_states)
 
 
 class _Cache:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32
+from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.mlstm import MLSTMInputs, MLSTMState, mlstm
 from fastweights.core.family import family
@@ -69,7 +69,7 @@ def _forward(
 
 
 def _fits(self: Any, query: Tensor, *_: Any, mode: str | None = None, **__: Any) -> bool:
-    return query.device.type == "cpu" and (mode or self.config.mode) in ("train", "inference")
+    return is_on_cpu(query) and (mode or self.config.mode) in ("train", "inference")
 
 
 def _trials(module: ModuleType, draw: Draw) -> list[Trial]:

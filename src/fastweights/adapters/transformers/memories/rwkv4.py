@@ -5,7 +5,14 @@ from types import ModuleType
 
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32, in_heads
+from fastweights.adapters.transformers.replacement import (
+    Draw,
+    Replacement,
+    Trial,
+    at_least_float32,
+    in_heads,
+    is_on_cpu,
+)
 from fastweights.cell import Cell
 from fastweights.cells.rwkv4 import RWKV4Inputs, RWKV4Params, RWKV4State
 from fastweights.dispatch import scan
@@ -37,7 +44,7 @@ def _scan(
 
 
 def _fits(time_decay: Tensor, time_first: Tensor, key: Tensor, *_: object, **__: object) -> bool:
-    return key.device.type == "cpu"
+    return is_on_cpu(key)
 
 
 def _trials(_: ModuleType, draw: Draw) -> list[Trial]:

@@ -14,6 +14,7 @@ from fastweights.adapters.transformers.replacement import (
     Trial,
     at_least_float32,
     in_heads,
+    is_on_cpu,
     scan_in_place,
 )
 from fastweights.cell import Cell
@@ -111,7 +112,7 @@ def _fits_scan(
     delta_softplus: bool = False,
     **_: Any,
 ) -> bool:
-    return hidden_states.device.type == "cpu" and D is not None and delta_softplus
+    return is_on_cpu(hidden_states) and D is not None and delta_softplus
 
 
 def _fits_step(
@@ -127,7 +128,7 @@ def _fits_step(
     z: Tensor | None = None,
     **_: Any,
 ) -> bool:
-    is_simple = state.device.type == "cpu" and D is not None and dt_softplus
+    is_simple = is_on_cpu(state) and D is not None and dt_softplus
     return is_simple and not wants_gradients([state, hidden_states, dt, A, B, C])
 
 

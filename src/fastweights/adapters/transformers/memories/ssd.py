@@ -80,14 +80,29 @@ def _step(
     return (y if z is None else y * silu(z)).to(hidden_states.dtype)
 
 
+def _no_fused_layer(*_: Any, **__: Any) -> None:
+    """No output of a fused layer, as without its package: the layer then calls the functions for its parts.
+
+    The original refuses packed sequences, which these functions keep apart.
+    """
+
+
+def _fits_fused_layer(projected: Tensor, *_: Any, **__: Any) -> bool:
+    return is_on_cpu(projected)
+
+
 def _step_sizes(dt: Tensor, bias: Tensor | None, is_raw: bool) -> Tensor:
     dt = at_least_float32(dt)
     dt = dt if bias is None else dt + bias
     return softplus(dt) if is_raw else dt
 
 
+def _fits_scan(hidden_states: Tensor, *_: Any, **__: Any) -> bool:
+    return is_on_cpu(hidden_states)
+
+
 def _fits_step(state: Tensor, *arguments: Tensor, **options: Any) -> bool:
-    is_simple = state.device.type == "cpu" and not is_packed(options)
+    is_simple = is_on_cpu(state) and not is_packed(options)
     return is_simple and not wants_gradients([state, *arguments[:5]])
 
 
@@ -117,9 +132,18 @@ SCAN = Replacement(
     "the SSD of Mamba-2",
     ("hidden_states", "dt", "A", "B", "C", "chunk_size", "D", "dt_bias", "initial_states", "dt_softplus", "dt_limit"),
     frozenset({"return_final_states"}),
-    is_on_cpu,
+    _fits_scan,
     _scan,
     _trial_scans,
+)
+FUSED_LAYER = Replacement(
+    "mamba2_split_conv1d_scan_combined",
+    "no output of a fused layer",
+    ("zxbcdt", "conv1d_weight", "conv1d_bias", "dt_bias", "A", "D", "chunk_size"),
+    frozenset(),
+    _fits_fused_layer,
+    _no_fused_layer,
+    lambda _, draw: [Trial((draw(1), None, None, None, None, None, 4))],
 )
 STEP = Replacement(
     "mamba2_selective_state_update",
