@@ -3,9 +3,11 @@
 import functools
 import inspect
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +22,7 @@ from fastweights.core.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
 if find_spec("transformers"):
+    sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
     import transformers
     from packaging.version import Version
 

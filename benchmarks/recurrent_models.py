@@ -1,12 +1,14 @@
 """Small random models of every class of transformers with a function that `enable` replaces, and their numbers.
 
-python tests/recurrent_models.py                                # prints the table of the installed version
-python tests/recurrent_models.py --into docs/transformers.md    # writes it into the page
+python benchmarks/recurrent_models.py                                # prints the table of the installed version
+python benchmarks/recurrent_models.py --into docs/transformers.md    # writes it into the page
 """
 
+import argparse
 import inspect
-import logging
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,7 @@ from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
 from fastweights.testing.tolerance import error
+from page import put
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 32, "intermediate_size": 32, "moe_intermediate_size": 16, "head_dim": 16},
@@ -235,20 +238,41 @@ class Comparison(NamedTuple):
         return error(ours, theirs) if ours.dtype == theirs.dtype else float("inf")
 
 
+def cell(error: float | str) -> str:
+    """A relative error in a table, or the name of the error that transformers raises."""
+    return error if isinstance(error, str) else "equal" if error == 0 else f"{error:.0e}"
+
+
 def table() -> str:
     """One row per model class: its functions and the relative errors of its numbers."""
-    head = ["model class", "functions", *Numbers._fields]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = [f"transformers {transformers.__version__}, torch {torch.__version__}, float32.", "", HEAD, RULE]
     for family in families():
         comparison = Comparison.of(family)
-        errors = [comparison.error(name) for name in Numbers._fields]
-        names = ", ".join(f"`{found.name}`" for found in family.functions)
-        cells = [family.model.__name__, names, *(x if isinstance(x, str) else f"{x:.0e}" for x in errors)]
-        lines.append(f"| {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
+        names = ", ".join(dict.fromkeys(found.replacement.memory for found in family.functions))
+        errors = [cell(comparison.error(name)) for name in Numbers._fields]
+        lines.append(f"| {family.model.__name__} | {names} | {' | '.join(errors)} |")
     return "\n".join(lines)
 
 
+HEAD = (
+    "| model | functions | logits | gradients | cached tokens | several tokens after a cache | left padding |"
+    " `generate` | beams | prompt lookup | bfloat16 |"
+)
+RULE = f"|{'---|' * (HEAD.count('|') - 1)}"
+
+
+def main() -> None:
+    """Prints the table, or writes it into a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the table between its marks")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    text = table()
+    if options.into:
+        put(options.into, "recurrent_models", text)
+    print(text)
+
+
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    table()
+    main()
