@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
+from fastweights.core.other_names import unexpected
 from fastweights.core.padding import only, within
 from fastweights.layers import LayerKinds
-from fastweights.layers.base.layer import Controls
+from fastweights.layers.base.layer import CALL, Controls
 from fastweights.layers.base.validation import check_marks
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
@@ -106,6 +107,7 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
         targets: Tensor | None = None,
+        **unknown: object,
     ) -> tuple[Tensor, Any]:
         """Maps tokens int `[B, T]` to logits `[B, T, N]` and the state after the last token.
 
@@ -113,6 +115,8 @@ class LanguageModel(nn.Module):
         also under autocast. The loss is 0 where a target is negative and after the end of a sequence. No logits are
         computed for these tokens.
         """
+        if unknown:
+            raise unexpected(next(iter(unknown)), ("tokens", *CALL[1:], "targets"), type(self).__name__)
         h, state = self.hidden(tokens, state, reset, lengths, controls)
         if targets is None:
             return _unpadded(self.output(h), lengths), state
@@ -220,10 +224,11 @@ class LanguageModel(nn.Module):
         """
         return load_stream_state(self.initial_state(1), file)
 
+    @checked
     def generate(
         self,
         prompt: Tensor | None,
-        max_new_tokens: int,
+        max_new_tokens: Count,
         temperature: float = 1.0,
         seed: int | None = None,
         top_k: int | None = None,

@@ -11,6 +11,7 @@ from fastweights.cell import Cell
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import find, is_address, names_in
+from fastweights.core.other_names import unexpected
 from fastweights.layers.base.fast_weight import FastWeight, takes_keys
 from fastweights.registry import LAYERS, hyphens, names
 
@@ -56,8 +57,8 @@ def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any)
     """
     maker = _maker(layer)
     accepted = _options(maker)
-    for option, value in options.items():
-        _require_option(option in accepted, option, value, _name_of(layer))
+    for option in options:
+        _require_option(option, accepted, _name_of(layer))
     if "num_heads" in accepted:
         options = {"num_heads": num_heads, **options}
     return _call(maker, _name_of(layer), d_model, options)
@@ -94,8 +95,8 @@ def make_layers(
         remedy,
     )
     accepted = layer_options(kinds)
-    for option, value in options.items():
-        _require_option(option in accepted, option, value, ", ".join(map(_name_of, kinds)))
+    for option in options:
+        _require_option(option, accepted, ", ".join(map(_name_of, kinds)))
     for n in range(num_layers):
         kind = kinds[n % len(kinds)]
         layer_options_ = {option: value for option, value in options.items() if option in _options(_maker(kind))}
@@ -155,8 +156,9 @@ def _call(maker: Callable[..., Any], layer: str, d_model: int, options: dict[str
     return module
 
 
-def _require_option(accepted: bool, option: str, value: Any, layer: str) -> None:
-    require(accepted, option, f"left out for {layer}, which has no such option", repr(value))
+def _require_option(option: str, accepted: set[str], layer: str) -> None:
+    if option not in accepted:
+        raise unexpected(option, sorted(accepted), layer)
 
 
 def _name_of(kind: LayerKind) -> str:
