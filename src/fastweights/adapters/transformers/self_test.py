@@ -15,7 +15,7 @@ from fastweights.core.errors import invalid, require
 from fastweights.testing.tolerance import error, tolerance
 
 REMEDY = "It is not replaced. Models that use it run as transformers has them."
-FAILURES = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+FAILURES = (AttributeError, ImportError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 """A function that expects other inputs may fail in any of these ways."""
 
 

@@ -19,13 +19,21 @@ def _forward(
     cache: Any = None,
     **_: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The whole layer, since transformers has no function for its memory. `past_key_values` is `cache` before 5.24."""
-    from transformers.models.minimax.modeling_minimax import apply_mask_to_padding_states
+    """The whole layer, since transformers has no function for its memory. `past_key_values` is `cache` before 5.24.
+
+    Older versions mask the values only, and only without a cache.
+    """
+    from transformers.models.minimax import modeling_minimax
 
     cache = past_key_values if cache is None else cache
-    qkv = apply_mask_to_padding_states(self.act_fn(self.qkv_proj(hidden_states)), attention_mask)
-    q, k, v = qkv.unflatten(-1, (self.num_attention_heads, 3 * self.head_dim)).split(self.head_dim, dim=3)
     state = None if cache is None else cache.get_linear_cache(self.layer_idx)
+    qkv = self.act_fn(self.qkv_proj(hidden_states))
+    masks_all = hasattr(modeling_minimax, "apply_mask_to_padding_states")
+    if masks_all and attention_mask is not None:
+        qkv = (qkv * attention_mask[:, :, None]).to(qkv.dtype)
+    q, k, v = qkv.unflatten(-1, (self.num_attention_heads, 3 * self.head_dim)).split(self.head_dim, dim=3)
+    if not masks_all and attention_mask is not None and state is None:
+        v = v * attention_mask[:, :, None, None].bool()
     state = None if state is None else at_least_float32(state)
     g = -at_least_float32(self.slope_rate).flatten().expand(q.shape[:3])
     y, last = functional.simple_gla(q, k, v, g, 1.0, state, output_final_state=True)
