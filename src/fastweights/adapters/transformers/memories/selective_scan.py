@@ -159,7 +159,7 @@ SCAN = Replacement(
 )
 STEP = Replacement(
     "mamba_selective_state_update",
-    "a time step of Mamba",
+    "the selective scan of Mamba",
     ("state", "hidden_states", "dt", "A", "B", "C", "D", "dt_bias", "dt_softplus", "z"),
     frozenset(),
     _fits_step,

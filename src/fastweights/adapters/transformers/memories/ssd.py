@@ -138,7 +138,7 @@ SCAN = Replacement(
 )
 FUSED_LAYER = Replacement(
     "mamba2_split_conv1d_scan_combined",
-    "no output of a fused layer",
+    "the SSD of Mamba-2",
     ("zxbcdt", "conv1d_weight", "conv1d_bias", "dt_bias", "A", "D", "chunk_size"),
     frozenset(),
     _fits_fused_layer,
@@ -147,7 +147,7 @@ FUSED_LAYER = Replacement(
 )
 STEP = Replacement(
     "mamba2_selective_state_update",
-    "a time step of Mamba-2",
+    "the SSD of Mamba-2",
     ("state", "hidden_states", "dt", "A", "B", "C", "D", "dt_bias", "dt_softplus", "z"),
     frozenset(),
     _fits_step,
