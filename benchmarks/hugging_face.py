@@ -353,7 +353,7 @@ def model(family: Family) -> dict[str, Run]:
     return {"prefill": untrained(lambda: read(tokens, {}, 0), {}), "training": train, "decode": decode}
 
 
-def report(repeats: int, only: str) -> str:
+def report(repeats: int, only: list[str]) -> str:
     """The two tables."""
     lines = [
         f"float32, a sequence of {T}, medians of up to {repeats} measurements that take turns, in time of one thread of"
@@ -364,7 +364,7 @@ def report(repeats: int, only: str) -> str:
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for name, (make, arguments) in ALONE.items():
-        if only in name:
+        if any(text in name for text in only):
             torch.manual_seed(0)
             for kind, pair in compare(lambda make=make, arguments=arguments: make(*arguments), repeats).items():
                 theirs, ours = (1e3 * each.seconds / (STEPS if kind == "decode" else 1) for each in pair)
@@ -377,7 +377,7 @@ def report(repeats: int, only: str) -> str:
         "|---|---|---:|---:|---:|",
     ]
     for family in families():
-        if only in family.name:
+        if any(text in family.name for text in only):
             for kind, pair in compare(lambda family=family: model(family), repeats).items():
                 theirs, ours = ((STEPS if kind == "decode" else T) / each.seconds for each in pair)
                 name = family.model.__name__
@@ -391,7 +391,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the tables between its marks")
     parser.add_argument("--repeats", type=int, default=15, help="default: %(default)s")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only memories and models whose name has this text")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="TEXT",
+        help="only memories and models with one of these in their name",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
