@@ -1,14 +1,13 @@
 """A row of the table of functions that this library replaces in transformers."""
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import reduce, wraps
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fastweights.call.tensors import Tensors
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 
@@ -101,7 +100,7 @@ def scan_in_place(cell: Cell, inputs: Any, state: Tensor, params: Any = None) ->
     A cache may hold a state with other strides or another dtype than kernels write: then the last state is copied.
     """
     before = cell.State(state)
-    dtype = torch.promote_types(Tensors(inputs).dtype, torch.float32)
+    dtype = reduce(torch.promote_types, (x.dtype for x in inputs), torch.float32)
     if state.is_contiguous() and state.dtype == dtype:
         y, _ = scan(cell, inputs, before, params, state_out=before)
     else:
