@@ -27,8 +27,9 @@ def _scan(
     return y.flatten(2).to(hidden_states.dtype), last.h.flatten(1).to(acc_dtype)
 
 
-def _fits(_: Any, hidden_states: Tensor, **options: Any) -> bool:
-    return is_on_cpu(hidden_states)
+def _fits(_: Any, hidden_states: Tensor, *__: Any, **___: Any) -> bool:
+    # One time step is two operations of PyTorch, which take less time than the call of a kernel.
+    return is_on_cpu(hidden_states) and hidden_states.shape[1] > 1
 
 
 def _trials(_: ModuleType, draw: Draw) -> list[Trial]:
@@ -37,7 +38,7 @@ def _trials(_: ModuleType, draw: Draw) -> list[Trial]:
         x = {"hidden_states": draw(1, T, 64) - 0.5, "recurrent_gate": draw(1, T, 64)}
         return Trial((None,), {**x, "reset": reset, "recurrent_states": state})
 
-    return [trial(5, None), trial(5, draw(1, 64)), trial(1, draw(1, 64))]
+    return [trial(5, None), trial(5, draw(1, 64))]
 
 
 RG_LRU = Replacement(

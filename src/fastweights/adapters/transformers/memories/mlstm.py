@@ -68,8 +68,13 @@ def _forward(
     return (y, (last.C, last.n, last.m[..., None])) if is_inference or wanted else y
 
 
-def _fits(self: Any, query: Tensor, *_: Any, mode: str | None = None, **__: Any) -> bool:
-    return is_on_cpu(query) and (mode or self.config.mode) in ("train", "inference")
+LARGE = 1 << 16
+"""Numbers of a state from which the chunks of xLSTM are faster than a kernel, where the sequence consists of chunks."""
+
+
+def _fits(self: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, mode: str | None = None, **__: Any) -> bool:
+    is_large = query.shape[-1] * value.shape[-1] >= LARGE and query.shape[2] % self.config.chunk_size == 0
+    return is_on_cpu(query) and not is_large and (mode or self.config.mode) in ("train", "inference")
 
 
 def _trials(module: ModuleType, draw: Draw) -> list[Trial]:
