@@ -412,7 +412,10 @@ def test_heads_that_share_keys_read_one_copy(calls, batch):
     """Keys and queries have a stride of 0 over the heads of a group, in a prompt."""
     tokens = torch.randint(2, 50, (batch, T))
     enable()
-    tried = [family for family in families() if family.name in ("qwen3_next", "mamba2", "mamba", "zamba2")]
+    names = {"mamba", "mamba2", "zamba2"}
+    if Version(transformers.__version__) >= Version("5.17"):
+        names |= {"qwen3_next"}  # older versions copy the keys before the call
+    tried = [family for family in families() if family.name in names]
     for family in tried:
         calls.clear()
         with torch.no_grad():
