@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
-from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Stage
 from fastweights.compiler.ir.nodes import Input, Node, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
@@ -52,10 +52,24 @@ class RunningMaxStage(NamedTuple):
     after: str
 
 
+class DelayStage(NamedTuple):
+    """A stage of a state that only delays values: the function of the new state, which may read the one before, the
+    number of steps after which nothing is left of it, and the names of the state, before the step, and after it."""
+
+    state: str
+    function: StageFunction
+    steps: int
+    before: str
+    after: str
+
+
+LoweredStage = ScanStage | RunningMaxStage | DelayStage
+
+
 class ChunkwiseLowering(NamedTuple):
     """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was."""
 
-    stages: tuple[ScanStage | RunningMaxStage, ...]
+    stages: tuple[LoweredStage, ...]
     output: StageFunction
     kind: str
     description: str
@@ -102,15 +116,15 @@ class Lowerer:
         self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
         self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
-            if isinstance(stage, Highest):
+            if isinstance(stage, Highest | Delay):
                 self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
             else:
                 self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
 
     def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
-        stages = [self._running_max(s) if isinstance(s, Highest) else self._scan(s) for s in self.form.stages]
-        return ChunkwiseLowering(tuple(stages), self._function([self.form.y]), self._kind(), str(self.form))
+        stages = tuple(map(self._stage, self.form.stages))
+        return ChunkwiseLowering(stages, self._function([self.form.y]), self._kind(), str(self.form))
 
     def _kind(self) -> str:
         """The kind whose cost was measured; empty if none was."""
@@ -128,9 +142,13 @@ class Lowerer:
         run = batched(values, [d for d in (*moving, *still) if isinstance(d, Input)])
         return StageFunction(run, tuple(moving.values()), tuple(still.values()))
 
-    def _running_max(self, stage: Highest) -> RunningMaxStage:
-        function = self._function([stage.plus, stage.floor])
-        return RunningMaxStage(stage.state, function, self.moving[stage.before], self.moving[stage.after])
+    def _stage(self, stage: Stage) -> LoweredStage:
+        if isinstance(stage, Linear):
+            return self._scan(stage)
+        function, before, after = self._function(stage.values), self.moving[stage.before], self.moving[stage.after]
+        if isinstance(stage, Highest):
+            return RunningMaxStage(stage.state, function, before, after)
+        return DelayStage(stage.state, function, stage.steps, before, after)
 
     def _scan(self, stage: Linear) -> ScanStage:
         writes = sorted(stage.writes, key=lambda w: w.erase is None)

@@ -5,12 +5,13 @@ Sums are distributed over products until every term contains the state once: alo
 
 from collections.abc import Iterator, Sequence
 
-from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Read, Stage
+from fastweights.compiler.affine.delay import delay_of
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.terms import Product, Term, sum_of
 from fastweights.compiler.affine.update import Erased, Update
-from fastweights.compiler.ir.builder import ExpressionBuilder, terms_of
+from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of, terms_of
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import (
     Apply,
@@ -62,9 +63,11 @@ class Finder:
         *made, y = step.lines
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
         self.updates: dict[str, Update] = {}
-        self.highest: list[Highest] = []
+        self.early: list[Highest | Delay] = []
+        """The stages whose states are known for all steps before the scans."""
+        self.known: set[Node] = set()
+        """The inputs that replace these states."""
         self.reads: list[Read] = []
-        self.scalars: set[Input] = set()
         self._needs: dict[Node, frozenset[str]] = {}
         self._made: dict[Node, Node] = {}
 
@@ -80,7 +83,7 @@ class Finder:
             left.remove(name)
         with within(self.lines["y"]):
             y = Value(self.step.y.shape, self.seen(self.step.y.expression))
-        stages: list[Stage] = [*self.highest, *(self._linear(name) for name in self.updates)]
+        stages: list[Stage] = [*self.early, *(self._linear(name) for name in self.updates)]
         with within(self.lines[next(iter(self.updates), "y")]):
             return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
 
@@ -111,12 +114,26 @@ class Finder:
 
     def _find(self, name: str) -> None:
         value = self.step.new_state[name]
-        highest = self._highest(name, value) if not value.shape else None
-        if highest is None:
+        early = self._delay(name, value) if value.shape else self._highest(name, value) or self._delay(name, value)
+        if early is None:
             self.updates[name] = self._update(name, self.terms(value.expression, name))
         else:
-            self.highest.append(highest)
-            self.scalars |= {highest.before, highest.after}
+            self.early.append(early)
+            self.known |= {early.before, early.after}
+
+    def _delay(self, name: str, value: Value) -> Delay | None:
+        """The state as a delay; None if it has another form. A product of two vectors is cheaper as a matrix S."""
+        before, after = self.step.state[name], self.step.after[name]
+        steps = delay_of(value, before)
+        if steps is None or (steps == 1 and len(value.shape) > 1 and self._is_sum_of_products(name, value)):
+            return None
+        self.known |= {before, after}
+        return Delay(name, Value(value.shape, self.seen(value.expression)), steps, before, after)
+
+    def _is_sum_of_products(self, name: str, value: Value) -> bool:
+        """Whether a value that does not depend on its state is a sum of outer products of vectors."""
+        written = self._update(name, self.terms(value.expression, name)).written
+        return all(len(axes(f)) < 2 for known in written for factor in known for f in factors_of(factor))
 
     def _highest(self, name: str, value: Value) -> Highest | None:
         """The value in the form max(m + plus, floor); None if it has another form."""
@@ -145,7 +162,7 @@ class Finder:
         assert isinstance(expression, Load)
         node, index = expression.node, expression.index
         if node in self.inputs:
-            if node in self.scalars:
+            if node in self.known:
                 return expression
             return self._read(Product(*self.inputs[node], index), "")
         if node not in self._made:
@@ -174,7 +191,7 @@ class Finder:
     def _products(self, node: Reduce) -> Expression | None:
         """A sum as products of one state with vectors; None if it has another form."""
         for name in sorted(self._needs_of(node)):
-            if self.step.state[name] in self.scalars:
+            if self.step.state[name] in self.known:
                 continue
             try:
                 terms = self.terms(Load(node, identity(node.shape)), name)

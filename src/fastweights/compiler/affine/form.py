@@ -6,7 +6,7 @@ Such a state is a matrix S `[R, C]` with the update
 
 Other expressions read S in products with vectors, before or after the step. The coefficients may depend on reads of
 other such states, which come first. A scalar m <- max(m + plus, floor), such as the stabiliser of an mLSTM, comes first
-too.
+too, and so does a state that only delays values, such as the last key.
 
 A state with any number of axes is one matrix or several. Some axes, flattened, are the columns of S, and others are the
 rows. Each index along the remaining axes, the groups, has its own S and coefficients, like a head.
@@ -165,7 +165,34 @@ class Highest:
         return f"{self.state} <- max({self.state} + a, b)"
 
 
-Stage = Linear | Highest
+@dataclass(frozen=True, eq=False)
+class Delay:
+    """A state that only delays values, and the inputs that replace it before and after the step.
+
+    `value` is the new state. It may read `before`, but nothing is left of the old state after a number of `steps`.
+    """
+
+    state: str
+    value: Value
+    steps: int
+    before: Input
+    after: Input
+
+    @property
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
+        return {self.before, self.after}
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that the stage is computed from."""
+        return [self.value]
+
+    def __str__(self) -> str:
+        return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
+
+
+Stage = Linear | Highest | Delay
 
 
 @dataclass(frozen=True, eq=False)
