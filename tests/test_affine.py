@@ -330,7 +330,7 @@ def turned(state: One, x: QKV) -> tuple[One, Value]:
 
 
 def shifted(state: One, x: QKV) -> tuple[One, Value]:
-    W = torch.cat([state.W[1:], x.k.unsqueeze(0) * x.v.sum()])
+    W = torch.cat([state.W[1:], state.W[:1] * x.v.sum()])
     return type(state)(W), W @ x.q
 
 

@@ -104,9 +104,16 @@ def chain_of_delays(state: Chain, x: Inputs) -> tuple[Chain, Value]:
     return Chain(x.k, state.last, x.beta, W), W @ x.q
 
 
+def queue(state: One, x: Inputs) -> tuple[One, Value]:
+    """The last rows, one per step, which are read by content."""
+    W = torch.cat([state.W[1:], (x.k * x.beta).unsqueeze(0)])
+    return One(W), (W @ x.q).softmax(0) * x.v
+
+
 # The table
 
 FORMS = {
+    queue: "W <- the last 4 x",
     trapezoidal: "k_last <- x, v_last <- x, W <- W a + 2 (v k^T)",
     short_convolution: "window <- the last 2 x, W <- W - W e f^T + v k^T",
     rolled_window: "window <- the last 2 x, W <- W a + v k^T",

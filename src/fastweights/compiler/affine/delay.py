@@ -22,6 +22,9 @@ from fastweights.compiler.ir.nodes import (
     upstream,
 )
 
+MOST = 16
+"""Maximum length of a window, since every step of it is a pass over the whole sequence."""
+
 Links = Mapping[int, set[int]]
 """The positions along one axis of a state that every new position is computed from."""
 
@@ -34,7 +37,7 @@ def delay_of(value: Value, state: Input) -> int | None:
     if state not in upstream(load.node for load in load_nodes(value.expression)):
         return 1
     found = (_steps(links) for axis in range(len(state.shape)) if (links := _links(value, state, axis)) is not None)
-    return min((steps for steps in found if steps is not None), default=None)
+    return min((steps for steps in found if steps is not None and steps <= MOST), default=None)
 
 
 def _links(value: Value, state: Input, axis: int) -> Links | None:

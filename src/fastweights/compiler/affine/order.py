@@ -45,4 +45,5 @@ def _joined(one: Linear, other: Linear) -> Linear:
 
 
 def _needed(stage: Stage) -> set[Node]:
-    return {d for d in behind(stage.values) if isinstance(d, Input)} - stage.gives
+    needed: set[Node] = {d for d in behind(stage.values) if isinstance(d, Input)}
+    return needed - stage.gives
