@@ -53,10 +53,10 @@ FORMS = {
     "gated-oja": "W^T <- W^T diag(a) - W^T e f^T + v k^T",
     "gated-slot-attention": "keys^T <- keys^T diag(a) + v k^T, values^T <- values^T diag(a) + v k^T",
     "longhorn": "every number of W fades by itself",
-    "titans": "W is made from surprise, which waits for W, in titans.py:",
+    "titans": "[W surprise] <- [W surprise] A - [W surprise] e f^T + v k^T",
     "outer-product": "W is put through tanh, in outer_product.py:",
     "fast-weight-memory": "W is multiplied with itself, in fast_weight_memory.py:",
-    "delta-lstm": "h is made from c, which waits for h, in delta_lstm.py:",
+    "delta-lstm": "c and h wait for each other, and c and h are multiplied with each other, in delta_lstm.py:",
 }
 
 
@@ -375,9 +375,15 @@ def branching(state: One, x: QKV) -> tuple[One, Value]:
     return type(state)(W), W @ x.q
 
 
-def coupled(state: Two, x: Rated) -> tuple[Two, Value]:
-    W = state.W + torch.outer(state.M @ x.k, x.k)
-    M = state.M + torch.outer(state.W @ x.k, x.k)
+def coupled_by_rows(state: Two, x: Rated) -> tuple[Two, Value]:
+    M = x.v[:, None] * state.M + torch.outer(x.v, x.k)
+    W = state.W + M + torch.outer(state.W @ x.k, x.k)
+    return Two(W, M), W @ x.q
+
+
+def coupled_by_tanh(state: Two, x: Rated) -> tuple[Two, Value]:
+    M = state.M.tanh() + torch.outer(state.W @ x.k, x.k)
+    W = state.W + M
     return Two(W, M), W @ x.q
 
 
@@ -406,8 +412,9 @@ REFUSED = {
     found_by_content: "numbers of W are seen one by one",
     diagonal: "numbers of W are seen one by one",
     branching: "a value taken out of a tensor",
-    coupled: "W is made from M, which waits for W",
-    reading_each_other: "W is made from M, which waits for W",
+    coupled_by_rows: "the rows of M and W fade by themselves",
+    coupled_by_tanh: "M and W wait for each other, and M is put through tanh",
+    reading_each_other: "M and W wait for each other, and W is put through tanh",
 }
 
 
@@ -479,9 +486,7 @@ def fading_alone(W: Matrix) -> Matrix:
     return 0.5 * W
 
 
-def test_a_memory_to_which_nothing_is_written_runs_elsewhere():
+def test_a_memory_to_which_nothing_is_written_runs_in_chunks():
     cell = Cell.from_function(fading_alone)
-    a = scan_checks.arguments(cell, SHAPE)
-    with pytest.raises(InputError, match="'chunkwise': nothing is written to W"):
-        scan_checks.run(cell, "chunkwise", a)
-    assert torch.equal(scan_checks.run(cell, "auto", a._replace(reset=None))[1].W, a.state.W * 0.5**SHAPE.T)
+    a = scan_checks.arguments(cell, SHAPE)._replace(reset=None)
+    assert torch.equal(scan_checks.run(cell, "chunkwise", a)[1].W, a.state.W * 0.5**SHAPE.T)

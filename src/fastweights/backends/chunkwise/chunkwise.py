@@ -127,9 +127,9 @@ def segment(call: ScanCall) -> Segment | None:
     lowering = lowering_of(call)
     if isinstance(lowering, str) or len(lowering.stages) > 1 or not isinstance(stage := lowering.stages[0], ScanStage):
         return None
-    if stage.across:
+    if stage.across or stage.rows_decay:
         return None
-    named, K = named_tensors(call), stage.parts[0].width
+    named, K = named_tensors(call), stage.width
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
     eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
@@ -156,8 +156,8 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
         # A reset at the first step replaces the carried state, so that a NaN in it does not survive.
         state = where(reset[:, 0], call.tensors.initial, state)
     read, last = scan(prepared.scan, matrix(stage, state))
-    if prepared.start is not None and prepared.left is not None:
-        last = last + prepared.start * prepared.left.unsqueeze(-2)
+    if prepared.left_over is not None:
+        last = last + prepared.left_over
     return seen(stage, read), states(stage, last)
 
 
