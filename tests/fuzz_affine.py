@@ -81,6 +81,8 @@ class Code:
         self.done: list[str] = []
         """The states that are made, in order."""
         self.delays = {f"t{n}": random.choice(DELAYS).split() for n in range(random.choice([0, 0, 0, 1, 2]))}
+        self.making = ""
+        """The delay that is being made: a vector that it delays does not depend on it."""
         self.delayed: list[str] = []
         """The delays that are made, in order."""
         late = [name for name in self.delays if self.chance(0.3)]
@@ -117,7 +119,7 @@ class Code:
 
     def of_delay(self, letter: str) -> str:
         """A vector from a state that delays vectors, before the step or after it; empty if there is none."""
-        names = [name for name, axes in self.delays.items() if letter in axes]
+        names = [name for name, axes in self.delays.items() if letter in axes and name != self.making]
         if not names:
             return ""
         name = self.random.choice(names)
@@ -132,7 +134,9 @@ class Code:
         """A state that is a vector of the step, or a window of the last ones, which moves one way or the other."""
         axes, old = self.delays[name], f"state.{name}"
         along = axes.index("J") if "J" in axes else None
+        self.making = name
         new = self.vector(next(a for a in axes if a != "J"))
+        self.making = ""
         if along is not None:
             size = f"{old}.shape[{along}] - 1"
             moves = [

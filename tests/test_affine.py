@@ -304,6 +304,21 @@ def erased_along_two_axes(state: Cube, x: QKV) -> tuple[Cube, Value]:
     return Cube(S + x.v[:, None, None]), torch.einsum("vkl,k,l->v", S, x.q, x.q)
 
 
+class Rates(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    route: Annotated[Tensor, TensorSpec("M", "rate")]
+    keys: Annotated[Tensor, TensorSpec("M K", "key")]
+
+
+def read_over_the_memories_and_by_each(state: Memories, x: Rates) -> tuple[Memories, Value]:
+    """The keys of one read differ along the axis that another read sums over."""
+    S = state.S + torch.einsum("m,v,k->mvk", x.route, x.v, x.k)
+    averaged = torch.einsum("mvk,m->vk", S, x.route)
+    return Memories(S), averaged.tanh() @ x.q + torch.einsum("mvk,mk->mv", S, x.keys).tanh().sum(0)
+
+
 def seen_flat(state: Cube, x: QKV) -> tuple[Cube, Value]:
     S = state.S + torch.einsum("v,k,l->vkl", x.v, x.k, x.k)
     return Cube(S), (S.flatten(1).tanh() * torch.outer(x.q, x.q).flatten()).sum(1)
@@ -398,6 +413,7 @@ REFUSED = {
     part_of_rows: "numbers of W are seen one by one",
     summed_to_a_matrix: "a whole matrix is added to S",
     erased_along_two_axes: "S is multiplied from both sides",
+    read_over_the_memories_and_by_each: "S is in products with vectors over different axes",
     seen_flat: "numbers of S are seen one by one",
     squared: "W is multiplied with itself",
     both_sides: "W is multiplied from both sides",

@@ -278,6 +278,38 @@ def separate_keys(state: Memories, x: Routed) -> tuple[Memories, Value]:
     return Memories(S), torch.einsum("mvk,mk->v", S, x.keys)
 
 
+class Normalised(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("M V K", "memory")]
+    z: Annotated[Tensor, TensorSpec("M K", "memory")]
+
+
+def normalised_memories(state: Normalised, x: Routed) -> tuple[Normalised, Value]:
+    """Linear attention per memory, each with a normaliser of its own."""
+    S = state.S * x.decay[:, None, None] + torch.einsum("mv,mk->mvk", x.values, x.keys)
+    z = state.z * x.decay[:, None] + x.keys
+    read = torch.einsum("mvk,k->mv", S, x.q) / (1 + (z @ x.q).abs())[:, None]
+    return Normalised(S, z), x.route @ read
+
+
+class Slots(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("M J V", "memory")]
+
+
+class Products(NamedTuple):
+    v: Value
+    beta: Rate
+    first: Annotated[Tensor, TensorSpec("M", "key")]
+    second: Annotated[Tensor, TensorSpec("J", "key")]
+    query: Annotated[Tensor, TensorSpec("M J", "key")]
+
+
+def product_keys(state: Slots, x: Products) -> tuple[Slots, Value]:
+    """Slots that are addressed by the product of two distributions, and corrected."""
+    address = torch.outer(x.first.softmax(0), x.second.softmax(0))[:, :, None]
+    S = state.S + x.beta * address * (x.v - (address * state.S).sum((0, 1)))
+    return Slots(S), (x.query[:, :, None] * S).sum((0, 1))
+
+
 # Order three
 
 
@@ -329,6 +361,8 @@ FORMS = {
     momentum_of_memories: "[S P] <- [S P] A - [S P] e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
     mixture: "S <- S a - S e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
     separate_keys: "S <- S - S e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    normalised_memories: "S and z <- S and z a + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    product_keys: "S <- S - S e f^T + v k^T (axes of S: rows 2, columns 0 1)",
     power_attention: "S and z <- S and z a + v k^T (axes of S: rows 0 1, columns 2)",
     power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
 }

@@ -83,13 +83,22 @@ class Finder:
             left = [name for name in left if name not in states]
         with within(self.lines["y"]):
             y = Value(self.step.y.shape, self.seen(self.step.y.expression))
-        stages: list[Stage] = [*self.early, *map(self._linear, self.updates)]
+        stages: list[Stage] = [*self.early, *self._linears()]
         with within(self.lines[next(iter(self.updates), ("y",))[0]]):
             return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
 
-    def _linear(self, states: States) -> Linear:
+    def _linears(self) -> list[Linear]:
+        """The states as matrices. A vector per group, such as a normaliser, may have as many groups as a matrix."""
+        found = dict[States, Linear]()
+        for states in self.updates:
+            with suppress(NotAffine):
+                found[states] = self._linear(states, 1)
+        groups = max((linear.parts[0].matrices for linear in found.values()), default=1)
+        return [found[states] if states in found else self._linear(states, groups) for states in self.updates]
+
+    def _linear(self, states: States, groups: int) -> Linear:
         with within(self.lines[states[0]]):
-            return self.updates[states].linear(self.reads)
+            return self.updates[states].linear(self.reads, groups)
 
     def needs(self, expression: Expression) -> frozenset[str]:
         """The states that an expression is computed from."""
@@ -295,13 +304,10 @@ class Finder:
             case "where" if not held[0]:
                 mask, (then, otherwise) = self.seen(arguments[0]), (self.terms(a, own, line) for a in arguments[1:])
                 return _where(mask, then) + _where(Apply("logical_not", (mask,)), otherwise)
-        is_one, names = len(own & self.needs(expression)) == 1, _listed(own & self.needs(expression))
-        what = (
-            f"multiplied with {'itself' if is_one else 'each other'}"
-            if function == "mul"
-            else f"put through {function}"
-        )
-        raise NotAffine(f"{names} {'is' if is_one else 'are'} {what}", line)
+        names = own & self.needs(expression)
+        with_what = "itself" if len(names) == 1 else "each other"
+        what = f"multiplied with {with_what}" if function == "mul" else f"put through {function}"
+        raise NotAffine(f"{_subject(names)} {what}", line)
 
     def _terms_of_load(self, load: Load, own: frozenset[str], line: str) -> list[Term]:
         node, index = load.node, load.index
@@ -317,7 +323,7 @@ class Finder:
             case Reduce(reduction=reduction):
                 raise NotAffine(f"the {reduction} of {_listed(own & self._needs_of(node))} is taken", line)
             case _:
-                raise NotAffine(f"{_listed(own & self._needs_of(node))} is taken apart", line)
+                raise NotAffine(f"{_subject(own & self._needs_of(node))} taken apart", line)
         return [t.at(index) for t in found]
 
     def _summed(self, term: Term, shape: Shape, line: str) -> Term:
@@ -360,6 +366,12 @@ class Finder:
 
 def _listed(states: Iterable[str]) -> str:
     return " and ".join(sorted(states))
+
+
+def _subject(states: Iterable[str]) -> str:
+    """States as the subject of a sentence, with its verb."""
+    names = _listed(states)
+    return f"{names} {'are' if ' and ' in names else 'is'}"
 
 
 def _inside(expression: Expression) -> Expression:

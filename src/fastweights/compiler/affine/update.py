@@ -8,7 +8,7 @@ from fastweights.compiler.affine.form import Linear, Part, Read, Write
 from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.affine.terms import sum_of
 from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of
-from fastweights.compiler.ir.nodes import Constant, Expression, Index, Shape, Value, axes, substitute
+from fastweights.compiler.ir.nodes import Constant, Expression, Index, Shape, Value, axes, substitute, volume
 
 Factors = Sequence[Expression]
 """A product of expressions in the axes of the state."""
@@ -41,13 +41,16 @@ class Update:
     erased: tuple[Erased, ...]
     written: tuple[Factors, ...]
 
-    def linear(self, reads: Iterable[Read]) -> Linear:
-        """The state as a matrix S, with the first choice of columns that fits; without a decay of the rows if any."""
+    def linear(self, reads: Iterable[Read], groups: int = 1) -> Linear:
+        """The state as a matrix S, with the first choice of columns that fits; without a decay of the rows if any.
+
+        A state without rows has at most a number of `groups`.
+        """
         mine, refused = [r for r in reads if r.state in self.states], list[NotAffine]()
         for rows_fade in (False, True):
             for columns in self._choices(mine):
                 try:
-                    return self._linear(self._part(columns, mine, rows_fade), mine)
+                    return self._linear(self._part(columns, mine, rows_fade, groups), mine)
                 except NotAffine as error:
                     refused.append(error)
         raise refused[0]
@@ -73,7 +76,7 @@ class Update:
     def _fading(self) -> frozenset[int]:
         return frozenset[int]().union(*(axes(f) for stay in self.stays for f in stay.known))
 
-    def _part(self, columns: tuple[int, ...], reads: Sequence[Read], rows_fade: bool) -> Part:
+    def _part(self, columns: tuple[int, ...], reads: Sequence[Read], rows_fade: bool, most: int) -> Part:
         """The state with these columns, whose rows may have a decay of their own.
 
         Raises:
@@ -83,7 +86,8 @@ class Update:
         groups = frozenset[int]()
         for tied, why in self._tied(Part(self.name, self.shape, (), columns), reads, rows_fade):
             groups |= tied.difference(columns)
-            if groups and (len(self.shape) < 3 or len(groups | {*columns}) == len(self.shape)):
+            has_rows = len(self.shape) > 2 and len(groups | {*columns}) < len(self.shape)
+            if groups and not has_rows and volume([self.shape[a] for a in groups]) > most:
                 raise NotAffine(why)
         part = Part(self.name, self.shape, tuple(sorted(groups)), columns)
         if any(not part.is_along(r) and groups & {*r.over} for r in reads):
@@ -108,7 +112,7 @@ class Update:
             own = f"every row of {name} is in a product with a vector of its own"
             if part.is_along(read):
                 yield axes(read.vector.expression), own
-            elif {*read.over} & {*part.columns}:
+            elif {*read.over} & {*part.columns} or axes(read.vector.expression) & {*part.columns}:
                 raise NotAffine(f"{name} is in products with vectors over different axes")
             elif read.over:
                 yield frozenset(range(len(self.shape))) - {*read.over}, own
