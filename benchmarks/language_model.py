@@ -32,7 +32,7 @@ DEMO = Oz()
 VOCABULARY = 90
 WORDS = 267_735
 """Of WikiText-103."""
-BLOCKS: dict[str, Any] = {"d_model": 128, "depth": 4, "heads": 8, "convolution": DEMO.convolution}
+BLOCKS: dict[str, Any] = {"d_model": 128, "num_layers": 4, "num_heads": 8, "conv_size": DEMO.conv_size}
 PUBLISHED = {
     **{"transformer": 1.0, "linear": 2.0, "delta-net": 1.9, "delta-rnn": 1.24, "recurrent-delta-net": 1.06},
     "delta-lstm": 0.42,
@@ -43,9 +43,9 @@ MILLION = 1_000_000
 
 
 class Candidate(NamedTuple):
-    """A model, and what it is trained on: tokens `[batch, window]` out of `vocabulary`."""
+    """A model, and what it is trained on: tokens `[batch, window]` out of `vocab_size`."""
 
-    vocabulary: int
+    vocab_size: int
     options: dict[str, Any]
     batch: int
     window: int
@@ -70,9 +70,9 @@ def paper(model: str, batch: int = 4) -> Candidate:
 def make_update(candidate: Candidate, device: str = "cpu", half: bool = False) -> Callable[[], None]:
     """What trains a freshly initialised model by one step, `half` of it in bfloat16 by autocast."""
     torch.manual_seed(1)
-    model = LanguageModel(candidate.vocabulary, **candidate.options).to(device)
+    model = LanguageModel(candidate.vocab_size, **candidate.options).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    tokens = zipf(candidate.vocabulary, (candidate.batch, candidate.window + 1)).to(device)
+    tokens = zipf(candidate.vocab_size, (candidate.batch, candidate.window + 1)).to(device)
 
     def update() -> None:
         with torch.autocast(device, torch.bfloat16, enabled=half):
@@ -85,9 +85,9 @@ def make_update(candidate: Candidate, device: str = "cpu", half: bool = False) -
     return update
 
 
-def zipf(vocabulary: int, shape: tuple[int, ...]) -> torch.Tensor:
+def zipf(vocab_size: int, shape: tuple[int, ...]) -> torch.Tensor:
     """Tokens of which the n-th is drawn with a probability of about 1 / n, as words of a text are."""
-    return ((torch.rand(shape, dtype=torch.float64) * torch.tensor(vocabulary).double().log()).exp() - 1).long()
+    return ((torch.rand(shape, dtype=torch.float64) * torch.tensor(vocab_size).double().log()).exp() - 1).long()
 
 
 def serve(pipe: Any, candidate: Candidate, threads: int) -> None:

@@ -372,9 +372,14 @@ FORMS = {
 def arguments_of(cell, shape):
     """A call with resets to a state that is not 0, and the same call with lengths, and without a state."""
     start = sample_state(cell, shape, seed=5)
-    full = scan_checks.arguments(cell, shape)._replace(initial=type(start)(*(x[0] for x in start)))
+    full = scan_checks.arguments(cell, shape)._replace(initial_state=type(start)(*(x[0] for x in start)))
     lengths = torch.tensor([shape.T // 2, shape.T][: shape.B])
-    return [full, full._replace(lengths=lengths), full._replace(reset=None, state=None), full._replace(initial=None)]
+    return [
+        full,
+        full._replace(lengths=lengths),
+        full._replace(reset=None, state=None),
+        full._replace(initial_state=None),
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -31,5 +31,5 @@ def _reset(before: Tensor, stage: DelayStage, call: ScanCall) -> Tensor:
     reset = call.tensors.reset
     if reset is None:
         return before
-    initial = getattr(call.tensors.initial, stage.state)
+    initial = getattr(call.tensors.initial_state, stage.state)
     return torch.where(reset.view(*reset.shape, *[1] * (before.ndim - 2)), initial[:, None], before)

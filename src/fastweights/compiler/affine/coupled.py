@@ -30,7 +30,7 @@ from fastweights.compiler.ir.nodes import (
 
 def coupled(updates: Sequence[Update]) -> "CoupledUpdate":
     """The update of several states of one shape."""
-    name = " and ".join(update.name for update in updates)
+    name = f"[{' '.join(update.name for update in updates)}]"
     stays, erased, written = (
         tuple(part for update in updates for part in parts(update))
         for parts in (lambda u: u.stays, lambda u: u.erased, lambda u: u.written)
