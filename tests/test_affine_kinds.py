@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, explain
-from fastweights.backends.chunkwise import chunks
+from fastweights.backends.chunkwise import chunks, state_passing
+from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
+from fastweights.backends.chunkwise.factors import COLUMNS, Blocks
 from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
@@ -423,3 +425,29 @@ def test_explain_names_the_form(step, form):
     cell = Cell.from_function(step)
     a = scan_checks.arguments(cell, SHAPES[0])
     assert f"chunkwise  could run: {form}\n" in str(explain(cell, a.inputs, a.state, params=a.params))
+
+
+def test_kernels_for_state_passing_are_only_given_decays_that_they_know(monkeypatch):
+    """A decay of the rows, or a matrix that mixes coupled states, goes through the loop."""
+    monkeypatch.setattr(state_passing, "state_passing_for", lambda device: device)
+    S = torch.empty(1, 4, 6, device="meta")
+    values, ends, decays = S[None], S[None], torch.ones(1, 1, 1, 6)
+    for kept, factors, device in [
+        (1.0, COLUMNS, "meta"),
+        (decays[..., :1], COLUMNS, "meta"),
+        (decays, COLUMNS, "meta"),
+        (decays.expand(1, 1, 4, 6), COLUMNS, "cpu"),
+        (decays[..., :4], Blocks(2), "cpu"),
+        (1.0, Blocks(2), "meta"),
+    ]:
+        maps = ChunkMaps(None, None, kept, None, values, ends, factors)
+        assert state_passing._implementation(maps, S) == device
+
+
+@pytest.mark.parametrize("step", [short_convolution, decay_by_rows_and_columns, momentum], ids=lambda f: f.__name__)
+def test_a_cell_of_every_kind_compiles_as_one_graph(step):
+    cell = Cell.from_function(step)
+    a = scan_checks.arguments(cell, SHAPES[0])
+    want = scan_checks.run(cell, "chunkwise", a)[0]
+    compiled = torch.compile(lambda: scan_checks.run(cell, "chunkwise", a)[0], fullgraph=True, backend="aot_eager")
+    scan_checks.assert_close({"y": compiled()}, {"y": want}, torch.float64)

@@ -22,13 +22,12 @@ class ChunkMaps(NamedTuple):
     keys: Tensor | None
     values: Tensor
     ends: Tensor
-    factors: Columns = COLUMNS
+    factors: Columns
 
     @property
     def is_plain(self) -> bool:
         """Whether S decays by numbers that all rows share, which kernels for state passing may require."""
-        kept_by_row = isinstance(self.kept, Tensor) and self.kept.shape[-2] > 1
-        return self.factors is COLUMNS and not kept_by_row
+        return not isinstance(self.kept, Tensor) or (self.factors is COLUMNS and self.kept.shape[-2] == 1)
 
     def decayed(self, S: Tensor, kept: Tensor | float) -> Tensor:
         """S `[..., R, K]` at the end of a chunk, without what the chunk writes."""

@@ -39,7 +39,7 @@ from torch.nn.functional import pad
 
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps, add_product, written
 from fastweights.backends.chunkwise.decay import ColumnDecay, Decay, lower, sums_fading_both_ways
-from fastweights.backends.chunkwise.factors import COLUMNS, Columns
+from fastweights.backends.chunkwise.factors import Columns
 from fastweights.backends.chunkwise.state_passing import state_passing_for, walk, walk_back
 
 BLOCK = 1 << 20
@@ -78,8 +78,8 @@ class Chunks(NamedTuple):
     after: tuple[bool, ...]
     offsets: Tensor | None
     across: Across | None
-    factors: Columns = COLUMNS
-    rows: ColumnDecay | None = None
+    factors: Columns
+    rows: ColumnDecay | None
 
 
 class Reads(NamedTuple):
@@ -134,7 +134,7 @@ def _maps(x: Chunks) -> ChunkMaps:
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
     if x.rows is not None:
         (own,) = x.writes
-        return ChunkMaps(None, None, x.rows.kept.mT * d.kept, None, _flat(x.rows.until(own.values)), ends)
+        return ChunkMaps(None, None, x.rows.kept.mT * d.kept, None, _flat(x.rows.until(own.values)), ends, x.factors)
     values, keys = _solve(x.writes, d)
     if x.queries is None:
         return ChunkMaps(None, None, d.kept, keys, values, ends, x.factors)

@@ -220,7 +220,8 @@ def _chunks(step: StepCoefficients, stage: ScanStage) -> Chunks:
     decay = decay_of(None if step.decay is None else step.decay.flatten(1, 2), factors)
     if step.row_decay is not None:
         by_column = step.decay if step.decay is not None else _no_decay(stage, step.row_decay)
-        decay, rows = ColumnDecay(by_column.flatten(1, 2)), ColumnDecay(step.row_decay.flatten(1, 2))
+        decay = ColumnDecay(by_column.flatten(1, 2), factors)
+        rows = ColumnDecay(step.row_decay.flatten(1, 2), factors)
     erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
     kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
     of_rows = Across(_stacked(step.across), stage.across, _stacked(step.across_offsets)) if step.across else None

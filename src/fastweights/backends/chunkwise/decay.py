@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fastweights.backends.chunkwise.factors import COLUMNS, Columns
+from fastweights.backends.chunkwise.factors import Columns
 
 
 class Decay(ABC):
@@ -118,7 +118,7 @@ class ColumnDecay(Decay):
     There is no division, no product has other factors than the decays between the two steps, and zeros are exact.
     """
 
-    def __init__(self, decay: Tensor, factors: Columns = COLUMNS) -> None:
+    def __init__(self, decay: Tensor, factors: Columns) -> None:
         self.factors, one = factors, factors.one(decay).unsqueeze(-2)
         self.levels = [Level(decay.unsqueeze(-2), one, one)]
         while self.levels[-1].after.shape[-3] > 1:

@@ -72,5 +72,6 @@ def walk_back(
         keys=None if maps.keys is None else d_values[..., :count, :] @ starts,
         values=d_values,
         ends=written(maps.values, maps.keys, starts) @ d_after,
+        factors=maps.factors,
     )
     return d_maps, d_S
