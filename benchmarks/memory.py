@@ -2,6 +2,7 @@
 
     python benchmarks/memory.py                       # the delta rule, compiled and in chunks
     python benchmarks/memory.py titans --time 262144
+    python benchmarks/memory.py --output-dir docs/measurements
 
 Each row is a process of its own. "tensors" are the inputs, the output and the gradients of the inputs. "beyond" is what
 the process takes at its peak on top of them. Both are in GB of 2^30 bytes. Linux only.
@@ -10,9 +11,11 @@ the process takes at its peak on top of them. Both are in GB of 2^30 bytes. Linu
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
+from csv_tables import write_tables
 from fastweights import Cell, scan
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from names import one_of
@@ -57,15 +60,19 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["delta"], type=known, metavar="CELL", help="default: delta")
     parser.add_argument("--time", type=int, default=1 << 20, help=f"a multiple of {REPEATED}; default: %(default)s")
     parser.add_argument("--way", choices=WAYS, help="measure one backend in this process")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
     options = parser.parse_args()
     if options.way:
         print(row(options.names[0], options.way, options.time), flush=True)
         return
-    print("| cell | backend | steps | tensors GB | beyond GB |\n|---|---|---:|---:|---:|", flush=True)
+    lines = ["| cell | backend | steps | tensors GB | beyond GB |", "|---|---|---:|---:|---:|"]
     for name in options.names:
         for way in WAYS:
             command = [sys.executable, __file__, name, "--way", way, "--time", str(options.time)]
-            subprocess.run(command, check=True)
+            lines.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+            print(lines[-1], flush=True)
+    if options.output_dir:
+        write_tables(options.output_dir, ["memory"], "\n".join(lines))
 
 
 if __name__ == "__main__":
