@@ -25,6 +25,7 @@ from fastweights.backends.chunkwise.lowering import (
     lowering_of,
     named_tensors,
 )
+from fastweights.backends.chunkwise.pieces import in_pieces, joined, pieces_of
 from fastweights.backends.chunkwise.running_max import running_max
 from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
@@ -83,13 +84,13 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     call = call.with_inner_cell()
     lowering = lowering_of(call)
     assert not isinstance(lowering, str)
+    state, call = call.tensors.state, in_pieces(call, lowering.splits)
     named = named_tensors(call)
     last: dict[str, Tensor] = {}
     for stage in lowering.stages:
         values, ends = _run_stage(stage, call, named)
         named, last = named | values, last | ends
-    state = call.tensors.state
-    return _output(lowering, call, named), type(state)(*(last[name] for name in state._fields))
+    return _output(lowering, call, named), joined(last, lowering.splits, state)
 
 
 class Segment(NamedTuple):
@@ -110,14 +111,16 @@ class Segment(NamedTuple):
         """The state after the segment, from the state before it."""
         (stage,) = self.lowering.stages
         assert isinstance(stage, ScanStage)
-        ends = states(stage, matrix(stage, state) @ self.kept + self.written)
-        return type(state)(*(ends[name] for name in state._fields))
+        pieces = pieces_of(state, self.lowering.splits)
+        ends = states(stage, matrix(stage, pieces) @ self.kept + self.written)
+        return joined(ends, self.lowering.splits, state)
 
     def output(self, state: Any) -> Tensor:
         """y of every step, from the state before the segment."""
         (stage,) = self.lowering.stages
         assert isinstance(stage, ScanStage)
-        read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, state), self.queries)
+        pieces = pieces_of(state, self.lowering.splits)
+        read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, pieces), self.queries)
         return _output(self.lowering, self.call, {**self.named, **seen(stage, Reads(read, None))})
 
 
@@ -129,6 +132,7 @@ def segment(call: ScanCall) -> Segment | None:
         return None
     if stage.across or stage.rows_decay:
         return None
+    call = in_pieces(call, lowering.splits)
     named, K = named_tensors(call), stage.width
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
@@ -177,6 +181,6 @@ def _run_delay(stage: DelayStage, call: ScanCall, named: Named) -> tuple[dict[st
 def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """A scalar before and after every step, and the last one, by name."""
     plus, floor = (x.expand(call.plan.leading) for x in evaluate(stage.function, call, named))
-    start = None if call.tensors.reset is None else getattr(call.tensors.initial_state, stage.state)
-    before, after = running_max(getattr(call.tensors.state, stage.state), plus, floor, start, call)
+    start = None if call.tensors.reset is None else call.tensors.initial_state[stage.state]
+    before, after = running_max(call.tensors.state[stage.state], plus, floor, start, call)
     return {stage.before: before, stage.after: after}, {stage.state: after[:, -1]}

@@ -268,9 +268,9 @@ def _products_since_reset(decay: Tensor, factors: Columns, call: ScanCall) -> tu
     return before, factors.joined(decay, before)
 
 
-def matrix(stage: ScanStage, state: Any) -> Tensor:
+def matrix(stage: ScanStage, state: Mapping[str, Tensor]) -> Tensor:
     """The states of a stage as one matrix, `[B, H G, R, K]` with G groups."""
-    parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
+    parts = [_rows(state[part.state], part) for part in stage.parts]
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1 if stage.is_coupled else -2)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Stage, Write
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Split, Stage, Write
 from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
@@ -90,12 +90,16 @@ LoweredStage = ScanStage | RunningMaxStage | DelayStage
 
 
 class ChunkwiseLowering(NamedTuple):
-    """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was."""
+    """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was.
+
+    The stages know the states of `splits` as several pieces.
+    """
 
     stages: tuple[LoweredStage, ...]
     output: StageFunction
     kind: str
     description: str
+    splits: tuple[Split, ...]
 
 
 def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
@@ -140,7 +144,7 @@ class Lowerer:
     def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
         stages = tuple(map(self._stage, self.form.stages))
-        return ChunkwiseLowering(stages, self._function([self.form.y]), self._kind(), str(self.form))
+        return ChunkwiseLowering(stages, self._function([self.form.y]), self._kind(), str(self.form), self.form.splits)
 
     def _kind(self) -> str:
         """The kind whose cost was measured; empty if none was."""

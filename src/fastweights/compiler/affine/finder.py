@@ -3,8 +3,9 @@
 Sums are distributed over products until every term contains the state once: alone, or in a product with a vector.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from fastweights.compiler.affine.coupled import coupled
 from fastweights.compiler.affine.delay import delay_of
@@ -12,7 +13,9 @@ from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear,
 from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.rewrite import Inliner, rebuilt
+from fastweights.compiler.affine.split import split_step, splits_of
 from fastweights.compiler.affine.terms import Product, Term, sum_of
+from fastweights.compiler.affine.unflatten import unflattened
 from fastweights.compiler.affine.update import Erased, Stay, Update
 from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of, terms_of
 from fastweights.compiler.ir.functions import FUNCTIONS
@@ -38,15 +41,23 @@ from fastweights.compiler.ir.nodes import (
 from fastweights.compiler.ir.step import Forward
 
 
-def affine_form(step: Forward) -> AffineForm:
-    """The affine form of a step.
+def affine_form(step: Forward, axes: Mapping[str, Sequence[str]]) -> AffineForm:
+    """The affine form of a step, whose states have these `axes`.
 
     Raises:
         NotAffine: There is no affine form, or its gradient differs from that of the values.
     """
     if step.detached:
         raise NotAffine("a tensor is taken out of the gradient", step.detached)
-    return Finder(step).form()
+    step = unflattened(step)
+    try:
+        return Finder(step).form()
+    except NotAffine:
+        for splits in splits_of(step, axes):
+            with suppress(NotAffine):
+                form = Finder(unflattened(split_step(step, splits))).form()
+                return replace(form, splits=splits)
+        raise
 
 
 States = tuple[str, ...]

@@ -37,6 +37,14 @@ class Read(NamedTuple):
     seen: Input
 
 
+class Split(NamedTuple):
+    """A state, the axis along which it is split, and the names of its pieces."""
+
+    state: str
+    axis: int
+    pieces: tuple[str, ...]
+
+
 class Part(NamedTuple):
     """A state as rows of S: the axes of the groups and of the columns. All other axes are rows."""
 
@@ -217,6 +225,8 @@ class AffineForm:
     """The inputs and the params of the step."""
     stages: tuple[Stage, ...]
     y: Value
+    splits: tuple[Split, ...] = ()
+    """The states of the cell that the stages know as several."""
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.stages))
