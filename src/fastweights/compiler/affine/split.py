@@ -40,12 +40,15 @@ COMBINED = {"sum": "add", "max": "maximum", "min": "minimum"}
 
 
 def splits_of(step: Forward, axes: Mapping[str, Sequence[str]]) -> Iterator[tuple[Split, ...]]:
-    """The candidates: for every axis of memories, all states that have it are split. `axes` has the axes by state."""
+    """The candidates: each state by itself along each axis of memories, then all states that share such an axis.
+
+    `axes` has the axes by state. Those of keys and values are not split.
+    """
     for axis in dict.fromkeys(axis for its in axes.values() for axis in its if not {*axis} & {*"KV"}):
         splits = tuple(_split(step, name, its.index(axis), step.state) for name, its in axes.items() if axis in its)
-        sizes = {len(split.pieces) for split in splits}
-        if min(sizes) > 1 and max(sizes) <= MOST:
-            yield splits
+        if 1 < len(splits[0].pieces) <= MOST:
+            yield from ((split,) for split in splits)
+            yield from [splits] if len(splits) > 1 else []
 
 
 def _split(step: Forward, name: str, axis: int, taken: Collection[str]) -> Split:

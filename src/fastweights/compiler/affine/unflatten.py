@@ -50,7 +50,8 @@ class Unflattener:
     def __init__(self, states: Sequence[Input]) -> None:
         self.builder = ExpressionBuilder()
         self.states = {*states}
-        self._made: dict[Node, Node] = {d: d for d in states}
+        self._made: dict[object, Node] = {d: d for d in states}
+        """The rewritten nodes, by node, or by node and factors."""
 
     def value(self, value: Value) -> Value:
         """The value, computed without flattened states where that is possible."""
@@ -60,19 +61,20 @@ class Unflattener:
 
     def _node(self, node: Node) -> Node:
         if node not in self._made:
-            changes = not self.states.isdisjoint(upstream([node]))
-            self._made[node] = self._rebuilt(node) if changes else node
+            self._made[node] = self._rebuilt(node) if self._depends(node) or isinstance(node, Reshape) else node
         return self._made[node]
+
+    def _depends(self, node: Node) -> bool:
+        return not self.states.isdisjoint(upstream([node]))
 
     def _rebuilt(self, node: Node) -> Node:
         shape, line = node.shape, node.line
         match node:
             case Reshape(_, base):
-                rebuilt_base = self._node(base)
-                return _stacked(rebuilt_base, shape, line) or self._reshaped(rebuilt_base, shape, line)
-            case Map(_, expression) | Reduce(_, _, _, expression):
-                sizes = node.bodies[0].shape
-                return self._looped(node, sizes, self._rewritten(expression))
+                made = self._looped(base, dict(_flattened(base.shape, shape)))
+                return _stacked(made, shape, line) or self._reshaped(made, shape, line)
+            case Map() | Reduce():
+                return self._looped(node, {})
         return rebuilt(node, self._rewritten)
 
     def _rewritten(self, expression: Expression) -> Expression:
@@ -80,9 +82,16 @@ class Unflattener:
             return Apply(expression.function, tuple(map(self._rewritten, expression.arguments)))
         return Load(self._node(expression.node), expression.index) if isinstance(expression, Load) else expression
 
-    def _looped(self, node: Map | Reduce, sizes: Shape, expression: Expression) -> Node:
-        """A node with its flattened axes taken apart; as it is if one of them is read in part."""
-        factors = self._factors(sizes, expression)
+    def _looped(self, node: Node, factors: Mapping[int, Shape]) -> Node:
+        """A node whose loops with `factors` and along flattened states are taken apart, unless one is read in part."""
+        key = node, tuple(factors.items())
+        if key not in self._made:
+            self._made[key] = self._separated(node, factors) if isinstance(node, Map | Reduce) else self._node(node)
+        return self._made[key]
+
+    def _separated(self, node: Map | Reduce, factors: Mapping[int, Shape]) -> Node:
+        sizes, expression = node.bodies[0].shape, self._rewritten(node.expression)
+        factors = {**self._factors(sizes, expression), **factors}
         try:
             inside = self._on_factors(expression, sizes, factors) if factors else expression
         except Unseparable:
@@ -101,7 +110,7 @@ class Unflattener:
         """The sizes that flattened axes of a state have by themselves, by the loop that runs along them."""
         found = dict[int, Shape]()
         for load in load_nodes(expression):
-            if isinstance(load.node, Reshape) and not self.states.isdisjoint(upstream([load.node])):
+            if isinstance(load.node, Reshape) and self._depends(load.node):
                 for axis, factors in _flattened(load.node.shape, load.node.base.shape):
                     if load.index[axis].axis >= 0:
                         found.setdefault(load.index[axis].axis, factors)
@@ -122,7 +131,9 @@ class Unflattener:
             shape += factors[i.axis] if i.axis in factors else [n]
             parts = range(len(factors[i.axis])) if i.axis in factors else [0]
             index += [i if i.axis < 0 else i._replace(axis=first[i.axis] + part) for part in parts]
-        return substitute(self._viewed(expression.node, tuple(shape)).expression, index)
+        own = {a: factors[i.axis] for a, i in enumerate(expression.index) if i.axis in factors}
+        node = self._looped(expression.node, own) if own and not self._depends(expression.node) else expression.node
+        return substitute(self._viewed(node, tuple(shape)).expression, index)
 
     def _summed(self, node: Reduce, shape: Shape, factors: Shape, inside: Expression) -> Node:
         """A reduction over the last axis as one over each of its factors."""
