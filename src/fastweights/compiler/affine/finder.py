@@ -317,7 +317,7 @@ class Finder:
                 return _where(mask, then) + _where(Apply("logical_not", (mask,)), otherwise)
         names = own & self.needs(expression)
         with_what = "itself" if len(names) == 1 else "each other"
-        what = f"multiplied with {with_what}" if function == "mul" else f"put through {function}"
+        what = {"mul": f"multiplied with {with_what}", "where": "compared"}.get(function, f"put through {function}")
         raise NotAffine(f"{_subject(names)} {what}", line)
 
     def _terms_of_load(self, load: Load, own: frozenset[str], line: str) -> list[Term]:

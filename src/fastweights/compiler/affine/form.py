@@ -11,6 +11,9 @@ Other expressions read S in products with vectors, before or after the step. The
 other such states, which come first. A scalar m <- max(m + plus, floor), such as the stabiliser of an mLSTM, comes first
 too, and so does a state that only delays values, such as the last key.
 
+If a step mixes the numbers along an axis of a state, such as the real and the imaginary part of a complex one, the
+state is split along it into several. These are coupled.
+
 A state with any number of axes is one matrix or several. Some axes, flattened, are the columns of S, and others are the
 rows. Each index along the remaining axes, the groups, has its own S and coefficients, like a head.
 """
@@ -148,7 +151,8 @@ class Linear:
 
     def __str__(self) -> str:
         parts = [str(part) for part in self.parts]
-        name = f"[{' '.join(parts)}]" if self.is_coupled else " and ".join(parts)
+        names = parts if len(parts) < 4 else [parts[0], "...", parts[-1]]
+        name = f"[{' '.join(names)}]" if self.is_coupled else " and ".join(parts)
         decay = "" if self.decay is None else " A" if self.is_coupled else " diag(a)" if self.fades_by_column else " a"
         described = self.parts[:1] if self.is_coupled else self.parts
         before = "" if self.row_decay is None else "diag(b) "
