@@ -14,6 +14,7 @@ from torch import Tensor
 from fastweights.backends._transforms import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads, scan
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
+from fastweights.backends.chunkwise.counter import counted
 from fastweights.backends.chunkwise.delay import delayed
 from fastweights.backends.chunkwise.lowering import (
     ChunkwiseLowering,
@@ -169,12 +170,10 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
     """The values that later stages read, and the last states, by name."""
     if isinstance(stage, ScanStage):
         return _scan(stage, call, named)
-    return _run_max(stage, call, named) if isinstance(stage, RunningMaxStage) else _run_delay(stage, call, named)
-
-
-def _run_delay(stage: DelayStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """A state that delays values before and after every step, and the last one, by name."""
-    before, after, last = delayed(stage, call, named)
+    if isinstance(stage, RunningMaxStage):
+        return _run_max(stage, call, named)
+    early = delayed(stage, call, named) if isinstance(stage, DelayStage) else counted(stage, call, named)
+    before, after, last = early
     return {stage.before: before, stage.after: after}, {stage.state: last}
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Split, Stage, Write
+from fastweights.compiler.affine.form import AffineForm, Counter, Delay, Highest, Linear, Part, Read, Split, Stage, Write
 from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
@@ -86,7 +86,17 @@ class DelayStage(NamedTuple):
     after: str
 
 
-LoweredStage = ScanStage | RunningMaxStage | DelayStage
+class CounterStage(NamedTuple):
+    """A stage of a scalar that is computed step by step: the function of the new state, which reads the one before,
+    and the names of the state, before the step, and after it."""
+
+    state: str
+    function: StageFunction
+    before: str
+    after: str
+
+
+LoweredStage = ScanStage | RunningMaxStage | DelayStage | CounterStage
 
 
 class ChunkwiseLowering(NamedTuple):
@@ -136,7 +146,7 @@ class Lowerer:
         self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
         self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
-            if isinstance(stage, Highest | Delay):
+            if isinstance(stage, Highest | Delay | Counter):
                 self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
             else:
                 self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
@@ -169,6 +179,8 @@ class Lowerer:
         function, before, after = self._function(stage.values), self.moving[stage.before], self.moving[stage.after]
         if isinstance(stage, Highest):
             return RunningMaxStage(stage.state, function, before, after)
+        if isinstance(stage, Counter):
+            return CounterStage(stage.state, function, before, after)
         return DelayStage(stage.state, function, stage.steps, before, after)
 
     def _scan(self, stage: Linear) -> ScanStage:

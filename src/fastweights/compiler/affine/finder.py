@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fastweights.compiler.affine.coupled import coupled
 from fastweights.compiler.affine.delay import delay_of
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Stage
+from fastweights.compiler.affine.form import AffineForm, Counter, Delay, Highest, Linear, Read, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.rewrite import Inliner, rebuilt
@@ -77,7 +77,7 @@ class Finder:
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
         self.updates: dict[States, Update] = {}
         """The updates of states that are coupled, or of one state by itself."""
-        self.early: list[Highest | Delay] = []
+        self.early: list[Highest | Delay | Counter] = []
         """The stages whose states are known for all steps before the scans."""
         self.known: set[Node] = set()
         """The inputs that replace these states."""
@@ -133,10 +133,14 @@ class Finder:
     def _find(self, states: States) -> None:
         early = self._early(*states) if len(states) == 1 else None
         if early is None:
-            self._find_affine(states)
-        else:
-            self.early.append(early)
-            self.known |= {early.before, early.after}
+            try:
+                return self._find_affine(states)
+            except NotAffine:
+                if len(states) > 1 or self.step.state[states[0]].shape:
+                    raise
+                early = self._counter(*states)
+        self.early.append(early)
+        self.known |= {early.before, early.after}
 
     def _find_affine(self, states: States) -> None:
         """Finds the update of states. A state that they add to themselves as a whole is coupled with them."""
@@ -169,6 +173,12 @@ class Finder:
             return None
         self.known |= {before, after}
         return Delay(name, Value(value.shape, self.seen(value.expression)), steps, before, after)
+
+    def _counter(self, name: str) -> Counter:
+        """A scalar of any form."""
+        before, after = self.step.state[name], self.step.after[name]
+        self.known |= {before, after}
+        return Counter(name, Value((), self.seen(self.step.new_state[name].expression)), before, after)
 
     def _is_sum_of_products(self, name: str, value: Value) -> bool:
         """Whether a value that does not depend on its state is a sum of outer products of vectors."""
@@ -291,6 +301,8 @@ class Finder:
         Raises:
             NotAffine: The expression is not affine in these states.
         """
+        if expression == Constant(0.0):
+            return []
         if not own & self.needs(expression):
             return [Term((self.seen(expression),), None)]
         if isinstance(expression, Load):

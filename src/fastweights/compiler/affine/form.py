@@ -218,7 +218,31 @@ class Delay:
         return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
 
 
-Stage = Linear | Highest | Delay
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A scalar that is any function of itself and of known values, and the inputs that replace it before and after the
+    step. It is computed step by step."""
+
+    state: str
+    value: Value
+    before: Input
+    after: Input
+
+    @property
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
+        return {self.before, self.after}
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that the stage is computed from."""
+        return [self.value]
+
+    def __str__(self) -> str:
+        return f"{self.state} <- f({self.state})"
+
+
+Stage = Linear | Highest | Delay | Counter
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,7 +136,10 @@ class Splitter:
             return expression
         node, index = expression.node, expression.index
         axes = self._axes_of_node(node)
-        return Load(self._piece(node, tuple(index[a].start for a in axes)), _without(index, axes))
+        piece, rest = self._piece(node, tuple(index[a].start for a in axes)), _without(index, axes)
+        # A copy is not read, so that products stay visible.
+        is_copy = isinstance(piece, Map) and isinstance(piece.expression, Load)
+        return substitute(piece.expression, rest) if is_copy else Load(piece, rest)  # type: ignore[attr-defined]
 
     def _joined(self, node: Node) -> Node:
         """A node that is split, as a whole."""
