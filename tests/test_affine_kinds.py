@@ -365,6 +365,20 @@ def levels(state: Memories, x: Mixed) -> tuple[Memories, Value]:
     return Memories(S), x.route @ (S @ x.q)
 
 
+class Counted(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("2 V K", "memory")]
+    level: Annotated[Tensor, TensorSpec("", "memory")]
+
+
+def counted_levels(state: Counted, x: Inputs) -> tuple[Counted, Value]:
+    """A scalar that is no affine function of itself decides what moves to the second memory."""
+    level = (state.level * x.beta + x.decay).tanh()
+    moves = state.level > 0.5
+    first = torch.where(moves, 0.0, state.S[0]) + torch.outer(x.v, x.k) * level
+    S = torch.stack([first, x.decay * state.S[1] + torch.where(moves, state.S[0], 0.0)])
+    return Counted(S, level), (S @ x.q).sum(0)
+
+
 # Order three
 
 
@@ -451,6 +465,7 @@ FORMS = {
     flattened_power_attention: "S and z <- S and z a + v k^T (axes of S: rows 0 1, columns 2)",
     flattened_power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
     flattened_memories: "S <- S - S e f^T + v k^T (axes of S: rows 0 1, columns 2)",
+    counted_levels: "level <- f(level), [S_0 S_1] <- [S_0 S_1] A + v k^T",
     power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
 }
 """The form that `explain` prints, by cell."""

@@ -159,12 +159,14 @@ class Lowerer:
     def _kind(self) -> str:
         """The kind whose cost was measured; empty if none was."""
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
-        others = any(s.across or s.fades_by_column or s.parts[0].groups or len(s.parts[0].columns) > 1 for s in stages)
-        others = others or any(s.is_coupled or s.row_decay is not None for s in stages)
-        if len(stages) < len(self.form.stages) or others:
+        if any(s.across or s.row_decay is not None or len(s.parts[0].columns) > 1 for s in stages):
             return ""
-        plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
-        return "sums" if plain else "other"
+        if any(isinstance(s, Highest | Counter) for s in self.form.stages):
+            return ""
+        if any(s.is_coupled and _erases(s) for s in stages):
+            return ""
+        kinds = {kind for s in stages for kind, holds in _kinds(s).items() if holds}
+        return next((kind for kind in ("coupled", "columns", "memories", "other") if kind in kinds), "sums")
 
     def _function(self, values: Sequence[Value]) -> StageFunction:
         used = behind(values)
@@ -201,6 +203,20 @@ class Lowerer:
         all_reads = (queries, tuple(seen), across, tuple(crossed))
         rows_decay = stage.row_decay is not None
         return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled)
+
+
+def _kinds(stage: Linear) -> Mapping[str, bool]:
+    """The kinds of memories that a stage belongs to, by name."""
+    return {
+        "coupled": stage.is_coupled,
+        "columns": stage.fades_by_column,
+        "memories": bool(stage.parts[0].groups),
+        "other": stage.decay is not None or _erases(stage),
+    }
+
+
+def _erases(stage: Linear) -> bool:
+    return any(write.erase is not None for write in stage.writes)
 
 
 def _nothing(stage: Linear) -> Write:
