@@ -95,7 +95,7 @@ def target_of(device: str) -> Target:
 def fingerprint(target: str) -> str:
     """A digest of all code that determines the kernels of a target. A change of the code invalidates cached kernels."""
     root, digest = Path(__file__).parents[1], sha256()
-    others = {root / "targets" / name for name in TARGETS.values() if name != target}
+    others = {root / "network", *(root / "targets" / name for name in TARGETS.values() if name != target)}
     for file in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".h")):
         if others.isdisjoint(file.parents):
             digest.update(file.read_bytes())
