@@ -23,6 +23,7 @@ from fastweights.models.dropout import Dropout
 from fastweights.models.initialisation import start_small
 from fastweights.models.stack import StackState, make_stack
 from fastweights.models.word_dropout import WordDropout
+from fastweights.steps import step_of
 
 
 class LanguageModel(nn.Module):
@@ -113,6 +114,12 @@ class LanguageModel(nn.Module):
         also under autocast. The loss is 0 where a target is negative and after the end of a sequence. No logits are
         computed for these tokens.
         """
+        check_tokens(tokens)
+        is_plain = reset is None and lengths is None and not controls and targets is None
+        step = step_of(self, tokens, state) if is_plain else None
+        if step is not None:
+            result: tuple[Tensor, Any] = step(self, tokens, state)
+            return result
         h, state = self.hidden(tokens, state, reset, lengths, controls)
         if targets is None:
             return _unpadded(self.output(h), lengths), state

@@ -83,7 +83,7 @@ class Emitter:
         out = Writer(depth=0)
         out.open(f"\n{EXPORTED} int network_step(void* const* p, int threads)")
         out.add("int bad = 0;")
-        arguments = [b for b in self.program.buffers if b.role is not Role.SCRATCH]
+        arguments = self.program.arguments
         for n, b in enumerate(arguments):
             out.add(f"{TYPES[b.type]}* const {self._name(b)} = ({TYPES[b.type]}*)p[{n}]; // {b.name}")
         out.add(f"real* const scratch = (real*)p[{len(arguments)}];")
@@ -146,10 +146,10 @@ class Emitter:
         arguments = [self._name(operation.y), self._at(table), table.strides[0], rows, columns, self._at(index)]
         return f"bad |= !fw::gather_rows({', '.join(map(str, arguments))}, {volume(index.shape)});"
 
-    def _convert(self, y: Buffer, x: Buffer) -> str:
-        if y.type == x.type:
-            return f"memmove({self._name(y)}, {self._name(x)}, {y.size} * sizeof({TYPES[y.type]}));"
-        return f"fw::convert({self._name(y)}, {self._name(x)}, {y.size});"
+    def _convert(self, y: Buffer, x: View) -> str:
+        if y.type == x.buffer.type:
+            return f"memmove({self._name(y)}, {self._at(x)}, {y.size} * sizeof({TYPES[y.type]}));"
+        return f"fw::convert({self._name(y)}, {self._at(x)}, {y.size});"
 
     def _loops(self, operation: Loops) -> str:
         key, order = structure(operation)

@@ -37,7 +37,7 @@ class Grouping:
         self.buffers: dict[Node, Buffer] = dict(lowered.inputs)
         self.ready: set[Node] = set(lowered.inputs)
         self.operands = [self._prepared(special) for special in lowered.specials]
-        self.results = [self._stored(value) for value, _ in lowered.results]
+        self.results = [_as_view(value, 0) for value, _ in lowered.results]
         self.group: dict[Node, int] = {}
         for n, roots in enumerate([*map(self._roots, self.operands), self.results]):
             for node in upstream(_bases(roots), self.group):
@@ -55,9 +55,9 @@ class Grouping:
             self.ready.update(special.results)
             self.out.operations.append(self._operation(special, operands))
         self._add_loops(len(self.operands))
-        for node, buffer in zip(map(base_of, map(_node, self.results)), results, strict=True):
-            if self.buffers[node] is not buffer:
-                self.out.operations.append(Convert(buffer, self.buffers[node]))
+        for value, buffer in zip(self.results, results, strict=True):
+            if self.buffers[base_of(_node(value))] is not buffer:
+                self.out.operations.append(Convert(buffer, self._view(value)))
         _drop_unused(self.out)
         return self.out
 
@@ -67,9 +67,6 @@ class Grouping:
             name: [_as_view(value, DENSE_FROM.get(name, 0)) for value in values]
             for name, values in special.operands.items()
         }
-
-    def _stored(self, value: Value) -> Value:
-        return _as_view(value, 0)
 
     def _roots(self, operands: dict[str, list[Value]]) -> list[Value]:
         return [value for values in operands.values() for value in values]
@@ -136,7 +133,7 @@ class Grouping:
         made = [self.buffers[node] for node in special.results]
         match special.kind:
             case "convert":
-                return Convert(made[0], views["x"][0].buffer)
+                return Convert(made[0], views["x"][0])
             case "linear":
                 return Linear(made[0], views["x"][0], views["weight"][0], *views["bias"])
             case "gather":

@@ -79,7 +79,7 @@ class NetworkLowering(Lowering):
     """Lowers the nodes of a graph in order."""
 
     def __init__(self, trace: NetworkTrace, states: Sequence[int]) -> None:
-        super().__init__(Trace(trace.graph, (), (), (), {}))
+        super().__init__(Trace(trace.graph, (), (), (), trace.lines))
         self.network, self.out = trace, Lowered()
         self.states = {trace.arguments[n] for n in states}
         self.folded: dict[int, Input] = {}
@@ -100,16 +100,15 @@ class NetworkLowering(Lowering):
     def _node(self, node: torch.fx.Node) -> Any:
         if node.op == "placeholder":
             return self._placeholder(node)
-        name = str(node.target).removeprefix("aten.").partition(".")[0]
-        if name == "_assert_tensor_metadata":
+        name = str(node.target).removesuffix(".default")
+        if name.startswith("aten._assert"):
             return None
-        rule = SPECIAL.get(str(node.target).partition(".default")[0])
+        self.builder.line = self.trace.lines.get(node.name, "")
+        rule = SPECIAL.get(name)
         result = None if rule is None else rule(self, node)
         return super()._node(node) if result is None else result
 
-    def _placeholder(self, node: torch.fx.Node) -> Value | Tensor:
-        if node.name in self.network.constants:
-            return self.network.constants[node.name]
+    def _placeholder(self, node: torch.fx.Node) -> Value:
         meta, name = node.meta["val"], self.network.weights.get(node.name, node.name)
         kind, shape = _type(meta.dtype, name), tuple(meta.shape)
         role = Role.WEIGHT if node.name in self.network.weights else Role.INPUT
@@ -203,20 +202,24 @@ def _cell(lowering: NetworkLowering, node: torch.fx.Node) -> tuple[Value, ...]:
     return (*results, Value((0,), Constant(0.0)))
 
 
-def _var_mean(lowering: NetworkLowering, node: torch.fx.Node) -> Any:
-    """The form with `unbiased` in place of `correction`."""
-    x, dims, unbiased, keepdim = (*node.args, True, False)[:4]
-    rule = OPERATIONS[str(node.target).split(".")[1]]
-    return rule(lowering.builder, lowering.number(x), dims, correction=int(unbiased), keepdim=keepdim)
+def _running_maximum(lowering: NetworkLowering, node: torch.fx.Node) -> tuple[Value, None] | None:
+    """The maximum of the elements so far along a short axis, without its position."""
+    x, dim = lowering.number(node.args[0]), node.args[1]
+    size = x.shape[dim]
+    if size > IN_SOURCE:
+        return None
+    parts = list(OPERATIONS["split"](lowering.builder, x, 1, dim))
+    for n in range(1, size):
+        parts[n] = OPERATIONS["maximum"](lowering.builder, parts[n - 1], parts[n])
+    return OPERATIONS["cat"](lowering.builder, parts, dim), None
 
 
 SPECIAL: Mapping[str, Callable[..., Any]] = {
     "aten.mm": _linear,
     "aten.addmm": _linear_with_bias,
     "aten.embedding": _gather,
+    "aten.cummax": _running_maximum,
     "fastweights.scan": _cell,
-    "aten.var.dim": _var_mean,
-    "aten.var_mean.dim": _var_mean,
 }
 """The rules of the operations that are no expressions. A rule returns None where the operation is one after all."""
 

@@ -163,15 +163,15 @@ class Loops:
 
 @dataclass(frozen=True, eq=False)
 class Convert:
-    """y = x, element by element, with another type of elements or another place."""
+    """y = x, element by element, with another type of elements or another place. x is contiguous."""
 
     y: Buffer
-    x: Buffer
+    x: View
 
     @property
     def reads(self) -> list[Buffer]:
         """The buffers that the operation reads."""
-        return [self.x]
+        return [self.x.buffer]
 
     @property
     def writes(self) -> list[Buffer]:
@@ -195,6 +195,12 @@ class Program:
     title: str
     buffers: list[Buffer] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> list[Buffer]:
+        """The buffers whose addresses a step takes: the weights, the inputs and states, then the results."""
+        groups = ((Role.WEIGHT,), (Role.INPUT, Role.STATE), (Role.OUTPUT, Role.NEW_STATE))
+        return [b for roles in groups for b in self.buffers if b.role in roles]
 
     def of(self, role: Role) -> list[Buffer]:
         """The buffers with a role, in order."""

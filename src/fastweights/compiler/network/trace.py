@@ -1,15 +1,16 @@
 """Traces one call of a module as a graph of core ATen operations, with its weights as named inputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import TreeSpec
 
 from fastweights.compiler.errors import Unsupported
-from fastweights.compiler.frontend.trace import WHOLE, decompositions
-from fastweights.core.source_location import reason_of
+from fastweights.compiler.frontend.trace import WHOLE, Lines, decompositions
+from fastweights.compiler.network.leaves import leaves, rebuilt
+from fastweights.core.source_location import line_of_error, reason_of
 
 
 class NetworkTrace(NamedTuple):
@@ -17,48 +18,63 @@ class NetworkTrace(NamedTuple):
 
     Args:
         graph: The graph. Its inputs are the weights, then the tensors of the arguments.
-        weights: The names of the weights in the module, by the name of the graph's input.
-        constants: The constant tensors of the trace, by the name of the graph's input.
+        weights: The name of every weight in the module, by the name of the graph's input.
         arguments: The names of the graph's inputs for the tensors of the arguments, in order.
-        results: The structure of the results.
+        lines: The line of the module's code, by the name of a node.
+        results: The results of the call, as tensors without memory.
     """
 
     graph: torch.fx.GraphModule
     weights: Mapping[str, str]
-    constants: Mapping[str, Tensor]
     arguments: Sequence[str]
-    results: TreeSpec
-
-
-class _Root(nn.Module):
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, arguments: Any) -> Any:
-        return self.module(*arguments)
+    lines: Mapping[str, str]
+    results: Any
 
 
 def trace(module: nn.Module, arguments: tuple[Any, ...]) -> NetworkTrace:
-    """Traces `module(*arguments)` in evaluation mode and without gradients.
+    """Traces `module.forward(*arguments)` without gradients, as `torch.export` would.
 
     Raises:
         Unsupported: The call cannot be a graph, for example because it branches on a value.
     """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    tensors, _ = leaves(arguments)
+    lines, results = Lines(), list[Any]()
+
+    def call(weights: list[Tensor], tensors: list[Tensor]) -> list[Tensor]:
+        named = dict(zip(names, weights, strict=True))
+        with lines:
+            results.append(torch.func.functional_call(module, named, rebuilt(arguments, iter(tensors))))
+        return leaves(results[-1])[0]
+
+    names, given = list(weights), list(weights.values())
     try:
-        with torch.no_grad():
-            exported = torch.export.export(_Root(module), (arguments,), strict=False)
-            exported = exported.run_decompositions(decompositions(WHOLE))
-    except Exception as error:  # torch.export has no common base class of its errors
+        with torch.no_grad(), _exporting():
+            graph = make_fx(call, decompositions(WHOLE), "fake")(given, tensors)
+            if _writes(graph):
+                graph = make_fx(torch.func.functionalize(graph), decompositions(WHOLE), "fake")(given, tensors)
+    except Exception as error:  # the errors of traces have no base class of their own
         what = f"{type(module).__name__} cannot be traced ({reason_of(error)})"
-        raise Unsupported(what, "", "torch.where in place of a branch on a value") from error
-    signature, prefix = exported.graph_signature, len("module.")
-    named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    constants = {name: exported.constants[at] for name, at in signature.inputs_to_lifted_tensor_constants.items()}
-    return NetworkTrace(
-        exported.graph_module,
-        {name: at[prefix:] for name, at in named.items()},
-        constants,
-        list(signature.user_inputs),
-        exported.call_spec.out_spec,
-    )
+        raise Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value") from error
+    inputs = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+    graph.graph.eliminate_dead_code()
+    return NetworkTrace(graph, dict(zip(inputs, names, strict=False)), inputs[len(names) :], lines.of_nodes, results[0])
+
+
+@contextmanager
+def _exporting() -> Iterator[None]:
+    """Marks that a program is exported: layers then take no path that depends on values or on the machine."""
+    before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = before
+
+
+def _writes(graph: torch.fx.GraphModule) -> bool:
+    """Whether an operation of a graph writes into a tensor."""
+    schemas = [getattr(node.target, "_schema", None) for node in graph.graph.nodes]
+    return any(schema is not None and schema.is_mutable for schema in schemas)

@@ -1,0 +1,172 @@
+"""Compiled time steps of modules: streaming, generation and acting run a whole network as one C++ function.
+
+A module asks `step_of` at the start of its forward pass. Single time steps of small batches on a CPU, without gradients,
+are compiled once there have been `AFTER` of them. All other calls run layer by layer.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.call.plan import is_observed
+from fastweights.core.errors import InputError
+from fastweights.dispatch import WATCHERS
+
+if TYPE_CHECKING:
+    from fastweights.compiler.network.network_step import NetworkStep
+
+AFTER = 256
+"""Number of single steps that a module runs layer by layer before its step is compiled, which takes seconds."""
+MOST = 8
+"""Largest batch that is compiled. PyTorch's matrix products are faster for larger ones."""
+CHANGES = 4
+"""Number of times that a step is compiled again because its module has changed."""
+
+
+class _Mode(threading.local):
+    """When this thread compiles steps: after a number of them, or never (None). `skipped` is run layer by layer."""
+
+    after: int | None = AFTER
+    skipped: nn.Module | None = None
+
+
+MODE = _Mode()
+
+
+@contextmanager
+def compiled_after(count: int | None) -> Iterator[None]:
+    """A region in which steps are compiled after `count` single steps of a module; never if None."""
+    before, MODE.after = MODE.after, count
+    try:
+        yield
+    finally:
+        MODE.after = before
+
+
+class StepExplanation(NamedTuple):
+    """How a module runs single time steps.
+
+    Args:
+        is_compiled: Whether a step of the whole module is one compiled function.
+        reason: Why not: the part that does not compile. Empty if it is compiled.
+    """
+
+    module: str
+    is_compiled: bool
+    reason: str
+
+    def __str__(self) -> str:
+        how = "one compiled step" if self.is_compiled else f"layer by layer: {self.reason}"
+        return f"{self.module}: {how}"
+
+
+def explain_step(module: nn.Module, *arguments: Any) -> StepExplanation:
+    """Compiles one time step of a module, and returns how the module runs such steps.
+
+    Args:
+        module: A model or a layer with its weights on a CPU in float32.
+        arguments: Arguments of a call with one time step, by position. The state is the one that is a tuple.
+
+    Returns:
+        An explanation, whose text is one line. It names the part of the module that does not compile, if there is one.
+
+    Raises:
+        InputError: An argument is neither a tensor, nor None, nor a nested tuple of these.
+    """
+    step = _steps_of(module).compiled(module, arguments)
+    name = type(module).__name__
+    return StepExplanation(name, not isinstance(step, str), step if isinstance(step, str) else "")
+
+
+def step_of(module: nn.Module, x: Tensor, state: Any) -> "ModuleSteps | None":
+    """The function that runs a call of a module with one time step; None for all calls that run layer by layer."""
+    if state is None or MODE.after is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return None
+    if x.shape[1] != 1 or x.shape[0] > MOST or x.device.type != "cpu" or MODE.skipped is module:
+        return None
+    return None if WATCHERS or is_observed() or torch._C._is_any_autocast_enabled() else _steps_of(module)
+
+
+class _Form:
+    """The steps of a module for one signature: how many there have been, and the compiled one or why there is none."""
+
+    def __init__(self) -> None:
+        self.count = self.changes = 0
+        self.step: NetworkStep | None = None
+        self.reason = ""
+
+
+class ModuleSteps:
+    """Runs single time steps of a module."""
+
+    def __init__(self) -> None:
+        self.forms: dict[Any, _Form] = {}
+
+    def __call__(self, module: nn.Module, *arguments: Any) -> Any:
+        """The results of `module.forward(*arguments)`. The state is the argument that is a tuple."""
+        tensors, form = self._form(arguments)
+        if form is None:
+            return _layer_by_layer(module, arguments)
+        form.count += 1
+        if form.step is None and not form.reason and form.count > (MODE.after or 0):
+            self._compile(form, module, arguments)
+        result = None if form.step is None else form.step(tensors)
+        if result is not None:
+            return result
+        if form.step is not None and not form.step.guard.holds():
+            form.step, form.changes = None, form.changes + 1
+            form.reason = "its submodules, hooks or weights change" if form.changes > CHANGES else ""
+        return _partly(module, arguments) if form.reason else _layer_by_layer(module, arguments)
+
+    def compiled(self, module: nn.Module, arguments: tuple[Any, ...]) -> "NetworkStep | str":
+        """The compiled step of a signature, or why there is none."""
+        _, form = self._form(arguments)
+        if form is None:
+            raise InputError("arguments must be tensors, None and nested tuples of these, got another type.")
+        if form.step is None and not form.reason:
+            self._compile(form, module, arguments)
+        return form.step or form.reason
+
+    def _form(self, arguments: tuple[Any, ...]) -> tuple[list[Tensor], _Form | None]:
+        from fastweights.compiler.network.leaves import leaves
+
+        tensors, types = leaves(arguments)
+        if NotImplemented in types:
+            return tensors, None
+        key = (torch.get_default_dtype(), *types, *[(x.shape, x.dtype) for x in tensors])
+        return tensors, self.forms.setdefault(key, _Form())
+
+    def _compile(self, form: _Form, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        from fastweights.compiler.errors import Unbuilt, Unsupported
+        from fastweights.compiler.network.network_step import NetworkStep
+
+        try:
+            form.step = NetworkStep(module, arguments)
+        except (Unsupported, Unbuilt) as error:
+            form.reason = str(error)
+
+
+_STEPS: WeakKeyDictionary[nn.Module, ModuleSteps] = WeakKeyDictionary()
+
+
+def _steps_of(module: nn.Module) -> ModuleSteps:
+    return _STEPS.get(module) or _STEPS.setdefault(module, ModuleSteps())
+
+
+def _layer_by_layer(module: nn.Module, arguments: tuple[Any, ...]) -> Any:
+    with compiled_after(None):
+        return module.forward(*arguments)
+
+
+def _partly(module: nn.Module, arguments: tuple[Any, ...]) -> Any:
+    """Runs a module that does not compile as a whole: its layers may compile by themselves."""
+    before, MODE.skipped = MODE.skipped, module
+    try:
+        return module.forward(*arguments)
+    finally:
+        MODE.skipped = before
