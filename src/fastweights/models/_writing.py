@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.core.padding import at_end, check_ends, check_lengths
+from fastweights.core.padding import check_ends, check_lengths
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_tokens
 from fastweights.state import register_state
+from fastweights.steps import compiled_after
 
 SEEDS = 2**64
 """Number of different seeds of a generator."""
+
+LONG = 256
+"""Smallest number of new tokens for which the step of the model is compiled, which takes seconds."""
 
 Generators = list[torch.Generator]
 """One generator per member of the batch, so that the samples of a member do not depend on the others."""
@@ -46,8 +50,7 @@ class TokenStream(Iterator[Tensor]):
     """Yields tokens int `[B, 1]`. Its `state` can be read between two tokens.
 
     Args:
-        hidden: Maps tokens, a state and lengths to hidden states and the next state.
-        output: Maps hidden states to logits.
+        read: Maps tokens, a state and lengths to the logits of the next token, `[B, N]`, and the next state.
         start: The tokens that are read first, and the state before them.
         length: Maximum number of new tokens.
         sampling: How tokens are drawn from logits.
@@ -56,23 +59,25 @@ class TokenStream(Iterator[Tensor]):
 
     def __init__(
         self,
-        hidden: Callable[..., tuple[Tensor, Any]],
-        output: Callable[[Tensor], Tensor],
+        read: Callable[[Tensor, Any, Tensor | None], tuple[Tensor, Any]],
         start: Prefix,
         length: int,
         sampling: Sampling,
         end: int | None,
     ) -> None:
-        self._hidden, self._output, self._sampling, self._end, self._remaining = hidden, output, sampling, end, length
+        self._read, self._sampling, self._end, self._remaining = read, sampling, end, length
         self._prefix = start
+        self._compiled_after = 0 if length >= LONG else None
 
     @torch.inference_mode()
     def __next__(self) -> Tensor:
         tokens, lengths, memory, generators, done = self._prefix
         if self._remaining == 0 or (self._end is not None and done.all()):
             raise StopIteration
-        h, memory = self._hidden(tokens, memory, lengths=lengths)
-        new = self._sampling.draw(self._output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), generators)
+        # The choice depends on the arguments of the call alone, so that a seed always gives the same tokens.
+        with compiled_after(self._compiled_after):
+            logits, memory = self._read(tokens, memory, lengths)
+        new = self._sampling.draw(logits, generators)
         if self._end is not None:
             new = torch.where(done, self._end, new)
             done = new == self._end

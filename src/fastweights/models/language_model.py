@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
-from fastweights.core.padding import only, within
+from fastweights.core.padding import at_end, only, within
 from fastweights.layers import LayerKinds
 from fastweights.layers.base.layer import Controls
 from fastweights.layers.base.validation import check_marks
@@ -159,6 +159,14 @@ class LanguageModel(nn.Module):
         h, state = self.blocks(self.dropout(self.scale * x), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
+    def _next_logits(self, tokens: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+        """Logits `[B, N]` behind the last token of every member, and the state after it."""
+        if tokens.shape[1] == 1 and lengths is None:
+            logits, state = self(tokens, state)
+            return logits[:, -1], state
+        h, state = self.hidden(tokens, state, lengths=lengths)
+        return self.output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), state
+
     def initial_state(self, batch_size: int) -> StackState:
         """Returns one initial layer state per block."""
         return self.blocks.initial_state(batch_size)
@@ -201,7 +209,7 @@ class LanguageModel(nn.Module):
         fits = end is None or 0 <= end < vocabulary
         require(fits, "end", f"a token, from 0 to {vocabulary - 1}", repr(end))
         start = begin(prompt, lengths, state, seed, end)
-        return TokenStream(self.hidden, self.output, start, length, Sampling(temperature, top_k, top_p), end)
+        return TokenStream(self._next_logits, start, length, Sampling(temperature, top_k, top_p), end)
 
     @checked
     @torch.no_grad()

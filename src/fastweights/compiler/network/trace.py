@@ -1,5 +1,6 @@
 """Traces one call of a module as a graph of core ATen operations, with its weights as named inputs."""
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -39,14 +40,13 @@ def trace(module: nn.Module, arguments: tuple[Any, ...]) -> NetworkTrace:
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    weights = weights_of(module)
     tensors, _ = leaves(arguments)
     lines, results = Lines(), list[Any]()
 
     def call(weights: list[Tensor], tensors: list[Tensor]) -> list[Tensor]:
-        named = dict(zip(names, weights, strict=True))
         with lines:
-            results.append(torch.func.functional_call(module, named, rebuilt(arguments, iter(tensors))))
+            results.append(_with_weights(module, given, weights).forward(*rebuilt(arguments, iter(tensors))))
         return leaves(results[-1])[0]
 
     names, given = list(weights), list(weights.values())
@@ -61,6 +61,16 @@ def trace(module: nn.Module, arguments: tuple[Any, ...]) -> NetworkTrace:
     inputs = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     graph.graph.eliminate_dead_code()
     return NetworkTrace(graph, dict(zip(inputs, names, strict=False)), inputs[len(names) :], lines.of_nodes, results[0])
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module by name. A tensor with several names has the first one."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _with_weights(module: nn.Module, old: Sequence[Tensor], new: Sequence[Tensor]) -> nn.Module:
+    """A copy of a module with other weights. The module itself may be in use in another thread."""
+    return copy.deepcopy(module, {id(x): y for x, y in zip(old, new, strict=True)})
 
 
 @contextmanager
