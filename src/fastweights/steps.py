@@ -5,7 +5,7 @@ are compiled once there have been `AFTER` of them. All other calls run layer by 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ from fastweights.core.errors import InputError
 from fastweights.dispatch import WATCHERS
 
 if TYPE_CHECKING:
-    from fastweights.compiler.network.network_step import NetworkStep
+    from fastweights.compiler.network.network_step import NetworkStep, OwnState
 
 AFTER = 256
 """Number of single steps that a module runs layer by layer before its step is compiled, which takes seconds."""
@@ -92,6 +92,41 @@ def step_of(module: nn.Module, x: Tensor, state: Any) -> "ModuleSteps | None":
     return None if WATCHERS or is_observed() or torch._C._is_any_autocast_enabled() else _steps_of(module)
 
 
+class Recurrence:
+    """Runs a module one time step at a time, and owns the state between the steps.
+
+    A compiled step then updates the state in place, and Python's part of a step is short.
+
+    Args:
+        module: A module that is called as `module(*inputs, state)`. The state is its last result.
+        state: The state before the first step.
+    """
+
+    def __init__(self, module: nn.Module, state: Any) -> None:
+        self._module, self._state = module, state
+        self._own: OwnState | None = None
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """The results of a step without the state: one, or a tuple of several."""
+        is_compiled = self._own is not None and step_of(self._module, inputs[0], ()) is not None
+        results = self._own(inputs) if is_compiled else None
+        if results is None:
+            results, self._state = self._plain_step(inputs)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    @property
+    def state(self) -> Any:
+        """The state after the last step."""
+        return self._state if self._own is None else self._own.state()
+
+    def _plain_step(self, inputs: tuple[Tensor, ...]) -> tuple[Sequence[Tensor], Any]:
+        """A step of the module. The next one may be a compiled step."""
+        *results, after = self._module(*inputs, self.state)
+        has_steps = step_of(self._module, inputs[0], after) is not None
+        self._own = _steps_of(self._module).with_own_state((*inputs, after)) if has_steps else None
+        return results, after
+
+
 class _Form:
     """The steps of a module for one signature: how many there have been, and the compiled one or why there is none."""
 
@@ -131,6 +166,13 @@ class ModuleSteps:
         if form.step is None and not form.reason:
             self._compile(form, module, arguments)
         return form.step or form.reason
+
+    def with_own_state(self, arguments: tuple[Any, ...]) -> "OwnState | None":
+        """The compiled step of a signature with memory of its own for the state; None if there is no such step."""
+        from fastweights.compiler.network.network_step import OwnState
+
+        tensors, form = self._form(arguments)
+        return None if form is None or form.step is None else OwnState(form.step, tensors)
 
     def _form(self, arguments: tuple[Any, ...]) -> tuple[list[Tensor], _Form | None]:
         from fastweights.compiler.network.leaves import leaves

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fastweights.core.errors import require
 from fastweights.core.padding import check_ends, check_lengths
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_tokens
 from fastweights.state import register_state
-from fastweights.steps import compiled_after
+from fastweights.steps import Recurrence, compiled_after
 
 SEEDS = 2**64
 """Number of different seeds of a generator."""
@@ -41,7 +41,7 @@ class Prefix(NamedTuple):
 
     tokens: Tensor  # int64 [B, T]
     lengths: Tensor | None
-    memory: Any
+    memory: Any  # the state before the first token, later a `Recurrence`
     generators: Generators
     done: Tensor  # bool [B, 1]
 
@@ -50,6 +50,7 @@ class TokenStream(Iterator[Tensor]):
     """Yields tokens int `[B, 1]`. Its `state` can be read between two tokens.
 
     Args:
+        model: Maps tokens and a state to logits and the next state.
         read: Maps tokens, a state and lengths to the logits of the next token, `[B, N]`, and the next state.
         start: The tokens that are read first, and the state before them.
         length: Maximum number of new tokens.
@@ -59,13 +60,14 @@ class TokenStream(Iterator[Tensor]):
 
     def __init__(
         self,
+        model: nn.Module,
         read: Callable[[Tensor, Any, Tensor | None], tuple[Tensor, Any]],
         start: Prefix,
         length: int,
         sampling: Sampling,
         end: int | None,
     ) -> None:
-        self._read, self._sampling, self._end, self._remaining = read, sampling, end, length
+        self._model, self._read, self._sampling, self._end, self._remaining = model, read, sampling, end, length
         self._prefix = start
         self._compiled_after = 0 if length >= LONG else None
 
@@ -76,7 +78,11 @@ class TokenStream(Iterator[Tensor]):
             raise StopIteration
         # The choice depends on the arguments of the call alone, so that a seed always gives the same tokens.
         with compiled_after(self._compiled_after):
-            logits, memory = self._read(tokens, memory, lengths)
+            if isinstance(memory, Recurrence):
+                logits = memory(tokens)[:, -1]
+            else:
+                logits, state = self._read(tokens, memory, lengths)
+                memory = Recurrence(self._model, state)
         new = self._sampling.draw(logits, generators)
         if self._end is not None:
             new = torch.where(done, self._end, new)
@@ -88,9 +94,9 @@ class TokenStream(Iterator[Tensor]):
     def state(self) -> StreamState:
         """State of the stream, from which a later `stream` continues. `InputError` before the first token."""
         prefix = self._prefix
-        started = prefix.memory is not None and prefix.lengths is None and prefix.tokens.shape[1] == 1
+        started = isinstance(prefix.memory, Recurrence)
         require(started, "state", "read after a token", "a read before the first one")
-        return StreamState(prefix.memory, prefix.tokens, _states(prefix.generators))
+        return StreamState(prefix.memory.state, prefix.tokens, _states(prefix.generators))
 
 
 def load_stream_state(memory: Any, file: str | Path) -> StreamState:

@@ -161,9 +161,6 @@ class LanguageModel(nn.Module):
 
     def _next_logits(self, tokens: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         """Logits `[B, N]` behind the last token of every member, and the state after it."""
-        if tokens.shape[1] == 1 and lengths is None:
-            logits, state = self(tokens, state)
-            return logits[:, -1], state
         h, state = self.hidden(tokens, state, lengths=lengths)
         return self.output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), state
 
@@ -209,7 +206,7 @@ class LanguageModel(nn.Module):
         fits = end is None or 0 <= end < vocabulary
         require(fits, "end", f"a token, from 0 to {vocabulary - 1}", repr(end))
         start = begin(prompt, lengths, state, seed, end)
-        return TokenStream(self._next_logits, start, length, Sampling(temperature, top_k, top_p), end)
+        return TokenStream(self, self._next_logits, start, length, Sampling(temperature, top_k, top_p), end)
 
     @checked
     @torch.no_grad()

@@ -82,11 +82,13 @@ class Emitter:
     def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
         out = Writer(depth=0)
         out.open(f"\n{EXPORTED} int network_step(void* const* p, int threads)")
-        out.add("int bad = 0;")
         arguments = self.program.arguments
         for n, b in enumerate(arguments):
             out.add(f"{TYPES[b.type]}* const {self._name(b)} = ({TYPES[b.type]}*)p[{n}]; // {b.name}")
         out.add(f"real* const scratch = (real*)p[{len(arguments)}];")
+        for operation in self.program.operations:
+            if isinstance(operation, Gather):
+                out.add(self._check(operation))
         out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
         out.open("")
         out.add("const int me = FW_THREAD, team = FW_TEAM;")
@@ -102,7 +104,7 @@ class Emitter:
                 out.lines += ["        if (me == 0) {", *(f"            {line}" for line in lines), "        }"]
             was_shared = is_shared
         out.close()
-        out.add("return bad;")
+        out.add("return 0;")
         out.close()
         return out.lines
 
@@ -142,9 +144,13 @@ class Emitter:
 
     def _gather(self, operation: Gather) -> str:
         table, index = operation.table, operation.index
-        rows, columns = table.shape
-        arguments = [self._name(operation.y), self._at(table), table.strides[0], rows, columns, self._at(index)]
-        return f"bad |= !fw::gather_rows({', '.join(map(str, arguments))}, {volume(index.shape)});"
+        arguments = [self._name(operation.y), self._at(table), table.strides[0], table.shape[1], self._at(index)]
+        return f"fw::gather_rows({', '.join(map(str, arguments))}, {volume(index.shape)});"
+
+    def _check(self, operation: Gather) -> str:
+        """The check of the indices, before any state changes."""
+        index, rows = operation.index, operation.table.shape[0]
+        return f"if (!fw::are_rows({self._at(index)}, {volume(index.shape)}, {rows})) return 1;"
 
     def _convert(self, y: Buffer, x: View) -> str:
         if y.type == x.buffer.type:

@@ -37,7 +37,8 @@ class Grouping:
         self.buffers: dict[Node, Buffer] = dict(lowered.inputs)
         self.ready: set[Node] = set(lowered.inputs)
         self.operands = [self._prepared(special) for special in lowered.specials]
-        self.results = [_as_view(value, 0) for value, _ in lowered.results]
+        self.states = [b for b in lowered.inputs.values() if b.role is Role.STATE]
+        self.results = [self._result(n, value) for n, (value, _) in enumerate(lowered.results)]
         self.group: dict[Node, int] = {}
         for n, roots in enumerate([*map(self._roots, self.operands), self.results]):
             for node in upstream(_bases(roots), self.group):
@@ -68,6 +69,17 @@ class Grouping:
             for name, values in special.operands.items()
         }
 
+    def _result(self, n: int, value: Value) -> Value:
+        """A result as a view. A part of another state is copied early, since that state may be overwritten."""
+        view = _as_view(value, 0)
+        buffer = self.buffers.get(base_of(_node(view)))
+        is_other = buffer in self.states and buffer is not self._state_of(n)
+        return whole(Map(value.shape, value.expression)) if is_other else view
+
+    def _state_of(self, n: int) -> Buffer | None:
+        """The state before the step whose memory result n may have."""
+        return self.states[self.new_states.index(n)] if n in self.new_states else None
+
     def _roots(self, operands: dict[str, list[Value]]) -> list[Value]:
         return [value for values in operands.values() for value in values]
 
@@ -88,20 +100,25 @@ class Grouping:
             buffer = Buffer(f"{role.value}_{n}", value.shape, kind, role)
             node = base_of(_node(value))
             fits = kind == "real" and node not in self.buffers and node.size == buffer.size
-            if fits and (role is Role.OUTPUT or (node in made and self._may_overwrite(node))):
+            if fits and (role is Role.OUTPUT or (node in made and self._may_overwrite(node, self._state_of(n)))):
                 self.buffers[node] = buffer
             buffers.append(buffer)
         self._add_buffers(buffers)
         return buffers
 
-    def _may_overwrite(self, node: Node) -> bool:
-        """Whether no operation behind the one that computes a new state reads any old state of that operation."""
+    def _may_overwrite(self, node: Node, old_state: Buffer | None) -> bool:
+        """Whether a cell computes a new state from this old state, and no later operation reads the old state."""
         at = next(n for n, special in enumerate(self.lowered.specials) if node in special.results)
         old = set(_bases(self.operands[at].get("states", [])))
+        place = self.lowered.specials[at].results.index(node) - 1  # the first result of a cell is its output
+        if self.lowered.specials[at].kind != "cell" or place < 0:
+            return False
+        if self.buffers.get(_bases(self.operands[at]["states"])[place]) is not old_state:
+            return False
         later = [*self.operands[at + 1 :], {"results": self.results}]
         reads = {base for operands in later for base in _bases(self._roots(operands))}
         reads |= {base_of(o) for d, n in self.group.items() if n > at for o in d.operands()}
-        return self.lowered.specials[at].kind == "cell" and old.isdisjoint(reads)
+        return old.isdisjoint(reads)
 
     def _add_buffers(self, buffers: Iterable[Buffer]) -> None:
         self.out.buffers.extend(buffers)

@@ -15,7 +15,7 @@ from fastweights.cell import Cell
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.lower import Lowering
 from fastweights.compiler.frontend.trace import Trace
-from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Shape, Value, identity, whole
+from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Node, Shape, Value, whole
 from fastweights.compiler.network.program import Buffer, ElementType, Role
 from fastweights.compiler.network.trace import NetworkTrace
 from fastweights.compiler.network.view import base_of, strides_of
@@ -58,12 +58,14 @@ class Lowered:
         specials: The operations that are no expressions, in order.
         results: The results of the graph, and the types of their elements.
         constants: The constant tensors of the program, by the name of their buffer.
+        dtype: The dtype of all real buffers.
     """
 
     inputs: dict[Input, Buffer] = field(default_factory=dict)
     specials: list[Special] = field(default_factory=list)
     results: list[tuple[Value, ElementType]] = field(default_factory=list)
     constants: dict[str, Tensor] = field(default_factory=dict)
+    dtype: torch.dtype | None = None
 
 
 def lower(trace: NetworkTrace, states: Sequence[int]) -> Lowered:
@@ -83,13 +85,23 @@ class NetworkLowering(Lowering):
         self.network, self.out = trace, Lowered()
         self.states = {trace.arguments[n] for n in states}
         self.folded: dict[int, Input] = {}
+        self.integers: dict[Node, Input] = {}
 
     def lowered(self) -> Lowered:
         """Lowers the graph."""
         values = self.run()
-        types = [_type(node.meta["val"].dtype, node.name) for node in self.trace.results]
+        types = [self.type_of(node.meta["val"].dtype, node.name) for node in self.trace.results]
         self.out.results = list(zip(map(as_value, values), types, strict=True))
         return self.out
+
+    def type_of(self, dtype: torch.dtype, name: str) -> ElementType:
+        """The type of the elements of an input or a result. All floating dtypes of a program are the same."""
+        kind = TYPES.get(dtype)
+        if kind == "real":
+            self.out.dtype = self.out.dtype or dtype
+        if kind is None or (kind == "real" and dtype != self.out.dtype):
+            raise Unsupported(f"the tensor {name} of {dtype}", "", f"one of {self.out.dtype or torch.float32}")
+        return kind
 
     def special(self, kind: str, operands: Mapping[str, list[Value]], shapes: Sequence[Shape]) -> list[Value]:
         """Adds an operation that is no expression; returns its results."""
@@ -110,7 +122,7 @@ class NetworkLowering(Lowering):
 
     def _placeholder(self, node: torch.fx.Node) -> Value:
         meta, name = node.meta["val"], self.network.weights.get(node.name, node.name)
-        kind, shape = _type(meta.dtype, name), tuple(meta.shape)
+        kind, shape = self.type_of(meta.dtype, name), tuple(meta.shape)
         role = Role.WEIGHT if node.name in self.network.weights else Role.INPUT
         role = Role.STATE if node.name in self.states else role
         read = Input(shape)
@@ -118,6 +130,7 @@ class NetworkLowering(Lowering):
         if kind == "real":
             return whole(read)
         (number,) = self.special("convert", {"x": [whole(read)]}, [shape])
+        self.integers[self.out.specials[-1].results[0]] = read
         return Value(shape, Apply("ne", (number.expression, Constant(0.0)))) if kind == "bool" else number
 
     def _tensor(self, value: Any) -> Value:
@@ -176,6 +189,9 @@ def _gather(lowering: NetworkLowering, node: torch.fx.Node) -> Value | None:
     table, index = lowering.number(node.args[0]), lowering.number(node.args[1])
     if lowering.weight(table, table.shape) is None:
         return None
+    if not (isinstance(index.expression, Load) and index.expression.node in lowering.integers):
+        return None  # an index that is computed is checked too late: states may have changed
+    index = Value(index.shape, Load(lowering.integers[index.expression.node], index.expression.index))
     shape = (*index.shape, table.shape[1])
     return lowering.special("gather", {"table": [table], "index": [index]}, [shape])[0]
 
@@ -222,9 +238,3 @@ SPECIAL: Mapping[str, Callable[..., Any]] = {
     "fastweights.scan": _cell,
 }
 """The rules of the operations that are no expressions. A rule returns None where the operation is one after all."""
-
-
-def _type(dtype: torch.dtype, name: str) -> ElementType:
-    if dtype not in TYPES:
-        raise Unsupported(f"the tensor {name} of {dtype}", "", "float32")
-    return TYPES[dtype]

@@ -1,6 +1,7 @@
 """A compiled step of a module: the C++ of its program, built, and called with tensors."""
 
 import threading
+from collections.abc import Sequence
 from ctypes import c_char_p, c_int
 from struct import Struct
 from typing import Any
@@ -14,13 +15,12 @@ from fastweights.compiler.network.emit import Source, source
 from fastweights.compiler.network.group import group
 from fastweights.compiler.network.guard import ModuleGuard
 from fastweights.compiler.network.leaves import leaves, rebuilt
-from fastweights.compiler.network.lower import lower
+from fastweights.compiler.network.lower import Lowered, lower
 from fastweights.compiler.network.program import Buffer, Program, Role
 from fastweights.compiler.network.trace import trace
 from fastweights.compiler.targets.cpp import build
 from fastweights.compiler.targets.cpp.cpu import lanes
 
-DTYPES = {"real": torch.float32, "int64": torch.int64, "bool": torch.bool}
 LINE = 64
 """Bytes of a line of the cache, at which scratch memory begins."""
 
@@ -40,18 +40,21 @@ class NetworkStep:
 
     def __init__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         name = type(module).__name__
-        self.program, constants, self._results = alone(_program, module, arguments)
+        self.program, lowered, self._results = alone(_program, module, arguments)
+        constants, dtype = lowered.constants, lowered.dtype or torch.float32
+        self.dtypes = {"real": dtype, "int64": torch.int64, "bool": torch.bool}
         weights = self.program.of(Role.WEIGHT)
-        self._constants = [constants[b.name].float().contiguous() for b in weights if b.name in constants]
+        self._constants = [constants[b.name].to(dtype).contiguous() for b in weights if b.name in constants]
         self.guard = ModuleGuard(module, [b.name for b in weights if b.name not in constants])
-        text = source(self.program, torch.float32, lanes(torch.float32))
-        self._call = _built(f"network-{name}", text)
-        given = [b for b in self.program.buffers if b.role in (Role.INPUT, Role.STATE)]
-        self._made = [b for b in self.program.buffers if b.role in (Role.OUTPUT, Role.NEW_STATE)]
-        self._pack = Struct(f"{len(given) + len(self._made) + 1}P").pack
+        text = source(self.program, dtype, lanes(dtype))
+        self.call = _built(f"network-{name}", text)
+        self.given = [b for b in self.program.buffers if b.role in (Role.INPUT, Role.STATE)]
+        self.made = [b for b in self.program.buffers if b.role in (Role.OUTPUT, Role.NEW_STATE)]
+        self._pack = Struct(f"{len(self.given) + len(self.made) + 1}P").pack
         self._places: list[int] = []
         self._packed = b""
-        self._scratch = _Scratch(text)
+        self.text, self.dtype, self._scratch = text, dtype, _Scratch(text, dtype)
+        self.state = self._results[-1]
 
     def __call__(self, tensors: list[Tensor]) -> Any:
         """The results for the tensors of the arguments; None if the step must run layer by layer.
@@ -60,34 +63,84 @@ class NetworkStep:
         """
         if not self.guard.holds():
             return None
+        given = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in tensors]
+        made = self.empty(self.made)
+        threads = torch.get_num_threads()
+        failed = self.call(self.addresses(given, made, self._scratch.address(threads)), threads)
+        return None if failed else rebuilt(self._results, iter(made))
+
+    def addresses(self, given: Sequence[Tensor], made: Sequence[Tensor], scratch: int) -> bytes:
+        """The addresses of all arguments and of scratch memory, as C reads them."""
         if self.guard.places is not self._places:
             self._places = self.guard.places
             places = [*self._places, *map(Tensor.data_ptr, self._constants)]
             self._packed = Struct(f"{len(places)}P").pack(*places)
-        given = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in tensors]
-        made = [torch.empty(b.shape, dtype=DTYPES[b.type]) for b in self._made]
+        return self._packed + self._pack(*map(Tensor.data_ptr, (*given, *made)), scratch)
+
+    def empty(self, buffers: Sequence[Buffer]) -> list[Tensor]:
+        return [torch.empty(b.shape, dtype=self.dtypes[b.type]) for b in buffers]
+
+
+CHECKED = 16
+"""Number of steps after which `OwnState` checks that the module is still the one that was compiled."""
+
+
+class OwnState:
+    """A compiled step with memory of its own for the state, which is updated in place.
+
+    Numbers of weights that change are read at the next step. Other changes of the module are noticed after `CHECKED`
+    steps at the latest.
+
+    Args:
+        step: The compiled step.
+        tensors: The tensors of the arguments of the first step.
+    """
+
+    def __init__(self, step: NetworkStep, tensors: Sequence[Tensor]) -> None:
+        self.step, self.count = step, 0
+        self.given = [x.clone(memory_format=torch.contiguous_format) for x in tensors]
+        roles = [b.role for b in step.given]
+        self.inputs = [x for x, role in zip(self.given, roles, strict=True) if role is Role.INPUT]
+        self.states = [x for x, role in zip(self.given, roles, strict=True) if role is Role.STATE]
+        self.outputs = step.empty([b for b in step.made if b.role is Role.OUTPUT])
+        self.scratch, self.threads = _Scratch(step.text, step.dtype), 0
+
+    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+        """The results but the state; None if the step must run layer by layer. The state is then unchanged."""
         threads = torch.get_num_threads()
-        addresses = map(Tensor.data_ptr, (*given, *made))
-        packed = self._packed + self._pack(*addresses, self._scratch.address(threads))
-        return None if self._call(packed, threads) else rebuilt(self._results, iter(made))
+        if self.count % CHECKED == 0 or threads != self.threads:
+            if not self.step.guard.holds():
+                return None
+            self.threads = threads
+            self.packed = self.step.addresses(self.given, [*self.outputs, *self.states], self.scratch.address(threads))
+        if [(x.shape, x.dtype) for x in inputs] != [(x.shape, x.dtype) for x in self.inputs]:
+            return None
+        self.count += 1
+        for place, x in zip(self.inputs, inputs, strict=True):
+            place.copy_(x)
+        return None if self.step.call(self.packed, threads) else [y.clone() for y in self.outputs]
+
+    def state(self) -> Any:
+        """A copy of the state."""
+        return rebuilt(self.step.state, (x.clone() for x in self.states))
 
 
 class _Scratch(threading.local):
-    """Scratch memory, for every thread of Python its own."""
+    """Scratch memory, separate for every thread of Python."""
 
-    def __init__(self, text: Source) -> None:
+    def __init__(self, text: Source, dtype: torch.dtype) -> None:
         self.text, self.threads = text, 0
-        self.memory = torch.empty(0)
+        self.memory = torch.empty(0, dtype=dtype)
 
     def address(self, threads: int) -> int:
         if threads > self.threads:
             self.threads = threads
-            self.memory = torch.empty(self.text.shared + threads * self.text.private + LINE)
+            self.memory = self.memory.new_empty(self.text.shared + threads * self.text.private + LINE)
         return (self.memory.data_ptr() + LINE - 1) // LINE * LINE
 
 
-def _program(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Program, dict[str, Tensor], Any]:
-    """The program, its constants, and the structure of the results."""
+def _program(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Program, Lowered, Any]:
+    """The program, what it was made of, and the structure of the results."""
     at = next(n for n, argument in enumerate(arguments) if isinstance(argument, tuple))
     before, states = len(leaves(arguments[:at])[0]), _kinds(arguments[at])
     traced = trace(module, arguments)
@@ -97,7 +150,7 @@ def _program(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Program, di
     if states != _kinds(traced.results[-1]):
         raise Unsupported("a state that changes its shape or type from step to step", "", "a state of one shape")
     program = group(lowered, f"One step of {type(module).__name__}", range(first, len(results)))
-    return program, lowered.constants, traced.results
+    return program, lowered, traced.results
 
 
 def _kinds(state: Any) -> list[tuple[tuple[int, ...], torch.dtype]]:

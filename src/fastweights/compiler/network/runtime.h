@@ -84,17 +84,18 @@ inline void linear_by_columns(Part part, real* __restrict__ y, int64_t N, const 
     }
 }
 
-// Rows of a table. Returns whether every index is one of a row.
+// Whether every index is one of a row.
+template <class I> inline bool are_rows(const I* index, int64_t count, int64_t rows) {
+    bool fit = true;
+    for (int64_t i = 0; i < count; ++i) fit &= index[i] >= 0 && index[i] < rows;
+    return fit;
+}
+
+// Rows of a table.
 template <class I>
-inline bool gather_rows(real* y, const real* table, int64_t step, int64_t rows, int64_t columns, const I* index,
-                        int64_t count) {
-    bool fits = true;
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t row = int64_t(index[i]);
-        fits &= row >= 0 && row < rows;
-        if (fits) memcpy(y + i * columns, table + row * step, columns * sizeof(real));
-    }
-    return fits;
+inline void gather_rows(real* y, const real* table, int64_t step, int64_t columns, const I* index, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+        memcpy(y + i * columns, table + int64_t(index[i]) * step, columns * sizeof(real));
 }
 
 template <class To, class From> inline void convert(To* to, const From* from, int64_t count) {
