@@ -7,18 +7,20 @@ are compiled once there have been `AFTER` of them. All other calls run layer by 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from fastweights.call.plan import is_observed
-from fastweights.core.errors import InputError
+from fastweights.core.errors import InputError, require_name
 from fastweights.dispatch import WATCHERS
 
 if TYPE_CHECKING:
     from fastweights.compiler.network.network_step import NetworkStep, OwnState
+
+Precision = Literal["float32", "bfloat16", "int8"]
 
 AFTER = 256
 """Number of single steps that a module runs layer by layer before its step is compiled, which takes seconds."""
@@ -65,20 +67,31 @@ class StepExplanation(NamedTuple):
         return f"{self.module}: {how}"
 
 
-def explain_step(module: nn.Module, *arguments: Any) -> StepExplanation:
-    """Compiles one time step of a module, and returns how the module runs such steps.
+def compile_step(module: nn.Module, *arguments: Any, weights: str = "float32") -> StepExplanation:
+    """Compiles one time step of a module now, and returns how the module runs such steps.
 
     Args:
-        module: A model or a layer with its weights on a CPU in float32.
+        module: A model or a layer on a CPU.
         arguments: Arguments of a call with one time step, by position. The state is the one that is a tuple.
+        weights: How all later steps of the module store matrices: "float32" reads the parameters where they are.
+            "bfloat16" makes copies in half the memory. "int8" makes copies in a quarter of it, with a scale per row.
+            Copies are made again when the parameters change. All sums are in float32.
 
     Returns:
         An explanation, whose text is one line. It names the part of the module that does not compile, if there is one.
 
     Raises:
-        InputError: An argument is neither a tensor, nor None, nor a nested tuple of these.
+        InputError: `weights` has another value, or an argument is neither a tensor, nor None, nor a tuple of these.
+
+    >>> model = fastweights.LanguageModel(vocabulary=10, d_model=16, depth=1, heads=2).eval()
+    >>> print(compile_step(model, torch.tensor([[3]]), model.initial_state(1)))
+    LanguageModel: one compiled step
     """
-    step = _steps_of(module).compiled(module, arguments)
+    require_name("weights", weights, get_args(Precision))
+    steps = _steps_of(module)
+    if weights != steps.precision:
+        steps.precision, steps.forms = weights, {}
+    step = steps.compiled(module, arguments)
     name = type(module).__name__
     return StepExplanation(name, not isinstance(step, str), step if isinstance(step, str) else "")
 
@@ -141,6 +154,7 @@ class ModuleSteps:
 
     def __init__(self) -> None:
         self.forms: dict[Any, _Form] = {}
+        self.precision: Precision = "float32"
 
     def __call__(self, module: nn.Module, *arguments: Any) -> Any:
         """The results of `module.forward(*arguments)`. The state is the argument that is a tuple."""
@@ -153,7 +167,7 @@ class ModuleSteps:
         result = None if form.step is None else form.step(tensors)
         if result is not None:
             return result
-        if form.step is not None and not form.step.guard.holds():
+        if form.step is not None and form.step.weights.places() is None:
             form.step, form.changes = None, form.changes + 1
             form.reason = "its submodules, hooks or weights change" if form.changes > CHANGES else ""
         return _partly(module, arguments) if form.reason else _layer_by_layer(module, arguments)
@@ -188,7 +202,7 @@ class ModuleSteps:
         from fastweights.compiler.network.network_step import NetworkStep
 
         try:
-            form.step = NetworkStep(module, arguments)
+            form.step = NetworkStep(module, arguments, self.precision)
         except (Unsupported, Unbuilt) as error:
             form.reason = str(error)
 

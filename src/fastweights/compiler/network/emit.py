@@ -37,7 +37,7 @@ from fastweights.compiler.targets.cpp.schedule import Buffer as Place
 from fastweights.compiler.targets.cpp.schedule import Output, schedule
 
 RUNTIME = Path(__file__).with_name("runtime.h")
-TYPES = {"real": "real", "int64": "int64_t", "bool": "bool"}
+TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "bfloat16": "fw::bfloat16", "int8": "int8_t"}
 WORTH_SHARING = 1 << 14
 """Smallest number of elements of a matrix whose rows several threads share. A barrier takes about a microsecond."""
 UNIT = 16
@@ -84,7 +84,8 @@ class Emitter:
         out.open(f"\n{EXPORTED} int network_step(void* const* p, int threads)")
         arguments = self.program.arguments
         for n, b in enumerate(arguments):
-            out.add(f"{TYPES[b.type]}* const {self._name(b)} = ({TYPES[b.type]}*)p[{n}]; // {b.name}")
+            kind = f"{'const ' if b.role is Role.WEIGHT else ''}{TYPES[b.type]}*"
+            out.add(f"{kind} const {self._name(b)} = ({kind})p[{n}]; // {b.name}")
         out.add(f"real* const scratch = (real*)p[{len(arguments)}];")
         for operation in self.program.operations:
             if isinstance(operation, Gather):
@@ -139,13 +140,19 @@ class Emitter:
         part = f"fw::part_of({N}, {UNIT}, me, team)" if is_shared else f"fw::Part{{0, {N}}}"
         function = "linear_by_columns" if by_columns else "linear"
         arguments = [part, self._name(y), N, self._at(x), x.strides[0], self._at(weight), step, M, K]
-        given = "nullptr" if bias is None else self._at(bias)
-        return is_shared, [f"fw::{function}({', '.join(map(str, arguments))}, {given});"]
+        arguments += ["nullptr" if bias is None else self._at(bias), self._scale(weight)]
+        return is_shared, [f"fw::{function}({', '.join(map(str, arguments))});"]
+
+    def _scale(self, weight: View) -> str:
+        """The scale of the first row of a part of a weight."""
+        scale = weight.buffer.scale
+        return "nullptr" if scale is None else f"{self._name(scale)} + {weight.offset // weight.buffer.shape[1]}"
 
     def _gather(self, operation: Gather) -> str:
         table, index = operation.table, operation.index
         arguments = [self._name(operation.y), self._at(table), table.strides[0], table.shape[1], self._at(index)]
-        return f"fw::gather_rows({', '.join(map(str, arguments))}, {volume(index.shape)});"
+        arguments += [volume(index.shape), self._scale(table)]
+        return f"fw::gather_rows({', '.join(map(str, arguments))});"
 
     def _check(self, operation: Gather) -> str:
         """The check of the indices, before any state changes."""

@@ -13,11 +13,12 @@ from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.network.emit import Source, source
 from fastweights.compiler.network.group import group
-from fastweights.compiler.network.guard import ModuleGuard
 from fastweights.compiler.network.leaves import leaves, rebuilt
 from fastweights.compiler.network.lower import Lowered, lower
-from fastweights.compiler.network.program import Buffer, Program, Role
+from fastweights.compiler.network.precision import store_weights
+from fastweights.compiler.network.program import Buffer, Precision, Program, Role
 from fastweights.compiler.network.trace import trace
+from fastweights.compiler.network.weights import Weights
 from fastweights.compiler.targets.cpp import build
 from fastweights.compiler.targets.cpp.cpu import lanes
 
@@ -32,20 +33,22 @@ class NetworkStep:
         module: The module. Its weights are read where they are, at every step.
         arguments: An example: tensors, None, and one nested tuple of tensors, which is the state before the step. The
             last result of the module must be the state after the step.
+        precision: How the matrices of the module are stored. In another precision than float32 they are copies, which
+            are made again when the weights change.
 
     Raises:
         Unsupported: A part of the module does not compile. The message names it.
         Unbuilt: There is no C++ compiler, or it fails.
     """
 
-    def __init__(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, module: nn.Module, arguments: tuple[Any, ...], precision: Precision = "float32") -> None:
         name = type(module).__name__
         self.program, lowered, self._results = alone(_program, module, arguments)
         constants, dtype = lowered.constants, lowered.dtype or torch.float32
         self.dtypes = {"real": dtype, "int64": torch.int64, "bool": torch.bool}
-        weights = self.program.of(Role.WEIGHT)
-        self._constants = [constants[b.name].to(dtype).contiguous() for b in weights if b.name in constants]
-        self.guard = ModuleGuard(module, [b.name for b in weights if b.name not in constants])
+        if precision != "float32" and dtype == torch.float32:
+            store_weights(self.program, precision)
+        self.weights = Weights(module, self.program, constants, dtype)
         text = source(self.program, dtype, lanes(dtype))
         self.call = _built(f"network-{name}", text)
         self.given = [b for b in self.program.buffers if b.role in (Role.INPUT, Role.STATE)]
@@ -61,20 +64,19 @@ class NetworkStep:
 
         The step runs layer by layer if the module has changed, and if an index is out of range.
         """
-        if not self.guard.holds():
+        places = self.weights.places()
+        if places is None:
             return None
         given = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in tensors]
         made = self.empty(self.made)
         threads = torch.get_num_threads()
-        failed = self.call(self.addresses(given, made, self._scratch.address(threads)), threads)
+        failed = self.call(self.addresses(places, given, made, self._scratch.address(threads)), threads)
         return None if failed else rebuilt(self._results, iter(made))
 
-    def addresses(self, given: Sequence[Tensor], made: Sequence[Tensor], scratch: int) -> bytes:
-        """The addresses of all arguments and of scratch memory, as C reads them."""
-        if self.guard.places is not self._places:
-            self._places = self.guard.places
-            places = [*self._places, *map(Tensor.data_ptr, self._constants)]
-            self._packed = Struct(f"{len(places)}P").pack(*places)
+    def addresses(self, places: list[int], given: Sequence[Tensor], made: Sequence[Tensor], scratch: int) -> bytes:
+        """The addresses of all weights, other arguments and scratch memory, as C reads them."""
+        if places is not self._places:
+            self._places, self._packed = places, Struct(f"{len(places)}P").pack(*places)
         return self._packed + self._pack(*map(Tensor.data_ptr, (*given, *made)), scratch)
 
     def empty(self, buffers: Sequence[Buffer]) -> list[Tensor]:
@@ -109,10 +111,11 @@ class OwnState:
         """The results but the state; None if the step must run layer by layer. The state is then unchanged."""
         threads = torch.get_num_threads()
         if self.count % CHECKED == 0 or threads != self.threads:
-            if not self.step.guard.holds():
+            places = self.step.weights.places()
+            if places is None:
                 return None
             self.threads = threads
-            self.packed = self.step.addresses(self.given, [*self.outputs, *self.states], self.scratch.address(threads))
+            self.packed = self.step.addresses(places, self.given, [*self.outputs, *self.states], self.scratch.address(threads))
         if [(x.shape, x.dtype) for x in inputs] != [(x.shape, x.dtype) for x in self.inputs]:
             return None
         self.count += 1

@@ -11,7 +11,9 @@ from typing import Literal
 from fastweights.compiler.ir.nodes import Node, Shape, Value, volume
 from fastweights.compiler.targets.cell_spec import CellSpec
 
-ElementType = Literal["real", "int64", "bool"]
+ElementType = Literal["real", "int64", "bool", "bfloat16", "int8"]
+Precision = Literal["float32", "bfloat16", "int8"]
+"""The type of the elements of matrices that a step multiplies with. Everything else is computed in float32."""
 
 
 class Role(Enum):
@@ -38,12 +40,14 @@ class Buffer:
         shape: Sizes of the axes.
         type: Type of the elements. "real" is float, or double in a program in float64.
         role: Role in the program.
+        scale: The scale of every row `[N]` of a weight in int8.
     """
 
     name: str
     shape: Shape
     type: ElementType
     role: Role
+    scale: "Buffer | None" = None
 
     @property
     def size(self) -> int:
