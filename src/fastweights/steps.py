@@ -1,13 +1,13 @@
 """Compiled time steps of modules: streaming, generation and acting run a whole network as one C++ function.
 
-A module asks `step_of` at the start of its forward pass. Single time steps of small batches on a CPU, without gradients,
-are compiled once there have been `AFTER` of them. All other calls run layer by layer.
+A module asks `step_of` at the start of its forward pass. Single time steps of small batches on a CPU, without
+gradients, are compiled once there have been `AFTER` of them. All other calls run layer by layer.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 from weakref import WeakKeyDictionary
 
 import torch
@@ -90,7 +90,7 @@ def compile_step(module: nn.Module, *arguments: Any, weights: str = "float32") -
     require_name("weights", weights, get_args(Precision))
     steps = _steps_of(module)
     if weights != steps.precision:
-        steps.precision, steps.forms = weights, {}
+        steps.precision, steps.forms = cast(Precision, weights), {}
     step = steps.compiled(module, arguments)
     name = type(module).__name__
     return StepExplanation(name, not isinstance(step, str), step if isinstance(step, str) else "")
@@ -121,23 +121,22 @@ class Recurrence:
 
     def __call__(self, *inputs: Tensor) -> Any:
         """The results of a step without the state: one, or a tuple of several."""
-        is_compiled = self._own is not None and step_of(self._module, inputs[0], ()) is not None
-        results = self._own(inputs) if is_compiled else None
-        if results is None:
-            results, self._state = self._plain_step(inputs)
-        return results[0] if len(results) == 1 else tuple(results)
+        own = self._own if step_of(self._module, inputs[0], ()) is not None else None
+        results = None if own is None else own(inputs)
+        given = self._plain_step(inputs) if results is None else results
+        return given[0] if len(given) == 1 else tuple(given)
 
     @property
     def state(self) -> Any:
         """The state after the last step."""
         return self._state if self._own is None else self._own.state()
 
-    def _plain_step(self, inputs: tuple[Tensor, ...]) -> tuple[Sequence[Tensor], Any]:
+    def _plain_step(self, inputs: tuple[Tensor, ...]) -> list[Tensor]:
         """A step of the module. The next one may be a compiled step."""
-        *results, after = self._module(*inputs, self.state)
-        has_steps = step_of(self._module, inputs[0], after) is not None
-        self._own = _steps_of(self._module).with_own_state((*inputs, after)) if has_steps else None
-        return results, after
+        *results, self._state = self._module(*inputs, self.state)
+        steps = step_of(self._module, inputs[0], self._state)
+        self._own = None if steps is None else steps.with_own_state((*inputs, self._state))
+        return results
 
 
 class _Form:

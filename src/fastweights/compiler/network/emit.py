@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from fastweights.compiler import pipeline
-from fastweights.compiler.ir.nodes import ConstantTensor, Input, Node, Value, behind, upstream, volume
+from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
 from fastweights.compiler.network.memory import Memory, place
 from fastweights.compiler.network.program import (
     Buffer,
@@ -76,7 +76,9 @@ class Emitter:
         body = self._body(calls)
         scratch = padded(self.functions.scratch)
         private = scratch + max([0, *map(self._apart, self.cells.values())])
-        text = "\n".join([*head, f"enum {{ CELL_SCRATCH = {scratch}, PRIVATE_SIZE = {private} }};", *self.texts, *body, ""])
+        text = "\n".join(
+            [*head, f"enum {{ CELL_SCRATCH = {scratch}, PRIVATE_SIZE = {private} }};", *self.texts, *body, ""]
+        )
         return Source(text, self.memory.size, private)
 
     def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:

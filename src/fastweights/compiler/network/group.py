@@ -34,7 +34,7 @@ class Grouping:
     def __init__(self, lowered: Lowered, title: str, new_states: Sequence[int]) -> None:
         self.lowered, self.new_states = lowered, new_states
         self.out = Program(title)
-        self.buffers: dict[Node, Buffer] = dict(lowered.inputs)
+        self.buffers: dict[Node, Buffer] = {**lowered.inputs}
         self.ready: set[Node] = set(lowered.inputs)
         self.operands = [self._prepared(special) for special in lowered.specials]
         self.states = [b for b in lowered.inputs.values() if b.role is Role.STATE]
@@ -110,7 +110,8 @@ class Grouping:
         """Whether a cell computes a new state from this old state, and no later operation reads the old state."""
         at = next(n for n, special in enumerate(self.lowered.specials) if node in special.results)
         old = set(_bases(self.operands[at].get("states", [])))
-        place = self.lowered.specials[at].results.index(node) - 1  # the first result of a cell is its output
+        results: list[Node] = [*self.lowered.specials[at].results]
+        place = results.index(node) - 1  # the first result of a cell is its output
         if self.lowered.specials[at].kind != "cell" or place < 0:
             return False
         if self.buffers.get(_bases(self.operands[at]["states"])[place]) is not old_state:
@@ -156,9 +157,16 @@ class Grouping:
             case "gather":
                 return Gather(made[0], views["table"][0], views["index"][0])
         assert special.spec is not None
-        records = [views[name] for name in ("inputs", "states", "params", "initial")]
-        reset = views["reset"][0] if views["reset"] else None
-        return CellStep(special.spec, *records, reset, made[0], made[1:])
+        return CellStep(
+            special.spec,
+            inputs=views["inputs"],
+            states=views["states"],
+            params=views["params"],
+            initial=views["initial"],
+            reset=views["reset"][0] if views["reset"] else None,
+            y=made[0],
+            new_states=made[1:],
+        )
 
 
 def _node(value: Value) -> Node:

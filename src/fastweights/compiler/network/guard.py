@@ -32,7 +32,8 @@ class ModuleGuard:
         self._hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
         weights = _slots([table for part in parts for table in (part._parameters, part._buffers)])
         wanted = [_slot_of(module, name) for name in names]
-        self._weight_tables, self._weight_keys = zip(*wanted, *weights, strict=True) if weights else ((), ())
+        self._weight_tables = [table for table, _ in (*wanted, *weights)]
+        self._weight_keys = [key for _, key in (*wanted, *weights)]
         self._count = len(wanted)
         self._follow()
         self._kinds = self._describe()
@@ -51,7 +52,7 @@ class ModuleGuard:
         return self._describe() == self._kinds
 
     def _follow(self) -> None:
-        self._all = list(map(getitem, self._weight_tables, self._weight_keys))
+        self._all: list[Any] = list(map(getitem, self._weight_tables, self._weight_keys))
         self.weights: list[Tensor] = self._all[: self._count]
         """The tensors of the wanted weights."""
         self.places = list(map(Tensor.data_ptr, self.weights))
@@ -61,9 +62,7 @@ class ModuleGuard:
         """What must stay the same about the weights: shape, type, layout, device, and which are the same tensor."""
         first: dict[int, int] = {}
         kinds = [
-            None
-            if x is None
-            else (type(x), x.shape, x.stride(), x.dtype, x.device, x.layout, first.setdefault(id(x), len(first)))
+            None if x is None else (x.shape, x.stride(), x.dtype, x.device, first.setdefault(id(x), len(first)))
             for x in self._all
         ]
         return tuple(kinds)

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+
 def leaves(structure: Any) -> tuple[list[Tensor], list[type]]:
     """The tensors of nested tuples in order, and the types of all parts. None has no tensor."""
     tensors: list[Tensor] = []

@@ -21,7 +21,7 @@ from fastweights.compiler.network.trace import NetworkTrace
 from fastweights.compiler.network.view import base_of, strides_of
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.operations import OPERATIONS
-from fastweights.compiler.operations.value import as_value, is_mask
+from fastweights.compiler.operations.value import as_value
 from fastweights.compiler.targets.cell_spec import CellSpec
 
 TYPES: Mapping[torch.dtype, ElementType] = {
@@ -61,7 +61,7 @@ class Lowered:
         dtype: The dtype of all real buffers.
     """
 
-    inputs: dict[Input, Buffer] = field(default_factory=dict)
+    inputs: dict[Node, Buffer] = field(default_factory=dict)
     specials: list[Special] = field(default_factory=list)
     results: list[tuple[Value, ElementType]] = field(default_factory=list)
     constants: dict[str, Tensor] = field(default_factory=dict)
@@ -144,7 +144,11 @@ class NetworkLowering(Lowering):
             self.out.constants[name] = value
             self.out.inputs[node] = Buffer(name, node.shape, "real", Role.WEIGHT)
         number = whole(self.folded[id(value)])
-        return Value(number.shape, Apply("ne", (number.expression, Constant(0.0)))) if value.dtype == torch.bool else number
+        return (
+            Value(number.shape, Apply("ne", (number.expression, Constant(0.0))))
+            if value.dtype == torch.bool
+            else number
+        )
 
     def weight(self, value: Any, shape: Shape) -> Value | None:
         """The value if it is a part of a weight, whose rows or columns are dense."""
@@ -159,7 +163,7 @@ class NetworkLowering(Lowering):
         return as_value(self._tensor(self._value(node)))
 
 
-def _linear(lowering: NetworkLowering, node: torch.fx.Node, bias: Any = None) -> Value | None:
+def _linear(lowering: NetworkLowering, node: Any, bias: Any = None) -> Value | None:
     """x W, where W is a weight."""
     *_, a, b = node.args
     x, shape = lowering.number(a), tuple(b.meta["val"].shape)
@@ -170,7 +174,7 @@ def _linear(lowering: NetworkLowering, node: torch.fx.Node, bias: Any = None) ->
     return lowering.special("linear", operands, [(x.shape[0], shape[1])])[0]
 
 
-def _linear_with_bias(lowering: NetworkLowering, node: torch.fx.Node) -> Value | None:
+def _linear_with_bias(lowering: NetworkLowering, node: Any) -> Value | None:
     """x W + c, where W is a weight."""
     if node.kwargs:
         return None
@@ -184,7 +188,7 @@ def _linear_with_bias(lowering: NetworkLowering, node: torch.fx.Node) -> Value |
     return added
 
 
-def _gather(lowering: NetworkLowering, node: torch.fx.Node) -> Value | None:
+def _gather(lowering: NetworkLowering, node: Any) -> Value | None:
     """Rows of an embedding."""
     table, index = lowering.number(node.args[0]), lowering.number(node.args[1])
     if lowering.weight(table, table.shape) is None:
@@ -196,7 +200,7 @@ def _gather(lowering: NetworkLowering, node: torch.fx.Node) -> Value | None:
     return lowering.special("gather", {"table": [table], "index": [index]}, [shape])[0]
 
 
-def _cell(lowering: NetworkLowering, node: torch.fx.Node) -> tuple[Value, ...]:
+def _cell(lowering: NetworkLowering, node: Any) -> tuple[Value, ...]:
     """One step of a cell: the arguments are those of the operation `scan`."""
     key, tensors, initial, reset, lengths, _ = node.args
     if lengths is not None or tensors[0].meta["val"].shape[1] != 1:
@@ -218,7 +222,7 @@ def _cell(lowering: NetworkLowering, node: torch.fx.Node) -> tuple[Value, ...]:
     return (*results, Value((0,), Constant(0.0)))
 
 
-def _running_maximum(lowering: NetworkLowering, node: torch.fx.Node) -> tuple[Value, None] | None:
+def _running_maximum(lowering: NetworkLowering, node: Any) -> tuple[Value, None] | None:
     """The maximum of the elements so far along a short axis, without its position."""
     x, dim = lowering.number(node.args[0]), node.args[1]
     size = x.shape[dim]

@@ -115,7 +115,9 @@ class OwnState:
             if places is None:
                 return None
             self.threads = threads
-            self.packed = self.step.addresses(places, self.given, [*self.outputs, *self.states], self.scratch.address(threads))
+            self.packed = self.step.addresses(
+                places, self.given, [*self.outputs, *self.states], self.scratch.address(threads)
+            )
         if [(x.shape, x.dtype) for x in inputs] != [(x.shape, x.dtype) for x in self.inputs]:
             return None
         self.count += 1
