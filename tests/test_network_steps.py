@@ -239,9 +239,9 @@ def test_recurrence_notices_a_changed_module(step):
     assert not results[-1].any()
 
 
-def test_gradients_large_batches_and_short_streams_run_layer_by_layer(model, step):
+def test_gradients_large_batches_and_short_streams_run_layer_by_layer():
     model = language_model()
-    tokens, state = step
+    tokens, state = torch.tensor([[3]]), model.initial_state(1)
     calls = []
     model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
     with compiled_after(0):

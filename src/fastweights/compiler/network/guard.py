@@ -36,7 +36,7 @@ class ModuleGuard:
         self._weight_keys = [key for _, key in (*wanted, *weights)]
         self._count = len(wanted)
         self._follow()
-        self._kinds = self._describe()
+        self._kinds = self._describe(self._all)
 
     def holds(self) -> bool:
         """Whether a trace of the module is still valid. Refreshes `weights` and `places`."""
@@ -48,8 +48,10 @@ class ModuleGuard:
         current = map(getitem, self._weight_tables, self._weight_keys)
         if all(map(is_, current, self._all)) and list(map(Tensor.data_ptr, self.weights)) == self.places:
             return True
-        self._follow()
-        return self._describe() == self._kinds
+        kinds = self._describe([*map(getitem, self._weight_tables, self._weight_keys)])
+        if kinds == self._kinds:
+            self._follow()
+        return kinds == self._kinds
 
     def _follow(self) -> None:
         self._all: list[Any] = list(map(getitem, self._weight_tables, self._weight_keys))
@@ -58,12 +60,12 @@ class ModuleGuard:
         self.places = list(map(Tensor.data_ptr, self.weights))
         """The addresses of the wanted weights."""
 
-    def _describe(self) -> Hashable:
-        """What must stay the same about the weights: shape, type, layout, device, and which are the same tensor."""
+    def _describe(self, weights: Sequence[Any]) -> Hashable:
+        """What must stay the same about the weights: shape, strides, type, device, and which are the same tensor."""
         first: dict[int, int] = {}
         kinds = [
             None if x is None else (x.shape, x.stride(), x.dtype, x.device, first.setdefault(id(x), len(first)))
-            for x in self._all
+            for x in weights
         ]
         return tuple(kinds)
 
