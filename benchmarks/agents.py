@@ -23,14 +23,16 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 MEMORIES = ("lstm", "delta-net", "recurrent-delta-net", "srwm")
 ENVIRONMENTS, UNROLL, TURNS, CALLS = 16, 64, 5, 200
-SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, unroll=UNROLL, learning_rate=1e-3)
+SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, unroll_length=UNROLL, learning_rate=1e-3)
 
 
 def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
     """An agent, and what lets it act and learn for an unroll."""
     task = TASKS.load("t-maze")(length=5)
     torch.manual_seed(0)
-    agent = Agent(*task.arguments, layer, d_model=64, depth=0, heads=1 if layer == "lstm" else 4, tell_reward=False)
+    agent = Agent(
+        *task.arguments, layer, d_model=64, num_layers=0, num_heads=1 if layer == "lstm" else 4, tell_reward=False
+    )
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
     history = task.actions.blank(ENVIRONMENTS, UNROLL)

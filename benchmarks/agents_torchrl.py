@@ -48,7 +48,7 @@ def memory(name: str) -> nn.Module:
     """TorchRL's LSTM, or a layer of this library in its manner."""
     if name == "LSTMModule":
         return LSTMModule(input_size=SIZE, hidden_size=SIZE, in_key="x", out_key="h")
-    return MemoryModule(make_layer(name, SIZE, heads=4), in_key="x", out_key="h")
+    return MemoryModule(make_layer(name, SIZE, num_heads=4), in_key="x", out_key="h")
 
 
 def torchrl_learner(name: str) -> Callable[[], None]:

@@ -28,21 +28,21 @@ from page import put
 
 UPDATES = 1500
 """Of the first candidate."""
-WIDEST = {"d_model": 256, "depth": 1, "heads": 8, "d_ff": 512}
+WIDEST = {"d_model": 256, "num_layers": 1, "num_heads": 8, "d_ff": 512}
 
 
-def two(width: int, heads: int, **options: Any) -> dict[str, Any]:
+def two(width: int, num_heads: int, **options: Any) -> dict[str, Any]:
     """Two blocks whose feed-forward nets are no wider than themselves, since layers with a state are the dear part."""
-    return {"d_model": width, "depth": 2, "heads": heads, "d_ff": width, **options}
+    return {"d_model": width, "num_layers": 2, "num_heads": num_heads, "d_ff": width, **options}
 
 
 MEMORIES: dict[str, dict[str, Any]] = {
     "DeltaNet, 3 blocks of 96, 6 heads": {"layer": "delta-net"},
-    "gated DeltaNet, 3 blocks of 96, 3 heads": {"layer": "gated-delta", "heads": 3},
+    "gated DeltaNet, 3 blocks of 96, 3 heads": {"layer": "gated-delta", "num_heads": 3},
     "gated DeltaNet, 1 block of 256": {"layer": "gated-delta", **WIDEST},
     "gated DeltaNet, 1 block of 256, rate 2e-3": {"layer": "gated-delta", "learning_rate": 2e-3, **WIDEST},
     "gated DeltaNet, 1 block of 256, rate 8e-3": {"layer": "gated-delta", "learning_rate": 8e-3, **WIDEST},
-    "gated DeltaNet, 1 block of 384": {"layer": "gated-delta", **WIDEST, "d_model": 384, "heads": 12},
+    "gated DeltaNet, 1 block of 384": {"layer": "gated-delta", **WIDEST, "d_model": 384, "num_heads": 12},
     "KDA, 1 block of 256": {"layer": "kda", **WIDEST},
     "RWKV-7, 1 block of 256": {"layer": "rwkv7", **WIDEST},
     "Delta RNN, 1 block of 256": {"layer": "delta-rnn", **WIDEST},
@@ -86,7 +86,7 @@ def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
     bare = build(trial, task)
     model, optimiser = fabric.setup(bare, adam_w(bare, trial.training))
     before = bare.initial_state(trial.training.batch_size)
-    return lambda: update(fabric, model, optimiser, batch, before, trial.training.clip)
+    return lambda: update(fabric, model, optimiser, batch, before, trial.training.max_grad_norm)
 
 
 def time_updates(candidates: list[dict[str, Any]], rounds: int = 24) -> list[float]:

@@ -85,7 +85,7 @@ class Lap:
         """Seconds for the data, the vision net, and the whole update."""
         drawn = timed(lambda: setattr(self, "batch", next(self.batches)))
         seen = timed(self._see)
-        step = (self.fabric, self.network, self.optimiser, self.task, self.batch, self.settings.clip)
+        step = (self.fabric, self.network, self.optimiser, self.task, self.batch, self.settings.max_grad_norm)
         self.times.append((drawn, seen, timed(lambda: update(*step))))
 
     def _see(self) -> None:

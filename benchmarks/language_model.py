@@ -3,7 +3,7 @@
     python benchmarks/language_model.py                                     # the demo and another character model
     python benchmarks/language_model.py --paper                             # the small word models of the papers
     python benchmarks/language_model.py --long                              # over T, and a million tokens streamed
-    python benchmarks/language_model.py --all --into docs/performance.md    # all tables, between the page's marks
+    python benchmarks/language_model.py --all --output-dir docs/measurements
 
 One update, from tokens to new weights, on random tokens. Models take turns, each in a process of its own, whose largest
 resident memory is told beside the time; medians over turns.
@@ -21,31 +21,33 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from csv_tables import write_tables
 from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.irie2021 import table_1
 from fastweights.recipes.oz import Oz
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.run import environment
-from page import put
 
 DEMO = Oz()
 VOCABULARY = 90
 WORDS = 267_735
 """Of WikiText-103."""
-BLOCKS: dict[str, Any] = {"d_model": 128, "depth": 4, "heads": 8, "convolution": DEMO.convolution}
+BLOCKS: dict[str, Any] = {"d_model": 128, "num_layers": 4, "num_heads": 8, "conv_size": DEMO.conv_size}
 PUBLISHED = {
     **{"transformer": 1.0, "linear": 2.0, "delta-net": 1.9, "delta-rnn": 1.24, "recurrent-delta-net": 1.06},
     "delta-lstm": 0.42,
 }
 """Words a second beside the Transformer's, on one V100 with the authors' kernels: Irie et al. 2021, Sec. 4.1."""
+TABLES = ["demo-model", "character-model", "word-models", "lengths"]
+"""Names of the tables with `--all`."""
 LENGTHS = (256, 1024, 4096, 16_384, 65_536)
 MILLION = 1_000_000
 
 
 class Candidate(NamedTuple):
-    """A model, and what it is trained on: tokens `[batch, window]` out of `vocabulary`."""
+    """A model, and what it is trained on: tokens `[batch, window]` out of `vocab_size`."""
 
-    vocabulary: int
+    vocab_size: int
     options: dict[str, Any]
     batch: int
     window: int
@@ -70,9 +72,9 @@ def paper(model: str, batch: int = 4) -> Candidate:
 def make_update(candidate: Candidate, device: str = "cpu", half: bool = False) -> Callable[[], None]:
     """What trains a freshly initialised model by one step, `half` of it in bfloat16 by autocast."""
     torch.manual_seed(1)
-    model = LanguageModel(candidate.vocabulary, **candidate.options).to(device)
+    model = LanguageModel(candidate.vocab_size, **candidate.options).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    tokens = zipf(candidate.vocabulary, (candidate.batch, candidate.window + 1)).to(device)
+    tokens = zipf(candidate.vocab_size, (candidate.batch, candidate.window + 1)).to(device)
 
     def update() -> None:
         with torch.autocast(device, torch.bfloat16, enabled=half):
@@ -85,9 +87,9 @@ def make_update(candidate: Candidate, device: str = "cpu", half: bool = False) -
     return update
 
 
-def zipf(vocabulary: int, shape: tuple[int, ...]) -> torch.Tensor:
+def zipf(vocab_size: int, shape: tuple[int, ...]) -> torch.Tensor:
     """Tokens of which the n-th is drawn with a probability of about 1 / n, as words of a text are."""
-    return ((torch.rand(shape, dtype=torch.float64) * torch.tensor(vocabulary).double().log()).exp() - 1).long()
+    return ((torch.rand(shape, dtype=torch.float64) * torch.tensor(vocab_size).double().log()).exp() - 1).long()
 
 
 def serve(pipe: Any, candidate: Candidate, threads: int) -> None:
@@ -211,7 +213,7 @@ def main() -> None:
     """Prints the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into this page, between its marks")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables of --all there as CSV")
     parts = {"characters": characters, "paper": words, "long": long}
     for name in [*parts][1:]:
         parser.add_argument(f"--{name}", action="store_true", help=inspect_first(parts[name]))
@@ -223,8 +225,8 @@ def main() -> None:
     for name in parts if options.all else chosen:
         said.append(parts[name](options.threads))
         print(f"\n{said[-1]}", flush=True)
-    if options.into:
-        put(options.into, "language_model", "\n\n".join(said))
+    if options.output_dir and options.all:
+        write_tables(options.output_dir, TABLES, "\n\n".join(said))
 
 
 def inspect_first(part: Callable[[int], str]) -> str:

@@ -63,13 +63,17 @@ Way = Callable[[], Any]
 
 def word_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The small word model of Schlag et al. 2021, and the inputs of a step."""
-    model = LanguageModel(VOCABULARY, "delta-net", 128, 16, 8, 2048, norm="post", scaled=True, cutoffs=(2000, 8000))
+    model = LanguageModel(
+        VOCABULARY, "delta-net", 128, 16, 8, 2048, norm="post", scale_embeddings=True, cutoffs=(2000, 8000)
+    )
     return model.eval(), (torch.zeros(1, 1, dtype=torch.long),)
 
 
 def agent() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An agent for Catch, and the inputs of a step."""
-    model = Agent((10, 5), 3, pictures=False, layer="recurrent-delta-net", d_model=128, depth=2, heads=4, d_ff=512)
+    model = Agent(
+        (10, 5), 3, pictures=False, layer="recurrent-delta-net", d_model=128, num_layers=2, num_heads=4, d_ff=512
+    )
     flags = torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.bool)
     return model.eval(), (torch.rand(1, 1, 10, 5), torch.zeros(1, 1), *flags)
 

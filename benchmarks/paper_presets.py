@@ -105,8 +105,8 @@ class Timed(Session):
 def seconds_per_step(trial: Trial, steps: int) -> float:
     """The median time of a training step; the first tenth, with the first calls of kernels, does not count."""
     settings = replace(trial.training, evaluate_every=trial.training.steps)
-    if getattr(settings, "acting", "") == "hogwild":
-        settings = replace(settings, acting="synchronous", batch_size=trial.training.batch_size // SHARES)
+    if getattr(settings, "mode", "") == "hogwild":
+        settings = replace(settings, mode="synchronous", batch_size=trial.training.batch_size // SHARES)
     task = make_task(trial.task, trial.task_options)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")

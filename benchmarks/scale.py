@@ -63,7 +63,7 @@ class Model:
 def model() -> Model:
     """The sizes, from a model that takes no memory."""
     with torch.device("meta"):
-        net = LanguageModel(VOCABULARY, "delta-net", D, DEPTH, HEADS, tied=True)
+        net = LanguageModel(VOCABULARY, "delta-net", D, DEPTH, HEADS, tie_word_embeddings=True)
         state = net.initial_state(1)
     sizes = [sum(p.numel() for p in part.parameters()) for part in (net, net.blocks[0])]
     return Model(*sizes, sum(leaf.numel() for leaf in tree_leaves(state.layers[0])))
@@ -72,7 +72,7 @@ def model() -> Model:
 def kept(d: int = 256, batch: int = 8, steps: int = 512) -> float:
     """What a block with heads as large as the model's keeps, counted: numbers a token over its D."""
     torch.manual_seed(1)
-    layer = make_layer("delta-net", d, heads=d * HEADS // D, backend="chunkwise")
+    layer = make_layer("delta-net", d, num_heads=d * HEADS // D, backend="chunkwise")
     block, found = Block(layer, d, 4 * d), {}
 
     def keep(tensor: Tensor) -> Tensor:

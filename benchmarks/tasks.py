@@ -33,7 +33,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
     "code-execution, 3 variables": ("code-execution", {}, 64),
     "code-execution, 5 variables": ("code-execution", {"variables": 5}, 64),
     "list-ops, depth 10": ("list-ops", {}, 64),
-    "list-ops, depth 15": ("list-ops", {"depth": 15}, 64),
+    "list-ops, depth 15": ("list-ops", {"num_layers": 15}, 64),
     "mnist-glimpses": ("mnist-glimpses", {}, 128),
     "face-glimpses": ("face-glimpses", {}, 128),
     "associative-recall, T = 64, n = 4": ("associative-recall", {}, 64),
@@ -82,7 +82,7 @@ def measure_training(name: str, model: str, column: str, warm: int = 5, budget: 
         start = time.perf_counter()
         batch = next(batches)
         drawn = time.perf_counter()
-        update(fabric, network, optimiser, task, batch, settings.clip)
+        update(fabric, network, optimiser, task, batch, settings.max_grad_norm)
         laps.append((drawn - start, time.perf_counter() - drawn))
     data, step = map(median, zip(*laps[warm:], strict=True))
     rate = settings.batch_size / (data + step)

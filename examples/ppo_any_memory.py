@@ -35,7 +35,7 @@ class Settings:
     id: str = "LongSign-v0"
     layer: str = "delta-net"
     d_model: int = 32
-    heads: int = 2
+    num_heads: int = 2
     seed: int = 0
     environments: int = 32
     steps: int = 32  # of every environment, between two updates
@@ -43,11 +43,11 @@ class Settings:
     epochs: int = 4  # passes over a rollout
     minibatches: int = 4  # in which the environments are divided
     learning_rate: float = 3e-3  # at the beginning, from where it falls to nothing in a straight line
-    discount: float = 0.99
+    gamma: float = 0.99
     trace: float = 0.95  # lambda of the advantages
-    clip: float = 0.2  # of the ratio of probabilities
-    value_cost: float = 0.5
-    entropy_cost: float = 0.01
+    clip_coef: float = 0.2  # of the ratio of probabilities
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
     largest_norm: float = 0.5  # of the gradient
 
 
@@ -82,7 +82,7 @@ class Agent(nn.Module):
     def __init__(self, seen: int, actions: int, settings: Settings) -> None:
         super().__init__()
         self.eye = nn.Sequential(nn.Linear(seen, settings.d_model), nn.ReLU())
-        self.memory = make_layer(settings.layer, settings.d_model, settings.heads)
+        self.memory = make_layer(settings.layer, settings.d_model, settings.num_heads)
         self.actor, self.critic = nn.Linear(settings.d_model, actions), nn.Linear(settings.d_model, 1)
 
     def forward(self, seen: Tensor, first: Tensor, state: Any) -> tuple[Categorical, Tensor, Any]:
@@ -152,7 +152,7 @@ def act(agent: Agent, world: World, settings: Settings) -> Rollout:
         if len(world.cut):
             # The task could go on: the value of the last observation stands for the rewards that would follow.
             starts, state = torch.zeros(len(world.cut), 1, dtype=torch.bool), world.state.select(world.cut)
-            rewards[-1][world.cut] += settings.discount * agent(world.last[:, None], starts, state)[1][:, 0]
+            rewards[-1][world.cut] += settings.gamma * agent(world.last[:, None], starts, state)[1][:, 0]
         ends.append(world.first)
         steps.append((seen, first, action[:, 0], policy.log_prob(action)[:, 0], value[:, 0]))
     seen, first, action, log_probability, value = (torch.stack(parts, 1) for parts in zip(*steps, strict=True))
@@ -166,7 +166,7 @@ def advantages(reward: Tensor, ended: Tensor, value: Tensor, settings: Settings)
 
     `value` `[B, T + 1]` has one more step than the others.
     """
-    discount = settings.discount * (~ended).to(value)
+    discount = settings.gamma * (~ended).to(value)
     delta = reward + discount * value[:, 1:] - value[:, :-1]
     found, following = torch.empty_like(delta), torch.zeros_like(delta[:, 0])
     for t in reversed(range(delta.shape[1])):
@@ -186,9 +186,9 @@ def loss(agent: Agent, part: Rollout, settings: Settings) -> Tensor:
     policy, value, _ = agent(part.seen, part.first, part.start)  # one scan over the rollout, resets inside
     ratio = (policy.log_prob(part.action) - part.log_probability).exp()
     advantage = (part.advantage - part.advantage.mean()) / (part.advantage.std() + 1e-8)
-    gain = torch.min(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
+    gain = torch.min(ratio * advantage, ratio.clamp(1 - settings.clip_coef, 1 + settings.clip_coef) * advantage)
     error = (value - part.target).square() / 2
-    return (settings.value_cost * error - gain - settings.entropy_cost * policy.entropy()).mean()
+    return (settings.value_coef * error - gain - settings.entropy_coef * policy.entropy()).mean()
 
 
 def train(settings: Settings) -> list[float]:

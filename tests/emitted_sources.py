@@ -54,8 +54,8 @@ def texts(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Iterator[
         yield f"cpp {width} forward", Source(loops, "title", dtype, lanes).forward()
         yield f"cpp {width} backward", Source(loops, "title", dtype, lanes).backward()
         yield f"cpp {width} one step", one_step_source(plan_one_step(compiled, lanes), "title", dtype, lanes)
-    for heads in HEADS:
-        yield f"triton {heads}", sourced(compiled, "title", dtype, heads).text
+    for num_heads in HEADS:
+        yield f"triton {num_heads}", sourced(compiled, "title", dtype, num_heads).text
 
 
 def named_texts(names: list[str]) -> Iterator[tuple[str, str]]:

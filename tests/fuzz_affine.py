@@ -254,7 +254,7 @@ def make(seed: int, stream: int, number: int, backend: str) -> Made:
     if random.random() < 0.3:
         a = a._replace(lengths=torch.tensor([random.randint(0, shape.T) for _ in range(shape.B)]))
     if random.random() < 0.4:
-        a = a._replace(initial=type(a.state)(*(x[0] for x in sample_state(cell, shape, seed=5))))
+        a = a._replace(initial_state=type(a.state)(*(x[0] for x in sample_state(cell, shape, seed=5))))
     if random.random() < 0.3:
         a = a._replace(state=None)
     called = ", ".join(name for name, given in a._asdict().items() if given is not None)

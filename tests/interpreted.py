@@ -103,7 +103,7 @@ def function_equals_torch(name: str) -> None:
 def given(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None) -> scan_checks.Arguments:
     """A sample with a state, resets and the initial state that they go back to."""
     initial = type(sample_state(cell, shape))(*(x[0] for x in sample_state(cell, shape, seed=5)))
-    a = scan_checks.arguments(cell, shape)._replace(initial=initial, lengths=lengths)
+    a = scan_checks.arguments(cell, shape)._replace(initial_state=initial, lengths=lengths)
     if shape.T > 2:
         a.reset[0, 2] = True
     return a.to(dtype)

@@ -79,9 +79,9 @@ class Squashed:
 class Wrapped(nn.Module):
     """A layer of the user's own around one of the library's."""
 
-    def __init__(self, d_model: int, heads: int = 2, gain: float = 1.0) -> None:
+    def __init__(self, d_model: int, num_heads: int = 2, gain: float = 1.0) -> None:
         super().__init__()
-        self.inner = make_layer(fading, d_model, heads)
+        self.inner = make_layer(fading, d_model, num_heads)
         self.gain = gain
 
     def forward(self, x, state=None, reset=None):
@@ -92,9 +92,9 @@ class Wrapped(nn.Module):
         return self.inner.initial_state(batch_size)
 
 
-def wrapped_twice(d_model, heads):
+def wrapped_twice(d_model, num_heads):
     """A function that makes a layer."""
-    return Wrapped(d_model, heads, gain=2.0)
+    return Wrapped(d_model, num_heads, gain=2.0)
 
 
 NUMBER = 3

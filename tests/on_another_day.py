@@ -14,7 +14,7 @@ def main(folder):
     x, tokens = torch.load(f"{folder}/inputs.pt")
     want = torch.load(f"{folder}/outputs.pt")
 
-    state = fastweights.make_layer("delta-net", 8, heads=2).initial_state(2)
+    state = fastweights.make_layer("delta-net", 8, num_heads=2).initial_state(2)
     assert torch.equal(layer(x, state)[0], want["layer"])
     print("program-of-a-layer")
 
@@ -37,7 +37,7 @@ def main(folder):
     assert all(torch.equal(own(x[:, :6])[0], y) for own, y in zip(layers, want["layers"], strict=True))
     print("layers")
 
-    net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, depth=3, heads=2).eval()
+    net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, num_layers=3, num_heads=2).eval()
     net.load_state_dict(torch.load(f"{folder}/model.pt"))
     loaded = net.initial_state(1).load(f"{folder}/nested.safetensors")
     assert all(map(torch.equal, tree_leaves(loaded), tree_leaves(nested)))

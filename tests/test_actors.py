@@ -22,9 +22,9 @@ from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 SETTINGS = ActorCritic(
-    steps=8, batch_size=8, evaluate_every=4, unroll=5, learning_rate=1e-3, episodes=4, acting="impala"
+    steps=8, batch_size=8, evaluate_every=4, unroll_length=5, learning_rate=1e-3, episodes=4, mode="impala"
 )
-SMALL = {"layer": "delta-net", "d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
+SMALL = {"layer": "delta-net", "d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 APART = ["impala", "hogwild"]
 
 
@@ -88,7 +88,7 @@ def test_what_a_process_refuses_is_said_here(crew_of):
 @pytest.mark.parametrize("way", APART)
 def test_agents_learn_what_they_did_apart(way, tmp_path):
     updates = {"impala": 80, "hogwild": 160}[way]
-    chosen = {"acting": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "unroll": 16}
+    chosen = {"mode": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "unroll_length": 16}
     larger = {**SMALL, "d_model": 16, "d_ff": 16}
     training = replace(SETTINGS, **chosen, learning_rate=3e-3, episodes=64)
     carry_out(Run(tmp_path), trial()._replace(model_options=larger, training=training), "test", {}, resume=False)
@@ -109,7 +109,7 @@ def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
         return learn(self)
 
     monkeypatch.setattr(acting.MODES[way], "learn", kill)
-    carry_out(Run(tmp_path), trial(acting=way), "test", {}, resume=False, shown=True)
+    carry_out(Run(tmp_path), trial(mode=way), "test", {}, resume=False, shown=True)
     assert Run(tmp_path).result().steps == 8
     told = capsys.readouterr().out
     assert "died (SIGKILL) after" in told
@@ -150,7 +150,7 @@ def die(self):
 if __name__ == "__main__":
     way, calls = acting.MODES[{way!r}], []
     learn, way.learn = way.learn, die
-    carry_out(Run(Path({folder!r})), trial(acting={way!r}), "test", {{}}, resume=False)
+    carry_out(Run(Path({folder!r})), trial(mode={way!r}), "test", {{}}, resume=False)
 """
 
 
@@ -165,14 +165,14 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, env=alike)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    carry_out(Run(killed), trial(acting=way), "test", {}, resume=True)
+    carry_out(Run(killed), trial(mode=way), "test", {}, resume=True)
     assert Run(killed).result().steps == 8
     until = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in done.stdout.split()) and time.monotonic() < until:
         time.sleep(0.1)
     assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}").exists()]
     if way == "synchronous":
-        carry_out(Run(whole), trial(acting=way), "test", {}, resume=False)
+        carry_out(Run(whole), trial(mode=way), "test", {}, resume=False)
         for name in ("last.safetensors", "best.safetensors"):
             assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
@@ -180,12 +180,15 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"acting": "alone"}, "acting must be one of synchronous, impala, hogwild, got 'alone'"),
-        ({"actors": 3}, "batch_size must be a multiple of 3, of all actors, got 8"),
-        ({"acting": "hogwild", "accumulate": 2}, "devices, accumulate, precision must be"),
-        ({"compiled": True}, "compiled must be False for actors in processes"),
-        ({"environments": 6}, "environments must be 0, or at least 8 with acting='impala', got 6"),
-        ({"acting": "hogwild", "environments": 12}, "environments must be 0, .* got 12 with acting='hogwild'"),
+        ({"mode": "alone"}, "mode must be one of synchronous, impala, hogwild, got 'alone'"),
+        ({"num_actors": 3}, "batch_size must be a multiple of 3, of all actors, got 8"),
+        (
+            {"mode": "hogwild", "gradient_accumulation_steps": 2},
+            "devices, gradient_accumulation_steps, precision must be",
+        ),
+        ({"compile": True}, "compile must be False for actors in processes"),
+        ({"environments": 6}, "environments must be 0, or at least 8 with mode='impala', got 6"),
+        ({"mode": "hogwild", "environments": 12}, "environments must be 0, .* got 12 with mode='hogwild'"),
         ({"environments": 9}, "environments must be a multiple of 2, of all actors, got 9"),
     ],
 )

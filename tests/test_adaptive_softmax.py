@@ -91,9 +91,9 @@ def test_targets_of_another_shape_are_refused(softmax, h):
         softmax.nll(h, torch.zeros(4, dtype=torch.long))
 
 
-@pytest.mark.parametrize("options", [{"tied": True}, {"cutoffs": (5, 9)}])
+@pytest.mark.parametrize("options", [{"tie_word_embeddings": True}, {"cutoffs": (5, 9)}])
 def test_tied_model_trains_one_table_and_loads_what_it_saved(options):
-    model, other = (LanguageModel(N, d_model=16, depth=1, heads=2, **options) for _ in range(2))
+    model, other = (LanguageModel(N, d_model=16, num_layers=1, num_heads=2, **options) for _ in range(2))
     tables = [p for p in model.parameters() if p.shape == (N, 16)]
     assert len(tables) == 1
     tokens = torch.randint(N, (2, 5))
@@ -104,7 +104,7 @@ def test_tied_model_trains_one_table_and_loads_what_it_saved(options):
 
 
 def test_loss_from_hidden_is_the_loss_from_logits():
-    model = LanguageModel(N, d_model=16, depth=1, heads=2, cutoffs=(5, 9, 20)).double()
+    model = LanguageModel(N, d_model=16, num_layers=1, num_heads=2, cutoffs=(5, 9, 20)).double()
     tokens, targets = torch.randint(N, (2, 3, 8))
     want = nn.functional.cross_entropy(model(tokens)[0].transpose(1, 2), targets, reduction="none")
     assert error(model.output.nll(model.hidden(tokens)[0], targets), want) < EXACT
@@ -117,7 +117,7 @@ def test_loss_from_hidden_is_the_loss_from_logits():
 )
 def test_language_models_have_the_papers_parameter_counts(layer, d_model, millions):
     """WikiText-103: 267,735 words. Irie et al. 2021, Table 1, print 44.0 M, Schlag et al. 2021, Table 4, 89.9 M."""
-    sizes = {"d_model": d_model, "depth": 16, "heads": 8, "d_ff": 2048}
+    sizes = {"d_model": d_model, "num_layers": 16, "num_heads": 8, "d_ff": 2048}
     with torch.device("meta"):
         model = LanguageModel(267_735, layer, norm="post", cutoffs=(20_000, 40_000, 200_000), **sizes)
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions

@@ -283,7 +283,7 @@ def test_a_strangers_cell_runs_in_chunks(step, told, dtype):
     assert found(cell) == told
     for shape in (Shape(2, 37, 3, 5, 4), Shape(1, 20, 2, 1, 1), Shape(1, 20, 1, 1, 3), Shape(2, 9, 1, 3, 1)):
         start = sample_state(cell, shape, seed=5)
-        a = scan_checks.arguments(cell, shape)._replace(initial=type(start)(*(x[0] for x in start)))
+        a = scan_checks.arguments(cell, shape)._replace(initial_state=type(start)(*(x[0] for x in start)))
         want = scan_checks.results_and_gradients(cell, "reference", a)
         scan_checks.assert_close(scan_checks.results_and_gradients(cell, "chunkwise", a.to(dtype)), want, dtype, shape)
 

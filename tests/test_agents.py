@@ -34,9 +34,9 @@ from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
-SMALL = {"d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
+SMALL = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 B, T = 3, 7
-SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, unroll=5, learning_rate=1e-3, episodes=6)
+SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, unroll_length=5, learning_rate=1e-3, episodes=6)
 TRIAL = Trial("catch", {"size": 6, "seen": 2}, "agent", {"layer": "delta-net", **SMALL, "tell_action": True}, SETTINGS)
 
 
@@ -52,10 +52,10 @@ def stage(model, number=B, steps=3 * T, seed=0):
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
-@pytest.mark.parametrize("convolution", [0, 3])
-def test_learning_sees_what_acting_saw(layer, convolution):
+@pytest.mark.parametrize("conv_size", [0, 3])
+def test_learning_sees_what_acting_saw(layer, conv_size):
     """From the state of the beginning alone, over ends of episodes, one scan gives the policy of every step."""
-    model = agent(layer, convolution=convolution)
+    model = agent(layer, conv_size=conv_size)
     found = stage(model)
     found.act(model, T)
     unroll = found.act(model, T)
@@ -73,7 +73,7 @@ def test_truncation_changes_gradients_and_nothing_else(layer):
     inputs = (unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
     found = {}
     for span in (0, 1, 3, T + 1):
-        logits, values, _ = model(*inputs, truncate=span)
+        logits, values, _ = model(*inputs, bptt_length=span)
         gradients = torch.autograd.grad(logits[:, -1].sum() + values[:, -1].sum(), list(model.parameters()))
         found[span] = (logits, values), torch.cat([gradient.flatten() for gradient in gradients])
     for span, (said, gradient) in found.items():
@@ -114,7 +114,7 @@ def test_with_truncation_to_a_step_most_of_an_srwm_learns_nothing():
     assert slow, list(blocks)
     for span, learns in ((1, {"W_y"}), (0, {"W_y", "W_q", "W_k", "W_beta"})):
         model.zero_grad()
-        objective(model, unroll, replace(SETTINGS, truncate=span)).backward()
+        objective(model, unroll, replace(SETTINGS, bptt_length=span)).backward()
         moved = {name.rpartition(".")[2] for name, p in slow.items() if p.grad is not None and bool(p.grad.any())}
         assert moved == learns
 
@@ -125,19 +125,19 @@ def learnt(task, model, settings, updates):
     bare = model
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
-    history = task.actions.blank(number, updates * settings.unroll)
+    history = task.actions.blank(number, updates * settings.unroll_length)
     found = RolloutWorker(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
-        update(fabric, model, optimiser, found.act(bare, settings.unroll), settings)
+        update(fabric, model, optimiser, found.act(bare, settings.unroll_length), settings)
     return measure(bare, task, settings, VALIDATED)["return"]
 
 
 def test_a_memory_learns_the_t_maze_and_no_memory_does_not():
-    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, unroll=4, learning_rate=3e-3, episodes=64)
+    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, unroll_length=4, learning_rate=3e-3, episodes=64)
     found = {}
     for layer in ("delta-net", None):
         torch.manual_seed(0)
-        model = Agent(*task.arguments, layer, d_model=16, heads=2, depth=1, d_ff=16)
+        model = Agent(*task.arguments, layer, d_model=16, num_heads=2, num_layers=1, d_ff=16)
         found[layer] = learnt(task, model, settings, 80)
     assert found["delta-net"] > 0.9 > 0.7 > found[None]
 
@@ -265,7 +265,7 @@ def one_update(fabric, path):
     *tensors, start = whole
     part = type(whole)(*(tensor[rows] for tensor in tensors), start.select(rows))
     model, optimiser = fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3))
-    update(fabric, model, optimiser, part, replace(SETTINGS, clip=0.0))
+    update(fabric, model, optimiser, part, replace(SETTINGS, max_grad_norm=0.0))
     if fabric.is_global_zero:
         torch.save(model.state_dict(), path)
 
@@ -285,7 +285,7 @@ def test_parts_of_a_batch_make_the_same_update():
     for parts in (1, 2):
         model = agent("delta-net")
         unroll = stage(model, 4).act(model, T)
-        settings = replace(SETTINGS, accumulate=parts, clip=0.0)
+        settings = replace(SETTINGS, gradient_accumulation_steps=parts, max_grad_norm=0.0)
         fabric = make_fabric(settings)
         update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), unroll, settings)
         found.append(torch.cat([p.flatten() for p in model.parameters()]))
@@ -295,9 +295,9 @@ def test_parts_of_a_batch_make_the_same_update():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"unroll": 0}, "unroll must be from 1"),
-        ({"truncate": -1}, "truncate must be from 0"),
-        ({"discount": 1.5}, "discount must be from 0 to 1"),
+        ({"unroll_length": 0}, "unroll must be from 1"),
+        ({"bptt_length": -1}, "bptt_length must be from 0"),
+        ({"gamma": 1.5}, "gamma must be from 0 to 1"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
     ],
 )
@@ -318,11 +318,11 @@ PROCGEN, ATARI = (3, 64, 64), (4, 84, 84)
     ("layer", "options", "parameters"),
     [
         (None, {}, 626_272),
-        ("lstm", {"depth": 0, "d_model": 256}, 1_153_616),
-        ("fake-srwm", {"heads": 8}, 958_544),
+        ("lstm", {"num_layers": 0, "d_model": 256}, 1_153_616),
+        ("fake-srwm", {"num_heads": 8}, 958_544),
         ("delta-net", {}, 1_053_776),
-        ("srwm", {"heads": 8}, 967_760),
-        ("no-carry-srwm", {"heads": 8}, 967_760),
+        ("srwm", {"num_heads": 8}, 967_760),
+        ("no-carry-srwm", {"num_heads": 8}, 967_760),
     ],
 )
 def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameters):
@@ -334,12 +334,12 @@ def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameter
     ("layer", "options", "millions"),
     [
         (None, {}, 1.09),
-        ("lstm", {"depth": 0, "d_model": 256}, 1.62),
+        ("lstm", {"num_layers": 0, "d_model": 256}, 1.62),
         ("sum", {}, 1.52),
         ("delta-net", {}, 1.52),
         ("recurrent-delta-net", {}, 1.55),
         ("delta-rnn", {}, 1.59),
-        ("recurrent-delta-net", {"depth": 4, "d_model": 256, "heads": 8}, 3.37),
+        ("recurrent-delta-net", {"num_layers": 4, "d_model": 256, "num_heads": 8}, 3.37),
     ],
 )
 def test_agents_of_atari_have_the_paper_s_parameters(layer, options, millions):
@@ -359,7 +359,7 @@ def test_recipes_of_atari_have_the_paper_s_networks(name):
     options = dict(atari.NETWORKS[name])
     assert round(count(ATARI, 18, options.pop("layer"), **options) / 1e6, 2) == ATARI_MILLIONS[name]
     trial = atari.trial(name, "gopher", "paper")
-    assert trial.training.truncate == (0 if name in ("lstm", "feed-forward") else 1)
+    assert trial.training.bptt_length == (0 if name in ("lstm", "feed-forward") else 1)
     assert trial.model_options == atari.NETWORKS[name]
 
 
@@ -384,7 +384,7 @@ def test_keys_in_reinforcement_learning_are_the_paper_s(networks):
 
 
 def test_pictures_are_read_by_the_network_of_impala():
-    model = Agent(PROCGEN, 15, True, "delta-net", d_model=16, heads=2, depth=1, d_ff=16)
+    model = Agent(PROCGEN, 15, True, "delta-net", d_model=16, num_heads=2, num_layers=1, d_ff=16)
     seen = torch.randint(256, (2, 3, *PROCGEN), dtype=torch.uint8)
     first = torch.zeros(2, 3, dtype=torch.bool)
     logits, values, _ = model(seen, torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64), first)
@@ -410,10 +410,10 @@ def test_the_page_s_agent_learns_in_an_environment_of_one_s_own(tmp_path, monkey
     assert Run(tmp_path / "runs" / "sign").result().test["return"] > 0.9
 
 
-@pytest.mark.parametrize("squares", [0.0, 1.0])
+@pytest.mark.parametrize("initial_square_avg", [0.0, 1.0])
 def test_the_first_step_of_rms_prop(squares):
     """- r g / (sqrt(a s + (1 - a) g^2) + e), with s where the mean of squares begins."""
-    settings = replace(SETTINGS, squares=squares, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
+    settings = replace(SETTINGS, initial_square_avg=squares, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
     model = torch.nn.Linear(4, 1, bias=False, dtype=torch.float64)
     before, gradient = model.weight.detach().clone(), torch.tensor([[1e-3, 0.1, 1.0, 30.0]], dtype=torch.float64)
     model.weight.grad = gradient

@@ -83,11 +83,11 @@ def test_a_part_imports_only_what_it_may(name):
 
 def test_no_module_and_no_folder_imports_in_a_circle():
     files = {module_of(path): path for path in ROOT.rglob("*.py")}
-    for depth in range(2, 6):
+    for num_layers in range(2, 6):
         graph = {}
         for module, path in files.items():
-            here = ".".join(module.split(".")[:depth])
-            there = {".".join(target.split(".")[:depth]) for target in targets_of(path, files)}
+            here = ".".join(module.split(".")[:num_layers])
+            there = {".".join(target.split(".")[:num_layers]) for target in targets_of(path, files)}
             graph.setdefault(here, set()).update(there - {here, "fastweights"})
         TopologicalSorter(graph).prepare()
 

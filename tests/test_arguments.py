@@ -90,26 +90,26 @@ def use_layer(layer: Any) -> None:
 @pytest.mark.parametrize("name", LAYERS.names())
 def test_options_of_a_layer(name):
     maker = LAYERS.load(name)
-    given = {"d_model": D, "heads": HEADS, "backend": "reference"}  # to build no kernels
+    given = {"d_model": D, "num_heads": HEADS, "backend": "reference"}  # to build no kernels
     own = {name: value for name, value in given.items() if name in inspect.signature(maker).parameters}
     assert not raw(making(maker, use_layer), own)
 
 
 @pytest.mark.parametrize("cell", ["delta", "gated-slot-attention", "titans"])
 def test_options_of_the_general_layer(cell):
-    given = {"d_model": D, "heads": HEADS, "cell": cell, "backend": "reference"}
+    given = {"d_model": D, "num_heads": HEADS, "cell": cell, "backend": "reference"}
     assert not raw(making(layers.FastWeight, use_layer), given)
 
 
 MODELS_ARGUMENTS = {
-    "vocabulary": 7,
+    "vocab_size": 7,
     "kind": "features",
     "input_size": 3,
     "output_size": 4,
     "layer": "delta-net",
     "d_model": D,
-    "depth": 1,
-    "heads": HEADS,
+    "num_layers": 1,
+    "num_heads": HEADS,
     "d_ff": 8,
     "units": D,
     "length": 4,
@@ -186,7 +186,7 @@ def test_arguments_of_vtrace():
 
 
 delta = Cell.from_name("delta")
-LM = LanguageModel(7, d_model=D, depth=1, heads=HEADS)
+LM = LanguageModel(7, d_model=D, num_layers=1, num_heads=HEADS)
 TOKENS = torch.randint(0, 7, (2, 3))
 STATE = make_layer("delta-net", D, HEADS).initial_state(2)
 INPUTS = delta.Inputs(*(tensors()[name] for name in ("q", "k", "v", "beta")))
@@ -197,12 +197,12 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "Cell.from_name": (Cell.from_name, {"name": "delta"}),
     "Cell.from_loss": (Cell.from_loss, {"loss": inner.l2}),
     "make_layer": (
-        lambda layer, d_model, heads: make_layer(layer, d_model, heads),
-        {"layer": "lstm", "d_model": 8, "heads": 1},
+        lambda layer, d_model, num_heads: make_layer(layer, d_model, num_heads),
+        {"layer": "lstm", "d_model": 8, "num_heads": 1},
     ),
     "make_layers": (
-        lambda layer, depth, d_model, heads: list(layers.make_layers(layer, depth, d_model, heads)),
-        {"layer": "lstm", "depth": 1, "d_model": 8, "heads": 1},
+        lambda layer, num_layers, d_model, num_heads: list(layers.make_layers(layer, num_layers, d_model, num_heads)),
+        {"layer": "lstm", "num_layers": 1, "d_model": 8, "num_heads": 1},
     ),
     "layer": (lambda **given: make_layer("delta-net", D, HEADS)(**given), {"x": torch.rand(2, 3, D)}),
     "initial_state": (make_layer("delta-net", D, HEADS).initial_state, {"batch_size": 2}),
@@ -265,7 +265,7 @@ SETTINGS = sorted(path.stem for path in (Path(settings.__file__).parent).glob("[
 def test_settings_of_training(name):
     module = import_module(f"fastweights.training.settings.{name}")
     kind = next(value for key, value in vars(module).items() if matches(key, name))
-    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "unroll": 2, "window": 2}
+    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "unroll_length": 2, "window": 2}
     given = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
     assert not raw(kind, given)
 

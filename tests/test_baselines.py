@@ -16,7 +16,7 @@ EXACT = tolerance(torch.float64).forward
 
 def layer_and_input(name, **options):
     """In float64 and evaluation mode, with parameters that are all different from where they start."""
-    layer = make_layer(name, D, heads=H, **options).double().eval()
+    layer = make_layer(name, D, num_heads=H, **options).double().eval()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.add_(torch.randn_like(parameter) / 4)
@@ -38,7 +38,7 @@ def test_irnn_is_the_loop():
 
 
 def test_fresh_irnn_keeps_its_state():
-    layer = make_layer("irnn", D, heads=H)
+    layer = make_layer("irnn", D, num_heads=H)
     h = torch.rand(B, D)
     y, _ = layer(torch.zeros(B, T, D), type(layer.initial_state(B))(h))
     assert torch.equal(y, h.unsqueeze(1).expand(B, T, D))
@@ -69,7 +69,7 @@ def transformer_xl_step(layer, inputs, head):
 @torch.no_grad()
 def test_transformer_xl_is_the_papers_four_terms(memory):
     """Two windows, the second with a memory of the first, which a reset in one member of the batch cuts off."""
-    layer, x = layer_and_input("transformer-xl", memory=memory)
+    layer, x = layer_and_input("transformer-xl", mem_len=memory)
     cut = 6
     reset = torch.zeros(B, T, dtype=torch.bool)
     reset[1, 8] = True
@@ -83,7 +83,7 @@ def test_transformer_xl_is_the_papers_four_terms(memory):
             assert error(y[b, t], layer.output.weight @ read) < EXACT
 
 
-SMALL_SNAIL = {"length": 8, "filters": 3, "key_size": 5, "value_size": 4, "window": 4}
+SMALL_SNAIL = {"length": 8, "filters": 3, "key_size": 5, "value_size": 4, "window_size": 4}
 
 
 def snail_convolutions(layer, x):
@@ -112,7 +112,7 @@ def test_snail_is_dilated_convolutions_and_attention():
 
 def test_snail_sees_through_its_convolutions_and_its_window():
     """Convolutions reach the even distances up to 2 + 4 + 8; a window of 2 shifts them by at most one step."""
-    layer, _ = layer_and_input("snail", **{**SMALL_SNAIL, "window": 2})
+    layer, _ = layer_and_input("snail", **{**SMALL_SNAIL, "window_size": 2})
     x = torch.randn(1, 30, D, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(x)[0][0, 20].square().sum(), x)
     reached = gradient[0].abs().sum(-1).nonzero().flatten()
@@ -127,7 +127,7 @@ def test_snail_sees_through_its_convolutions_and_its_window():
 @torch.no_grad()
 def test_performer_with_many_directions_is_softmax_attention():
     """Keys of about unit length: the spread of the features grows exponentially with it."""
-    layer = make_layer("performer", D, heads=1, feature_map="scaled-favor-20000").double().eval()
+    layer = make_layer("performer", D, num_heads=1, feature_map="scaled-favor-20000").double().eval()
     x = torch.randn(B, T, D, dtype=torch.float64)
     q, k, v = layer.slow_net.projection(x).split(D, dim=-1)
     later = torch.ones(T, T).triu(1).bool()
@@ -170,7 +170,7 @@ def test_associative_lstm_is_its_complex_formula():
 
 
 def test_associative_lstm_has_a_finite_gradient_where_all_is_zero():
-    layer = make_layer("associative-lstm", D, heads=H)
+    layer = make_layer("associative-lstm", D, num_heads=H)
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
     y, _ = layer(torch.zeros(B, T, D))
@@ -179,19 +179,19 @@ def test_associative_lstm_has_a_finite_gradient_where_all_is_zero():
 
 
 def test_permutations_are_the_same_everywhere():
-    one, other = (make_layer("associative-lstm", 64, heads=H) for _ in range(2))
+    one, other = (make_layer("associative-lstm", 64, num_heads=H) for _ in range(2))
     assert torch.equal(one.permutations, other.permutations)
     assert torch.equal(one.permutations.sort().values, torch.arange(32).expand(4, 32))
     assert len(one.permutations.unique(dim=0)) == 4
     with torch.device("meta"):
-        assert make_layer("associative-lstm", 64, heads=H).permutations.is_meta
+        assert make_layer("associative-lstm", 64, num_heads=H).permutations.is_meta
 
 
 BAD = [
-    ("transformer-xl", {"memory": 0}, "memory must be a whole number of at least 1, got 0"),
+    ("transformer-xl", {"mem_len": 0}, "mem_len must be a whole number of at least 1, got 0"),
     ("snail", {"length": 1}, "length must be a whole number of at least 2, got 1"),
     ("snail", {"filters": 0}, "filters must be a whole number of at least 1, got 0"),
-    ("snail", {"window": 0}, "window must be a whole number of at least 1, got 0"),
+    ("snail", {"window_size": 0}, "window_size must be a whole number of at least 1, got 0"),
     ("associative-lstm", {"copies": 0}, "copies must be a whole number of at least 1, got 0"),
 ]
 
@@ -199,10 +199,10 @@ BAD = [
 @pytest.mark.parametrize(("name", "options", "message"), BAD)
 def test_bad_option_is_refused(name, options, message):
     with pytest.raises(InputError, match=message):
-        make_layer(name, D, heads=H, **options)
+        make_layer(name, D, num_heads=H, **options)
 
 
 @pytest.mark.parametrize("name", ["transformer-xl", "associative-lstm"])
 def test_odd_size_is_refused(name):
     with pytest.raises(InputError, match=r"d_model must be even, since .*, got 9"):
-        make_layer(name, 9, heads=3)
+        make_layer(name, 9, num_heads=3)

@@ -97,8 +97,8 @@ def check_example(name, dtype, folder, compiler, runner):
     build, run = re.search(r"/\* g\+\+ (.*) && (\S+) \*/", text).groups()
     subprocess.run([*compiler, *build.split()], cwd=folder, check=True)
     out = subprocess.run([*runner, run], cwd=folder, check=True, capture_output=True, text=True, env={}).stdout
-    heads, T = (int(re.search(rf"{word} = (\d+)", text)[1]) for word in ("HEADS", "TIME"))
-    records = [[(1, T, heads), cell.Inputs, "Inputs"], [(heads,), cell.Params, "Params"]]
+    num_heads, T = (int(re.search(rf"{word} = (\d+)", text)[1]) for word in ("HEADS", "TIME"))
+    records = [[(1, T, num_heads), cell.Inputs, "Inputs"], [(num_heads,), cell.Params, "Params"]]
     inputs, params = (
         record and record(*(filled((*leading, *slot.shape(cell.example_sizes))) for slot in cell.slots[kind].values()))
         for leading, record, kind in records

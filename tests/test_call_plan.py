@@ -38,7 +38,7 @@ def test_calls_of_one_signature_share_a_plan(name):
 CHANGES = {
     "batch": lambda cell, t: tensors(cell, Shape(3, 3, 2, 4, 5)),
     "steps": lambda cell, t: tensors(cell, Shape(2, 4, 2, 4, 5)),
-    "heads": lambda cell, t: tensors(cell, Shape(2, 3, 1, 4, 5)),
+    "num_heads": lambda cell, t: tensors(cell, Shape(2, 3, 1, 4, 5)),
     "sizes": lambda cell, t: tensors(cell, Shape(2, 3, 2, 4, 6)),
     "dtype": lambda cell, t: t.map(torch.Tensor.double),
     "dtype of the inputs": lambda cell, t: t._replace(inputs=type(t.inputs)(*(x.bfloat16() for x in t.inputs))),
@@ -52,7 +52,7 @@ CHANGES = {
     "no state": lambda cell, t: t._replace(state=None),
     "no reset": lambda cell, t: t._replace(reset=None),
     "lengths": lambda cell, t: t._replace(lengths=torch.tensor([3, 1])),
-    "initial": lambda cell, t: t._replace(initial=type(t.state)(*(x[0] for x in t.state))),
+    "initial_state": lambda cell, t: t._replace(initial_state=type(t.state)(*(x[0] for x in t.state))),
 }
 
 

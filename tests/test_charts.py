@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def curve(floor, start=0.5, n=30):
-    """Falls from `start` to `floor`."""
+    """Falls from `start` to `min_lr_ratio`."""
     return [(100.0 * i, floor + (start - floor) * math.exp(-6 * i / n)) for i in range(1, n + 1)]
 
 

@@ -66,7 +66,7 @@ def test_the_sum_rule_fails_beyond_its_key_features(associations):
 def test_outputs_of_the_sum_rule_grow_and_those_of_linear_attention_do_not():
     x = numbers(1, 1, 8).expand(1, 64, 8)
     sums, averages = (
-        make_layer(name, 8, heads=2).double()(x)[0][0].norm(dim=-1) for name in ("sum", "linear-attention")
+        make_layer(name, 8, num_heads=2).double()(x)[0][0].norm(dim=-1) for name in ("sum", "linear-attention")
     )
     assert error(sums, sums[0] * torch.arange(1, 65)) < EXACT
     assert averages.max() < 1.001 * averages.min()
@@ -94,7 +94,7 @@ def test_what_recurs_or_modifies_itself_is_walked_step_by_step():
 
 
 def test_attention_keeps_what_is_within_its_window():
-    layer, x = make_layer("softmax-attention", 8, heads=2, window=5).double(), numbers(1, 12, 8)
+    layer, x = make_layer("softmax-attention", 8, num_heads=2, window_size=5).double(), numbers(1, 12, 8)
     changed = x.clone()
     changed[:, 3] += 1
     differs = (layer(x)[0] - layer(changed)[0]).abs().amax(-1)[0] > 1e-9

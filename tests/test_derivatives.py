@@ -102,7 +102,7 @@ def test_explain_says_why():
 
 
 def test_gradients_of_every_member_of_a_batch():
-    layer, x = make_layer("delta-net", d_model=8, heads=2).double(), torch.randn(3, 5, 8, dtype=torch.float64)
+    layer, x = make_layer("delta-net", d_model=8, num_heads=2).double(), torch.randn(3, 5, 8, dtype=torch.float64)
 
     def loss(parameters: dict[str, Tensor], member: Tensor) -> Tensor:
         return func.functional_call(layer, parameters, (member[None],))[0].square().sum()
@@ -116,7 +116,7 @@ def test_gradients_of_every_member_of_a_batch():
 
 
 def test_a_layer_under_vmap_and_torch_compile():
-    layer, x = make_layer("delta-net", d_model=8, heads=2), torch.randn(2, 2, 2, 8)
+    layer, x = make_layer("delta-net", d_model=8, num_heads=2), torch.randn(2, 2, 2, 8)
     torch.testing.assert_close(func.vmap(lambda x: layer(x)[0])(x), torch.stack([layer(each)[0] for each in x]))
     gradient = func.grad(lambda x: layer(x)[0].square().sum())
     compiled = torch.compile(gradient, fullgraph=True, backend="aot_eager")

@@ -56,12 +56,12 @@ def test_they_learn_what_one_does_from_labelled_sequences(tmp_path):
 def one_update(fabric, path):
     """The weights of a linear model after a batch of sequences that have from one to eight answers each."""
     torch.manual_seed(1)
-    task = AssociativeRecall(vocabulary=16, length=32, pairs=4, evaluation_size=1)
+    task = AssociativeRecall(vocab_size=16, length=32, pairs=4, evaluation_size=1)
     inputs, targets = next(task.train_batches(8, seed=0))
     targets = torch.where(torch.arange(32) < 4 * torch.arange(1, 9)[:, None], targets.roll(-2, 1), IGNORE)
     model = RecurrentModel("tokens", task.input_size, task.output_size, "lstm", 8)
     model, optimiser = fabric.setup(model, torch.optim.SGD(model.parameters(), 1.0))
-    update(fabric, model, optimiser, task, Batch(inputs, targets), clip=0.0)
+    update(fabric, model, optimiser, task, Batch(inputs, targets), max_grad_norm=0.0)
     if fabric.is_global_zero:
         torch.save(model.state_dict(), path)
 

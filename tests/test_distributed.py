@@ -17,7 +17,7 @@ PROCESSES = 2
 
 def make() -> nn.Module:
     torch.manual_seed(1)
-    return make_layer(my_memories.fading, 12, heads=3, backend="compiled").double()
+    return make_layer(my_memories.fading, 12, num_heads=3, backend="compiled").double()
 
 
 def batch() -> torch.Tensor:

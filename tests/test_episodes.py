@@ -283,7 +283,7 @@ class UntilKilled(PictureFolder):
 def learn(kind, path, options):
     torch.manual_seed(0)
     task, run = kind(**options), Run(path)
-    sizes = {"d_model": 8, "heads": 2, "d_ff": 8, "depth": 1, "vision_options": {"width": 4, "dropout": 0.1}}
+    sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "vision_options": {"width": 4, "dropout": 0.1}}
     model = FewShotNetwork(*task.arguments, **sizes, dropout=0.1, vision_loss=0.5)
     settings = Supervised(steps=8, batch_size=4, evaluate_every=3, learning_rate=1e-3, decay=6, device="cpu")
     begin = (lambda: None) if run.exists() else lambda: run.begin("x", {}, {}, ACCURACY)

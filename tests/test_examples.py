@@ -62,7 +62,7 @@ def test_a_time_limit_leaves_the_value_of_the_last_observation(ppo):
     first = torch.cat([rollout.first, torch.zeros(4, 1, dtype=torch.bool)], 1)
     with torch.no_grad():
         value = agent(seen, first, rollout.start)[1]
-    assert error(rollout.target[:, -1], 1 + chosen.discount * value[:, -1]) <= tolerance(torch.float32).forward
+    assert error(rollout.target[:, -1], 1 + chosen.gamma * value[:, -1]) <= tolerance(torch.float32).forward
 
 
 def test_advantages_are_sums_over_the_rest_of_an_episode(ppo):
@@ -75,9 +75,9 @@ def test_advantages_are_sums_over_the_rest_of_an_episode(ppo):
         for t in range(9):
             weight = 1.0
             for s in range(t, 9):
-                follows = 0.0 if ended[b, s] else chosen.discount * value[b, s + 1]
+                follows = 0.0 if ended[b, s] else chosen.gamma * value[b, s + 1]
                 expected[b, t] += weight * (reward[b, s] + follows - value[b, s])
-                weight *= 0.0 if ended[b, s] else chosen.discount * chosen.trace
+                weight *= 0.0 if ended[b, s] else chosen.gamma * chosen.trace
     assert error(ppo.advantages(reward, ended, value, chosen), expected) <= tolerance(torch.float64).forward
 
 

@@ -740,9 +740,9 @@ def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next()
 
 def test_rates_rise_to_their_peak_and_fall_as_their_settings_say():
     shared = {"batch_size": 4, "evaluate_every": 1, "learning_rate": 2.0}
-    cosine = Streamed(steps=10, window=4, warmup=2, **shared)
-    root = Translation(steps=16, warmup=4, **shared)
-    line = ActorCritic(steps=4, unroll=1, anneal=0.5, **shared)
+    cosine = Streamed(steps=10, window=4, warmup_steps=2, **shared)
+    root = Translation(steps=16, warmup_steps=4, **shared)
+    line = ActorCritic(steps=4, unroll_length=1, anneal=0.5, **shared)
     # Of the cosine: the peak is reached, half of what falls is gone half of the way, and the floor is a tenth.
     assert [cosine.learning_rate_at(step) for step in (0, 1, 2, 6, 10)] == pytest.approx([1, 2, 2, 1.1, 0.2])
     assert [root.learning_rate_at(step) for step in (0, 3, 15)] == pytest.approx([0.5, 2, 1])
@@ -759,7 +759,7 @@ MEMORIES = [
     {"memory": "softmax-attention"},
     {"memory": "linear-attention", "feature_map": "elu"},
     {"memory": "linear-attention", "feature_map": "favor-8"},
-    {"memory": "delta", "feature_map": "dpfp-1", "normaliser": "sum"},
+    {"memory": "delta", "feature_map": "dpfp-1", "qk_norm": "sum"},
     {"memory": "fast-weight-memory", "feature_map": "tanh"},
 ]
 

@@ -23,7 +23,7 @@ MEMORIES = {
     "a layer without input size": {"layer": "delta-net", "memory": "layer"},
     "snail": {"memory": "snail"},
 }
-SMALL = {"d_model": 16, "heads": 2, "d_ff": 32, "vision_options": {"width": 8}}
+SMALL = {"d_model": 16, "num_heads": 2, "d_ff": 32, "vision_options": {"width": 8}}
 
 
 def count(module):
@@ -107,7 +107,9 @@ def test_blocks_are_wired_as_in_the_authors_code():
         x = block.layer_norm(x) + block.layer(x)[0]
         x = x + block.feed_forward(block.feed_forward_norm(x))
     assert (net.head(x) - net(shown, 6)).abs().max() < tolerance(torch.float64).forward
-    assert count(network("srwm", d_model=256, heads=16, d_ff=1024).memory[0].layer) == 16 * (3 * 16 + 4) * 16 + 256**2
+    assert (
+        count(network("srwm", d_model=256, num_heads=16, d_ff=1024).memory[0].layer) == 16 * (3 * 16 + 4) * 16 + 256**2
+    )
 
 
 def test_pixels_are_normalised_by_the_data_set_they_are_from():

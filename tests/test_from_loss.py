@@ -125,7 +125,7 @@ def test_same_parts_make_the_same_cell_in_this_process_and_in_others():
 
 def test_it_makes_a_layer():
     layer = make_layer(
-        Cell.from_loss(inner.l2, inner.mlp(2), learned_start=True, steps=2), 8, heads=2, backend="reference"
+        Cell.from_loss(inner.l2, inner.mlp(2), learned_start=True, steps=2), 8, num_heads=2, backend="reference"
     )
     layer(torch.randn(2, 5, 8))[0].sum().backward()
     assert all(p.grad.isfinite().all() for p in layer.parameters())

@@ -153,7 +153,7 @@ def test_sr_deltanet_without_rates_is_deltanet_with_a_fixed_slow_net():
 
 def test_srwm_reset_at_every_step_never_sees_its_own_changes():
     torch.manual_seed(0)
-    layer = make_layer("no-carry-srwm", 8, heads=2, steps=1).double()
+    layer = make_layer("no-carry-srwm", 8, num_heads=2, steps=1).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
     W = layer.layer.slow_weights.W_y
     want = layer.layer.output(torch.einsum("hvk,bthk->bthv", W, x.unflatten(-1, (2, 4))).flatten(2))
@@ -161,7 +161,7 @@ def test_srwm_reset_at_every_step_never_sees_its_own_changes():
 
 
 def test_reset_every_counts_from_the_last_reset():
-    layer = make_layer("delta", 8, heads=2).double()
+    layer = make_layer("delta", 8, num_heads=2).double()
     x, reset = torch.randn(1, 12, 8, dtype=torch.float64), torch.zeros(1, 12, dtype=torch.bool)
     reset[:, 5] = True
     marks = torch.zeros_like(reset)
@@ -194,7 +194,7 @@ def test_multi_level_rnn_that_always_stores_forgets_its_state_and_never_storing_
 
 
 def test_multi_level_layer_stores_at_the_end_of_every_segment():
-    layer = make_layer("multi-level-fast-weight-rnn", 12, segment=4, heads=2).double()
+    layer = make_layer("multi-level-fast-weight-rnn", 12, segment=4, num_heads=2).double()
     x = torch.randn(2, 10, 12, dtype=torch.float64)
     store, integrate = torch.zeros(2, 2, 10, dtype=torch.bool)
     store[:, [4, 8]] = True
@@ -210,7 +210,7 @@ def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset, laye
     # Without layer normalisation large fast weights make the state grow beyond every bound.
     size, rate = (1.0, 0.5) if layer_norm else (0.1, 0.01)
     options = {"inner_steps": steps, "layer_norm": layer_norm, "rate": rate}
-    make = lambda form: make_layer("fast-weight-rnn", 12, heads=2, form=form, **options).double()  # noqa: E731
+    make = lambda form: make_layer("fast-weight-rnn", 12, num_heads=2, form=form, **options).double()  # noqa: E731
     torch.manual_seed(1)
     layers = [make(form) for form in ("matrix", "attention")]
     layers[1].load_state_dict(layers[0].state_dict())
@@ -237,7 +237,7 @@ def test_fast_weight_memory_stays_within_norm_one():
 
 def test_keys_without_any_feature_leave_the_memory_as_it_is():
     """DPFP of a zero vector is zero; the eps of the normaliser keeps it 0 instead of 0 / 0."""
-    layer = make_layer("delta-net", 8, heads=2, feature_map="dpfp-1").double()
+    layer = make_layer("delta-net", 8, num_heads=2, feature_map="dpfp-1").double()
     y, state = layer(torch.zeros(1, 3, 8, dtype=torch.float64))
     assert y.abs().max() == 0
     assert state.W.abs().max() == 0
@@ -251,7 +251,7 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
         ("fast-weight-rnn", {"rate": -0.5}, "rate must be a finite number of at least 0"),
         ("fast-weight-rnn", {"form": "scan"}, "form must be one of"),
         ("multi-level-fast-weight-rnn", {"segment": 0}, "segment must be a whole number of at least 1"),
-        ("delta-mlp", {"depth": 0}, "depth must be a whole number of at least 1"),
+        ("delta-mlp", {"num_layers": 0}, "num_layers must be a whole number of at least 1"),
         ("neurons-and-synapses", {"components": 5}, "components must be even"),
         ("neurons-and-synapses", {"components": 1, "body": "mlp"}, "components must be at least 2"),
         ("neurons-and-synapses", {"transmits": 6}, "transmits must be from 0 to 5"),
@@ -259,8 +259,8 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
         ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
         ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
         ("recurrent-delta-net", {"feature_map": "elu"}, "feature_map must be left out"),
-        ("delta-net", {"squashing": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
-        ("srwm", {"heads": 5}, "heads must be a divisor"),
+        ("delta-net", {"rate_activation": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
+        ("srwm", {"num_heads": 5}, "num_heads must be a divisor"),
         ("srwm", {"output_size": 5}, "output_size must be a multiple of the 2 heads"),
         ("outer-product", {"activation": "step"}, "activation must be one of"),
         ("delta-rnn-v1", {"activation": "step"}, "activation must be one of"),
@@ -271,13 +271,13 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
 )
 def test_options_out_of_range_are_refused(name, options, message):
     with pytest.raises(InputError, match=message):
-        make_layer(name, 12, **{"heads": 2, **options})
+        make_layer(name, 12, **{"num_heads": 2, **options})
 
 
 @pytest.mark.parametrize("body", OPERATORS)
 @pytest.mark.parametrize("synapse", OPERATORS)
 def test_any_operators_make_neurons_whose_prediction_is_a_distribution(body, synapse):
-    layer = make_layer("neurons-and-synapses", 6, heads=2, inputs=5, body=body, synapse=synapse).double()
+    layer = make_layer("neurons-and-synapses", 6, num_heads=2, inputs=5, body=body, synapse=synapse).double()
     inputs = layer.slow_net(torch.randn(2, 7, 6, dtype=torch.float64))
     p, state = scan(layer.cell, inputs, params=layer.slow_weights(), backend="reference")
     assert error(p.sum(-1), torch.ones_like(p[..., 0])) < EXACT

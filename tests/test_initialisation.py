@@ -27,7 +27,7 @@ D = 16
 
 @pytest.mark.parametrize("name", layer_names())
 def test_a_layer_gets_the_numbers_that_its_constructor_draws(name):
-    make = partial(make_layer, name, D, heads=2)
+    make = partial(make_layer, name, D, num_heads=2)
     empty = emptied(make)
     torch.manual_seed(1)
     made = make()
@@ -49,23 +49,23 @@ def test_models_of_experiments(name):
         check_is_initialised_by_reset_parameters(partial(MODELS.load(trial.model), *given, **trial.model_options))
 
 
-language_model = partial(LanguageModel, 23, d_model=D, depth=2, heads=2, d_ff=24)
+language_model = partial(LanguageModel, 23, d_model=D, num_layers=2, num_heads=2, d_ff=24)
 MADE = {
     **{f"vision net {name}": partial(VISION_NETS.load(name), 3, 40) for name in VISION_NETS.names()},
     **{
-        f"feature map {name}": partial(make_layer, "delta-net", D, heads=2, feature_map=name)
+        f"feature map {name}": partial(make_layer, "delta-net", D, num_heads=2, feature_map=name)
         for name in FEATURE_MAPS.names()
     },
     **{f"positions {name}": partial(language_model, positions=name) for name in POSITIONS.names()},
-    "tied": partial(language_model, tied=True),
+    "tie_word_embeddings": partial(language_model, tie_word_embeddings=True),
     "adaptive softmax": partial(language_model, cutoffs=(5, 12)),
-    "small start": partial(language_model, cutoffs=(5, 12), small_start=True),
-    "small start, tied": partial(language_model, tied=True, small_start=True),
-    "translator": partial(Translator, 23, d_model=D, depth=1, heads=2, d_ff=24),
-    "attention with biases": partial(make_layer, "softmax-attention", D, heads=2, bias=True),
-    "learned programmer": partial(make_layer, "delta-delta-net", D, heads=2, learned_start=True),
-    "learned state": partial(make_layer, "delta-net", D, heads=2, initial="learned"),
-    "given state": partial(LSTM, D, initial=LSTMState(nn.Parameter(torch.arange(1.0, D + 1)), 2.0)),
+    "small start": partial(language_model, cutoffs=(5, 12), small_init=True),
+    "small start, tied": partial(language_model, tie_word_embeddings=True, small_init=True),
+    "translator": partial(Translator, 23, d_model=D, num_layers=1, num_heads=2, d_ff=24),
+    "attention with biases": partial(make_layer, "softmax-attention", D, num_heads=2, bias=True),
+    "learned programmer": partial(make_layer, "delta-delta-net", D, num_heads=2, learned_start=True),
+    "learned state": partial(make_layer, "delta-net", D, num_heads=2, initial_state="learned"),
+    "given state": partial(LSTM, D, initial_state=LSTMState(nn.Parameter(torch.arange(1.0, D + 1)), 2.0)),
 }
 
 
@@ -74,7 +74,7 @@ def test_other_parts_and_options(make):
     check_is_initialised_by_reset_parameters(make)
 
 
-@pytest.mark.parametrize("options", [{"tied": True}, {"cutoffs": (5, 12)}], ids=str)
+@pytest.mark.parametrize("options", [{"tie_word_embeddings": True}, {"cutoffs": (5, 12)}], ids=str)
 def test_shared_weights_are_shared_again(options):
     model = emptied(partial(language_model, **options))
     initialise_again(model)
@@ -85,7 +85,7 @@ def test_shared_weights_are_shared_again(options):
 
 
 def test_a_learned_programmer_starts_from_its_own_range():
-    layer = emptied(partial(make_layer, "delta-delta-net", D, heads=2, learned_start=True))
+    layer = emptied(partial(make_layer, "delta-delta-net", D, num_heads=2, learned_start=True))
     initialise_again(layer)
     start = layer.start()
     assert all(1 <= part.min() <= part.max() <= 2 for name, part in start._asdict().items() if name != "W")
@@ -94,7 +94,7 @@ def test_a_learned_programmer_starts_from_its_own_range():
 
 
 def test_a_copy_is_initialised_by_itself_and_nothing_keeps_a_deleted_model():
-    model = language_model(small_start=True, tied=True)
+    model = language_model(small_init=True, tie_word_embeddings=True)
     for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         initialise_again(again)
         one, other = again.blocks[0].layer.output.weight, model.blocks[0].layer.output.weight

@@ -129,7 +129,7 @@ def one_head(record, place):
 
 
 def test_rates_of_a_memory_are_printed(capsys):
-    model = LanguageModel(5, ["srwm", "lstm", "sum"], 8, depth=3, heads=2).eval()
+    model = LanguageModel(5, ["srwm", "lstm", "sum"], 8, num_layers=3, num_heads=2).eval()
     with record_scans(model) as scans:
         model(torch.randint(5, (1, 6)))
     lines = rates([analyze(scan) for scan in scans]).splitlines()
@@ -161,7 +161,7 @@ def test_rank_counts_what_is_kept_apart():
 
 
 def test_watching_changes_nothing_and_ends():
-    model = LanguageModel(5, ["delta-net", "lstm", "srwm"], 8, depth=3, heads=2).eval()
+    model = LanguageModel(5, ["delta-net", "lstm", "srwm"], 8, num_layers=3, num_heads=2).eval()
     tokens = torch.randint(5, (2, 6))
     want, _ = model(tokens)
     with record_scans(model) as scans:
@@ -174,7 +174,7 @@ def test_watching_changes_nothing_and_ends():
 
 
 def test_an_error_ends_it_too():
-    layer = make_layer("delta-net", 8, heads=2)
+    layer = make_layer("delta-net", 8, num_heads=2)
     with pytest.raises(InputError), record_scans(layer):
         layer(torch.randn(1, 2, 7))
     assert not any(module._forward_pre_hooks for module in layer.modules())
@@ -201,7 +201,7 @@ def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
 
 
 def test_texts_do_not_end_the_script_they_stand_in():
-    model = LanguageModel(3, "delta-net", 8, depth=1, heads=2).eval()
+    model = LanguageModel(3, "delta-net", 8, num_layers=1, num_heads=2).eval()
     with record_scans(model) as scans:
         model(torch.tensor([[0, 1]]))
     text = render_html([analyze(scans[0])], ["</script>", "<!--"], "a <b>")
@@ -210,7 +210,7 @@ def test_texts_do_not_end_the_script_they_stand_in():
 
 
 def test_what_holds_no_memory_is_told(run):
-    model = LanguageModel(99, "lstm", 8, depth=1, heads=2).eval()
+    model = LanguageModel(99, "lstm", 8, num_layers=1, num_heads=2).eval()
     from fastweights import load
 
     with pytest.raises(InputError, match="model must be one with a memory that is a cell"):

@@ -31,10 +31,10 @@ EXACT = tolerance(torch.float64).forward
 
 def make(layer="delta-net", **options):
     torch.manual_seed(0)
-    return LanguageModel(N, layer, d_model=16, depth=2, heads=2, d_ff=24, **options).double().eval()
+    return LanguageModel(N, layer, d_model=16, num_layers=2, num_heads=2, d_ff=24, **options).double().eval()
 
 
-@pytest.mark.parametrize("options", [{}, {"tied": True}, {"cutoffs": (5, 12)}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"tie_word_embeddings": True}, {"cutoffs": (5, 12)}], ids=str)
 def test_losses_are_those_of_the_logits(options):
     model, tokens = make(**options), torch.randint(N, (3, 8))
     targets = torch.randint(N, (3, 8)).masked_fill(torch.rand(3, 8) < 0.3, -1)
@@ -58,10 +58,10 @@ def test_targets_after_the_end_of_a_sequence_have_no_loss():
 
 HEADS = {
     "linear map": {},
-    "tied": {"tied": True},
+    "tie_word_embeddings": {"tie_word_embeddings": True},
     "adaptive softmax": {"cutoffs": (5, 12)},
-    "small start": {"cutoffs": (5, 12), "small_start": True, "scaled": True},
-    "dropout": {"dropout": 0.1, "output_dropout": 0.1, "convolution": 3},
+    "small start": {"cutoffs": (5, 12), "small_init": True, "scale_embeddings": True},
+    "dropout": {"dropout": 0.1, "output_dropout": 0.1, "conv_size": 3},
 }
 PREDICTORS = {
     **{
@@ -71,7 +71,9 @@ PREDICTORS = {
     },
     **{f"positions {name}": partial(LanguageModel, positions=name) for name in POSITIONS.names()},
 }
-PREDICTORS = {name: partial(model, N, d_model=16, depth=1, heads=2, d_ff=24) for name, model in PREDICTORS.items()} | {
+PREDICTORS = {
+    name: partial(model, N, d_model=16, num_layers=1, num_heads=2, d_ff=24) for name, model in PREDICTORS.items()
+} | {
     "plain reader": partial(PlainReader, N, "delta-net", 16, 2),
     "neuron network": partial(NeuronNetwork, N),
 }
@@ -89,14 +91,14 @@ def test_losses_under_autocast_have_full_precision(make_model, training):
 
 
 def settings(window, carry):
-    return Streamed(steps=1, batch_size=1, evaluate_every=1, window=window, carry=carry, learning_rate=1e-3)
+    return Streamed(steps=1, batch_size=1, evaluate_every=1, window=window, carry_state=carry, learning_rate=1e-3)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7])
 @pytest.mark.parametrize("length", [5, 8, 9, 23])
 def test_sliding_windows_are_one_window_at_a_time(length, stride):
     model, tokens = make(), torch.randint(N, (length,))
-    found = measure(model, tokens, settings(7, carry=False), stride)["loss"]
+    found = measure(model, tokens, settings(7, carry_state=False), stride)["loss"]
     total = 0.0
     for place in range(length - 1):
         # The first window that reaches a place: they begin every `stride` steps, the last where the text allows it.
@@ -118,7 +120,7 @@ def test_every_token_but_the_first_is_scored_once(length, stride):
 def test_a_model_is_tested_with_less_to_look_at():
     """It is then the model that was made so, and afterwards what it was."""
     models = {steps: make("transformer-xl", options={"memory": steps}) for steps in (2, 9)}
-    tokens, carried = torch.randint(N, (200,)), settings(7, carry=True)
+    tokens, carried = torch.randint(N, (200,)), settings(7, carry_state=True)
     own = {steps: measure(model, tokens, carried, 1) for steps, model in models.items()}
     with remembering(models[9], 2):
         assert measure(models[9], tokens, carried, 1) == own[2] != own[9]
@@ -131,7 +133,7 @@ def test_carried_state_reads_one_stream_however_it_is_cut():
     model, tokens = make(), torch.randint(N, (3000,))
     logits, _ = model(tokens[None, :-1])
     whole = cross_entropy(logits[0], tokens[1:]).item()
-    found = measure(model, tokens, settings(7, carry=True), 1)
+    found = measure(model, tokens, settings(7, carry_state=True), 1)
     assert found["loss"] == pytest.approx(whole, rel=1e-10)
     assert found["perplexity"] == pytest.approx(math.exp(whole), rel=1e-10)
 
@@ -154,7 +156,7 @@ def test_the_norm_of_a_state_is_measured_along_one_stream():
         whole = sum(leaf.square().sum() for layer in state.layers for leaf in layer) ** 0.5
         assert norms[Point("state", n)] == pytest.approx(whole.item())
     with pytest.raises(InputError, match="state_every must be 0 without carry"):
-        Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry=False, state_every=5)
+        Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry_state=False, state_every=5)
 
 
 def test_archive_or_its_files_are_the_same_text(tmp_path, monkeypatch):
@@ -211,7 +213,7 @@ def test_damaged_archive_is_refused_in_a_line():
 )
 def test_a_result_tells_the_size_of_a_state(layer, numbers):
     """Schlag et al. 2021, Table 4: H d d numbers a block and fast weight matrix, whatever was read."""
-    assert state_size(LanguageModel(5, layer, d_model=8, depth=2, heads=2)) == numbers
+    assert state_size(LanguageModel(5, layer, d_model=8, num_layers=2, num_heads=2)) == numbers
 
 
 def test_a_model_without_a_state_has_none():

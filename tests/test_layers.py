@@ -21,51 +21,55 @@ from fastweights.testing.layer_checks import D
 from fastweights.testing.tolerance import error, tolerance
 from tiers import base_of, in_tiers
 
-MAKERS = {name: lambda name=name: make_layer(name, D, heads=2) for name in layer_names()}
+MAKERS = {name: lambda name=name: make_layer(name, D, num_heads=2) for name in layer_names()}
 MAKERS |= {
-    "convolved delta-net": lambda: Convolved(make_layer("delta-net", D, heads=2), D),
-    "two-layer lstm": lambda: make_layer("lstm", D, heads=2, layers=2),
-    "short window": lambda: make_layer("softmax-attention", D, heads=2, window=5),
-    "short memory": lambda: make_layer("transformer-xl", D, heads=2, memory=5),
-    "short snail": lambda: make_layer("snail", D, heads=2, length=5, filters=3, key_size=4, value_size=6, window=5),
-    "one copy": lambda: make_layer("associative-lstm", D, heads=2, copies=1),
-    "dpfp": lambda: make_layer("delta-net", D, heads=2, feature_map="dpfp-2"),
-    "favor": lambda: make_layer("linear-attention", D, heads=2, feature_map="favor-12"),
-    "negative eigenvalues": lambda: make_layer("delta-net", D, heads=2, squashing="twice-sigmoid"),
-    "srwm of softmax": lambda: make_layer("srwm", D, heads=2, feature_map="softmax"),
-    "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, heads=2, steps=5),
-    "fast-weight RNN, three inner steps": lambda: make_layer("fast-weight-rnn", D, heads=2, inner_steps=5),
-    "fast-weight RNN without layer norm": lambda: make_layer(
-        "fast-weight-rnn", D, heads=2, layer_norm=False, decay=0.5, rate=0.01
+    "convolved delta-net": lambda: Convolved(make_layer("delta-net", D, num_heads=2), D),
+    "two-layer lstm": lambda: make_layer("lstm", D, num_heads=2, layers=2),
+    "short window": lambda: make_layer("softmax-attention", D, num_heads=2, window_size=5),
+    "short memory": lambda: make_layer("transformer-xl", D, num_heads=2, mem_len=5),
+    "short snail": lambda: make_layer(
+        "snail", D, num_heads=2, length=5, filters=3, key_size=4, value_size=6, window_size=5
     ),
-    "neurons without a hidden layer": lambda: make_layer("neurons-and-synapses", D, depth=0, heads=2),
+    "one copy": lambda: make_layer("associative-lstm", D, num_heads=2, copies=1),
+    "dpfp": lambda: make_layer("delta-net", D, num_heads=2, feature_map="dpfp-2"),
+    "favor": lambda: make_layer("linear-attention", D, num_heads=2, feature_map="favor-12"),
+    "negative eigenvalues": lambda: make_layer("delta-net", D, num_heads=2, rate_activation="twice-sigmoid"),
+    "srwm of softmax": lambda: make_layer("srwm", D, num_heads=2, feature_map="softmax"),
+    "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, num_heads=2, steps=5),
+    "fast-weight RNN, three inner steps": lambda: make_layer("fast-weight-rnn", D, num_heads=2, inner_steps=5),
+    "fast-weight RNN without layer norm": lambda: make_layer(
+        "fast-weight-rnn", D, num_heads=2, layer_norm=False, decay=0.5, rate=0.01
+    ),
+    "neurons without a hidden layer": lambda: make_layer("neurons-and-synapses", D, num_layers=0, num_heads=2),
     "programmed by an LSTM": lambda: FastWeightProgrammer(
-        make_layer("lstm", D, heads=2), make_layer("delta-rnn", D, heads=2), D
+        make_layer("lstm", D, num_heads=2), make_layer("delta-rnn", D, num_heads=2), D
     ),
     "programmed by an LSTM that sees y": lambda: FastWeightProgrammer(
-        make_layer("lstm", D, heads=1, input_size=2 * D), make_layer("delta", D, heads=2), D, sees_output=True
+        make_layer("lstm", D, num_heads=1, input_size=2 * D), make_layer("delta", D, num_heads=2), D, sees_output=True
     ),
     "programmed by an MLP": lambda: FastWeightProgrammer(
-        nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, heads=2), D
+        nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, num_heads=2), D
     ),
     "neurons of an odd size that put out their effect": lambda: make_layer(
-        "neurons-and-synapses", D, heads=2, components=5, body="mlp", synapse="gated", effect="operator", gates=0
+        "neurons-and-synapses", D, num_heads=2, components=5, body="mlp", synapse="gated", effect="operator", gates=0
     ),
     "stack of two blocks": lambda: make_stack(
-        Blocks(layer="delta-net", d_model=D, depth=2, heads=2, d_ff=2 * D, convolution=3)
+        Blocks(layer="delta-net", d_model=D, num_layers=2, num_heads=2, d_ff=2 * D, conv_size=3)
     ),
     "positions": lambda: Ascending(D),
     "stack with positions": lambda: make_stack(
-        Blocks(layer="sum", d_model=D, depth=1, heads=2, d_ff=D, norm="post", positions="ascending")
+        Blocks(layer="sum", d_model=D, num_layers=1, num_heads=2, d_ff=D, norm="post", positions="ascending")
     ),
-    "one key for all heads": lambda: make_layer(my_memories.sharing, D, heads=2),
-    "query is the input": lambda: make_layer("delta", D, heads=2, query="input"),
-    "query is the input, dpfp": lambda: make_layer("delta", D, heads=2, query="input", feature_map="dpfp-2"),
-    "outer product of sigmoids": lambda: make_layer("outer-product", D, heads=2, activation="sigmoid", query="input"),
-    "delta RNN with tanh": lambda: make_layer("delta-rnn-v1", D, heads=2, activation="tanh"),
-    "fake srwm of softmax": lambda: make_layer("fake-srwm", D, heads=2, feature_map="softmax"),
-    "srwm without a map behind it": lambda: make_layer("srwm", D, heads=2, output_size=D),
-    "other sizes": lambda: make_layer("gated-delta", D, heads=3, key_size=5, value_size=7),
+    "one key for all heads": lambda: make_layer(my_memories.sharing, D, num_heads=2),
+    "query is the input": lambda: make_layer("delta", D, num_heads=2, query="input"),
+    "query is the input, dpfp": lambda: make_layer("delta", D, num_heads=2, query="input", feature_map="dpfp-2"),
+    "outer product of sigmoids": lambda: make_layer(
+        "outer-product", D, num_heads=2, activation="sigmoid", query="input"
+    ),
+    "delta RNN with tanh": lambda: make_layer("delta-rnn-v1", D, num_heads=2, activation="tanh"),
+    "fake srwm of softmax": lambda: make_layer("fake-srwm", D, num_heads=2, feature_map="softmax"),
+    "srwm without a map behind it": lambda: make_layer("srwm", D, num_heads=2, output_size=D),
+    "other sizes": lambda: make_layer("gated-delta", D, num_heads=3, key_size=5, value_size=7),
 }
 
 
@@ -83,12 +87,12 @@ def test_guarantee(make, check):
 
 def test_unknown_layer_lists_the_known_and_the_nearest():
     with pytest.raises(InputError, match=r"layer must be one of .*delta, .*Did you mean 'delta-net'\?"):
-        make_layer("deltanet", D, heads=2)
+        make_layer("deltanet", D, num_heads=2)
 
 
 def test_option_of_another_layer_is_refused():
-    with pytest.raises(InputError, match="feature_map must be left out for lstm"):
-        make_layer("lstm", D, heads=2, feature_map="elu")
+    with pytest.raises(InputError, match="lstm has no argument 'feature_map'"):
+        make_layer("lstm", D, num_heads=2, feature_map="elu")
 
 
 OF_CELLS = sorted({"linear-attention", *Cell.names()})
@@ -96,7 +100,7 @@ OF_CELLS = sorted({"linear-attention", *Cell.names()})
 
 @pytest.mark.parametrize("name", OF_CELLS)
 def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
-    layer, x = make_layer(name, D, heads=2).eval(), torch.randn(2, 5, D)
+    layer, x = make_layer(name, D, num_heads=2).eval(), torch.randn(2, 5, D)
     reset = torch.tensor([[False, False, True, False, False], [True, False, False, False, True]])
     y, state = FastWeightProgrammer(nn.Identity(), layer, D)(x, None, reset)
     want, last = layer(x, None, reset)
@@ -105,7 +109,7 @@ def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "feature_map", "normaliser"),
+    ("name", "feature_map", "qk_norm"),
     [
         ("linear-attention", ELU, none),
         ("fast-weight-memory", Tanh, none),
@@ -113,15 +117,15 @@ def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
         ("delta", ELU, over_sum),
     ],
 )
-def test_generic_layer_takes_the_keys_that_the_cell_wants(name, feature_map, normaliser):
+def test_generic_layer_takes_the_keys_that_the_cell_wants(name, feature_map, qk_norm):
     keys = FastWeight(D, 2, Cell.from_name(name)).slow_net.keys
     assert type(keys.feature_map) is feature_map
-    assert keys.normalise is normaliser
+    assert keys.normalise is qk_norm
 
 
 def test_what_is_shared_is_said_once_for_all_heads():
     """By a layer that gives its own key to every head where each is the same."""
-    shared, own = make_layer(my_memories.sharing, 12, heads=3), make_layer("delta", 12, heads=3)
+    shared, own = make_layer(my_memories.sharing, 12, num_heads=3), make_layer("delta", 12, num_heads=3)
     size = 4
     assert shared.slow_net.projection.weight.shape == (3 * 2 * size + size + 1, 12)
     parts = shared.slow_net.projection.weight.split([size, size] * 3 + [size, 1])
@@ -135,7 +139,7 @@ def test_what_is_shared_is_said_once_for_all_heads():
 
 def test_slow_net_that_sees_the_output_is_the_loop_with_it():
     """Irie et al. 2021, Eqs. 1-4: the slow net reads [x[t]; y[t-1]], and 0 for y after a reset."""
-    slow, fast = nn.Linear(D + D, D), make_layer("delta-net", D, heads=2)
+    slow, fast = nn.Linear(D + D, D), make_layer("delta-net", D, num_heads=2)
     net, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, 5, D)
     reset = torch.zeros(2, 5, dtype=torch.bool)
     reset[1, 3] = True
@@ -150,8 +154,8 @@ def test_slow_net_that_sees_the_output_is_the_loop_with_it():
 
 @pytest.mark.parametrize("layer", ["delta-net", "softmax-attention"])
 def test_heads_must_divide(layer):
-    with pytest.raises(InputError, match="heads must be a divisor of d_model=16, got 3"):
-        make_layer(layer, D, heads=3)
+    with pytest.raises(InputError, match="num_heads must be a divisor of d_model=16, got 3"):
+        make_layer(layer, D, num_heads=3)
 
 
 TRACED = [name for name in layer_names() if name not in ("lstm", "irnn")]  # torch refuses its own RNNs
@@ -159,7 +163,7 @@ TRACED = [name for name in layer_names() if name not in ("lstm", "irnn")]  # tor
 
 @pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in TRACED}))
 def test_layer_compiles_into_one_graph(name):
-    layer = make_layer(name, D, heads=2)
+    layer = make_layer(name, D, num_heads=2)
     x = torch.randn(2, 9, D)
     torch.compiler.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
@@ -170,7 +174,7 @@ def test_layer_compiles_into_one_graph(name):
 @pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in TRACED}))
 def test_layer_compiles_into_one_graph_for_all_sizes(name):
     """Every size is a symbol, also the last one of x."""
-    layer = make_layer(name, D, heads=2)
+    layer = make_layer(name, D, num_heads=2)
     torch.compiler.reset()
     compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="eager")
     for B, T in ((2, 5), (3, 7), (4, 9)):

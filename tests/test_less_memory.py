@@ -26,7 +26,7 @@ STEP = {"steps": 1, "batch_size": 4, "learning_rate": 1.0, "evaluate_every": 1, 
 
 def model(layer, dropout=0.0):
     torch.manual_seed(3)
-    return LanguageModel(30, layer, d_model=16, depth=3, heads=2, dropout=dropout).double()
+    return LanguageModel(30, layer, d_model=16, num_layers=3, num_heads=2, dropout=dropout).double()
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -34,7 +34,7 @@ def test_a_batch_in_parts_is_the_batch(layer):
     """The state that is carried from window to window included."""
     windows, found = Windows(torch.randint(30, (201,)), batch_size=4, window=7), {}
     for accumulate in (1, 2, 4):
-        fabric = make_fabric(Streamed(**STEP, window=7, accumulate=accumulate))
+        fabric = make_fabric(Streamed(**STEP, window=7, gradient_accumulation_steps=accumulate))
         net, optimiser = fabric.setup(net := model(layer), torch.optim.SGD(net.parameters(), 0.1))
         state, losses = net.initial_state(4), []
         for window in range(3):
@@ -49,11 +49,11 @@ def test_a_batch_in_parts_is_the_batch(layer):
 def labelled(accumulate):
     """The weights after a batch whose sequences have from one to eight answers each."""
     torch.manual_seed(1)
-    task = AssociativeRecall(vocabulary=16, length=32, pairs=4, evaluation_size=1)
+    task = AssociativeRecall(vocab_size=16, length=32, pairs=4, evaluation_size=1)
     inputs, targets = next(task.train_batches(8, seed=0))
     targets = torch.where(torch.arange(32) < 4 * torch.arange(1, 9)[:, None], targets.roll(-2, 1), IGNORE)
     net = RecurrentModel("tokens", task.input_size, task.output_size, "lstm", 8).double()
-    fabric = make_fabric(Supervised(**STEP, accumulate=accumulate))
+    fabric = make_fabric(Supervised(**STEP, gradient_accumulation_steps=accumulate))
     net, optimiser = fabric.setup(net, torch.optim.SGD(net.parameters(), 1.0))
     loss = supervised.update(fabric, net, optimiser, task, Batch(inputs, targets), 1.0, accumulate)
     return [torch.tensor(loss), *net.state_dict().values()]
@@ -64,8 +64,8 @@ def translated(accumulate):
     torch.manual_seed(1)
     lengths, words = torch.tensor([6, 2, 5, 1, 4]), torch.randint(11, (5, 6))
     wanted = torch.where(torch.arange(6) < lengths[:, None], words, IGNORE)
-    net = Translator(11, d_model=16, depth=2, heads=2, d_ff=24, dropout=0.0).double()
-    settings = Translation(**STEP, accumulate=accumulate)
+    net = Translator(11, d_model=16, num_layers=2, num_heads=2, d_ff=24, dropout=0.0).double()
+    settings = Translation(**STEP, gradient_accumulation_steps=accumulate)
     fabric = make_fabric(settings)
     net, optimiser = fabric.setup(net, torch.optim.SGD(net.parameters(), 1.0))
     loss = translation.update(fabric, net, optimiser, PairBatch(words, lengths, words, lengths, wanted), settings)
@@ -136,13 +136,19 @@ def test_blocks_that_torch_compiles_learn_the_same(again):
 def test_both_are_settings_that_change_no_run(tmp_path):
     """And a run goes on with others."""
     curves = []
-    for name, flags in {"whole": [], "less": ["--accumulate", "2", "--recompute", "true"]}.items():
+    for name, flags in {
+        "whole": [],
+        "less": ["--gradient-accumulation-steps", "2", "--gradient-checkpointing", "true"],
+    }.items():
         assert cli.main(["train", "oz", *SMALL, *flags, "--sample", "0", "--run", str(tmp_path / name)]) == 0
         curves.append(torch.tensor([line["validation"]["loss"] for line in Run(tmp_path / name).metrics()]))
     torch.testing.assert_close(curves[1], curves[0], rtol=1e-4, atol=1e-5)
-    assert cli.main(["train", "oz", "--run", str(tmp_path / "less"), "--resume", "--accumulate", "4"]) == 0
+    assert (
+        cli.main(["train", "oz", "--run", str(tmp_path / "less"), "--resume", "--gradient-accumulation-steps", "4"])
+        == 0
+    )
 
 
 def test_parts_of_a_batch_are_equal(capsys):
-    assert cli.main(["train", "oz", *SMALL, "--devices", "2", "--accumulate", "3"]) == 2
+    assert cli.main(["train", "oz", *SMALL, "--devices", "2", "--gradient-accumulation-steps", "3"]) == 2
     assert "batch_size must be a multiple of 6, the number of devices times that of parts" in capsys.readouterr().err

@@ -59,7 +59,7 @@ def test_the_first_snippets_are_of_what_was_read():
 MODELS = {
     "neurons": (lambda: NeuronNetwork(27, neurons=1, width=3, backend="reference"), {"h", "p"}),
     "lstm": (lambda: PlainReader(27, "lstm", 8), {"h"}),
-    "delta-rnn": (lambda: PlainReader(27, "delta-rnn", 8, 2, convolution=2), {"y", "tail"}),
+    "delta-rnn": (lambda: PlainReader(27, "delta-rnn", 8, 2, conv_size=2), {"y", "tail"}),
 }
 
 
@@ -195,5 +195,5 @@ def test_bad_input_gets_one_clear_line_and_leaves_no_run(flags, message, tmp_pat
 
 
 def test_small_settings_are_refused():
-    with pytest.raises(InputError, match="accumulate must be 1"):
-        settings(batch_size=2, accumulate=2)
+    with pytest.raises(InputError, match="gradient_accumulation_steps must be 1"):
+        settings(batch_size=2, gradient_accumulation_steps=2)

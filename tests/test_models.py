@@ -13,14 +13,14 @@ EXACT = tolerance(torch.float64).forward
 
 
 def model(layer="delta-net", **options):
-    return LanguageModel(N, layer, d_model=16, depth=2, heads=2, **options).double().eval()
+    return LanguageModel(N, layer, d_model=16, num_layers=2, num_heads=2, **options).double().eval()
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("convolution", [0, 3])
+@pytest.mark.parametrize("conv_size", [0, 3])
 @pytest.mark.parametrize("layer", layer_names())
-def test_streaming_equals_reading_whole(layer, norm, convolution):
-    net = model(layer, norm=norm, convolution=convolution)
+def test_streaming_equals_reading_whole(layer, norm, conv_size):
+    net = model(layer, norm=norm, conv_size=conv_size)
     tokens = torch.randint(N, (2, 13))
     state, logits = net.initial_state(2), []
     for t in range(13):
@@ -30,7 +30,7 @@ def test_streaming_equals_reading_whole(layer, norm, convolution):
 
 
 def test_documents_packed_with_resets_do_not_see_each_other():
-    net = model(convolution=3)
+    net = model(conv_size=3)
     tokens, reset = torch.randint(N, (1, 20)), torch.zeros(1, 20, dtype=torch.bool)
     reset[:, 8] = True
     want = torch.cat([net(tokens[:, :8])[0], net(tokens[:, 8:])[0]], dim=1)
@@ -82,11 +82,11 @@ def test_tokens_of_32_bits_and_under_vmap():
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("vocabulary", 0), ("vocabulary", 2.5), ("d_model", 0), ("d_model", "8")]
+    ("option", "value"), [("vocab_size", 0), ("vocab_size", 2.5), ("d_model", 0), ("d_model", "8")]
 )
 def test_sizes_of_a_model_are_whole_numbers(option, value):
     with pytest.raises(InputError, match=f"{option} must be a whole number of at least 1"):
-        LanguageModel(**{"vocabulary": N, option: value})
+        LanguageModel(**{"vocab_size": N, option: value})
 
 
 def test_unknown_norm_is_refused():
@@ -97,7 +97,7 @@ def test_unknown_norm_is_refused():
 @pytest.mark.parametrize("layer", layer_names())
 def test_padded_batch_equals_its_members(layer):
     """Logits and states of sequences of 3, 9 and no tokens, whatever stands behind them; on from there as well."""
-    net = model(layer, convolution=3)
+    net = model(layer, conv_size=3)
     tokens, lengths = torch.randint(N, (3, 9)), torch.tensor([3, 9, 0])
     padded = torch.where(within(lengths, 9), tokens, -100)
     logits, state = net(padded, lengths=lengths)

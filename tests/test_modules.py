@@ -45,10 +45,10 @@ def test_linear_maps_in_int8_give_nearly_the_same(make):
 
 N, TOKENS = 11, torch.arange(24).view(2, 12) % 10
 FEATURES = torch.randn(2, 12, 5, generator=torch.Generator().manual_seed(0))
-SMALL = {"d_model": D, "depth": 1, "heads": 2, "d_ff": 24}
+SMALL = {"d_model": D, "num_layers": 1, "num_heads": 2, "d_ff": 24}
 MODELS = {
-    "language model": (lambda: LanguageModel(N, **SMALL, convolution=3, positions="ascending"), (TOKENS,)),
-    "tied language model": (lambda: LanguageModel(N, **SMALL, tied=True), (TOKENS,)),
+    "language model": (lambda: LanguageModel(N, **SMALL, conv_size=3, positions="ascending"), (TOKENS,)),
+    "tied language model": (lambda: LanguageModel(N, **SMALL, tie_word_embeddings=True), (TOKENS,)),
     "adaptive language model": (lambda: LanguageModel(N, **SMALL, cutoffs=(3, 7)), (TOKENS, *[None] * 4, TOKENS)),
     "translator": (lambda: Translator(N, **SMALL, cross="elu"), (TOKENS, None, TOKENS, None)),
     "plain reader": (lambda: PlainReader(N, "delta-net", D, 2), (TOKENS,)),
@@ -89,17 +89,17 @@ def one_process():
 @pytest.mark.filterwarnings("ignore:DTensor random operators")
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # y may be a view, and is not written to
 @pytest.mark.skipif(sys.platform != "linux", reason="other platforms have no gloo by a store")
-@pytest.mark.parametrize("initial", ["zero", "learned"])
+@pytest.mark.parametrize("initial_state", ["zero", "learned"])
 @pytest.mark.parametrize("name", layer_names())
 def test_a_sharded_layer_is_initialised_and_keeps_plain_states(name, initial, one_process):
-    if initial == "learned" and "initial" not in layer_options(name):
+    if initial == "learned" and "initial_state" not in layer_options(name):
         pytest.skip("its state is not learned")
-    options = {"initial": initial} if initial == "learned" else {}
-    layer = emptied(lambda: fully_shard(make_layer(name, D, heads=2, **options), mesh=one_process))
+    options = {"initial_state": initial} if initial == "learned" else {}
+    layer = emptied(lambda: fully_shard(make_layer(name, D, num_heads=2, **options), mesh=one_process))
     torch.manual_seed(1)
     initialise_again(layer)
     torch.manual_seed(1)
-    whole, x = make_layer(name, D, heads=2, **options), torch.randn(2, 5, D)
+    whole, x = make_layer(name, D, num_heads=2, **options), torch.randn(2, 5, D)
     for (parameter, want), got in zip(tensors_of(whole).items(), tensors_of(layer).values(), strict=True):
         assert torch.equal(got.full_tensor() if isinstance(got, DTensor) else got, want), parameter
     before = layer.eval().initial_state(2)

@@ -26,16 +26,16 @@ N, BOUND = 23, 1e-5
 SHAPE = (4, 3)
 PARTS = {
     "plain": {},
-    "behind a convolution": {"convolution": 4},
-    "positions": {"positions": "ascending", "scaled": True},
-    "tied": {"tied": True},
-    "adaptive softmax": {"cutoffs": (5, 12), "scaled": True},
+    "behind a convolution": {"conv_size": 4},
+    "positions": {"positions": "ascending", "scale_embeddings": True},
+    "tied": {"tie_word_embeddings": True},
+    "adaptive softmax": {"cutoffs": (5, 12), "scale_embeddings": True},
     "alternating": {"layer": ("delta-rnn", "softmax-attention")},
     **{f"norm {name}": {"norm": name} for name in NORMS.names()},
 }
 AGENTS = {
     "no memory": {"layer": None},
-    "lstm": {"layer": "lstm", "depth": 0},
+    "lstm": {"layer": "lstm", "num_layers": 0},
     "recurrent-delta-net": {"layer": "recurrent-delta-net", "hidden": 16},
     "srwm": {"layer": "srwm", "tell_action": True},
 }
@@ -44,7 +44,7 @@ AGENTS = {
 def language_model(**options):
     torch.manual_seed(0)
     return LanguageModel(
-        N, **{"layer": "delta-net", "d_model": 16, "depth": 2, "heads": 2, "d_ff": 24, **options}
+        N, **{"layer": "delta-net", "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24, **options}
     ).eval()
 
 
@@ -123,7 +123,7 @@ def test_language_model_over_a_thousand_steps(part, batch):
 @pytest.mark.parametrize("name", AGENTS)
 def test_agent(name):
     torch.manual_seed(0)
-    options = {"d_model": 16, "depth": 2, "heads": 2, "d_ff": 24, **AGENTS[name]}
+    options = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24, **AGENTS[name]}
     agent = Agent(SHAPE, 3, pictures=False, **options).eval()
 
     def draw(state):
@@ -139,7 +139,7 @@ def test_module_of_a_user():
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()
-            self.mix, self.memory = nn.Linear(D, D), make_layer("delta", D, heads=2)
+            self.mix, self.memory = nn.Linear(D, D), make_layer("delta", D, num_heads=2)
 
         def forward(self, x, state):
             y, after = self.memory(torch.tanh(self.mix(x)), state[0])
@@ -203,7 +203,7 @@ def test_dropout_in_training_is_not_compiled():
 
 
 def test_part_that_does_not_compile_is_named_and_the_rest_is_compiled():
-    agent = Agent((3, 16, 16), 3, pictures=True, d_model=16, depth=1, heads=2, d_ff=16).eval()
+    agent = Agent((3, 16, 16), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
     inputs = torch.rand(1, 1, 3, 16, 16), torch.zeros(1, 1), torch.zeros(1, 1).long(), torch.ones(1, 1).bool()
     step = *inputs, agent.initial_state(1)
     text = str(compile_step(agent, *step))
@@ -305,5 +305,5 @@ def test_module_can_be_collected():
 
 
 def test_unknown_precision_is_refused(model, step):
-    with pytest.raises(InputError, match="weights must be one of float32, bfloat16, int8"):
+    with pytest.raises(InputError, match="weights must be one of bfloat16, float32, int8"):
         compile_step(model, *step, weights="int4")

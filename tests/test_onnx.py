@@ -65,7 +65,7 @@ def test_a_layer_is_a_program(name, tmp_path):
 
 @torch.no_grad()
 def test_a_model_with_two_memories_is_a_program(tmp_path):
-    model = LanguageModel(5, ["delta-net", "delta-rnn"], D, depth=2, heads=H, convolution=3).eval()
+    model = LanguageModel(5, ["delta-net", "delta-rnn"], D, num_layers=2, num_heads=H, conv_size=3).eval()
 
     def tokens(batch, steps):
         return torch.randint(5, (batch, steps))
@@ -127,11 +127,11 @@ def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
     assert "\n" not in str(said.value)
 
 
-@pytest.mark.parametrize("initial", ["learned", "constant"])
+@pytest.mark.parametrize("initial_state", ["learned", "constant"])
 def test_a_state_that_is_not_zero_begins_a_program(initial, tmp_path, caplog):
     """And nothing is said of what went well."""
     state = Cell.from_name("delta").State(torch.eye(D // H))
-    layer = make_layer("delta-net", D, H, initial=state if initial == "constant" else initial).eval()
+    layer = make_layer("delta-net", D, H, initial_state=state if initial == "constant" else initial).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)
     assert "Failed to convert" not in caplog.text

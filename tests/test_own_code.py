@@ -47,7 +47,7 @@ def _forget_files():
 
 @pytest.mark.parametrize("layer", FORMS.values(), ids=FORMS)
 def test_every_form_makes_a_layer(layer):
-    made = make_layer(layer, D, heads=2)
+    made = make_layer(layer, D, num_heads=2)
     y, state = made(torch.randn(3, 5, D))
     assert y.shape == (3, 5, D)
     again, _ = made(torch.randn(3, 1, D), state)
@@ -57,10 +57,10 @@ def test_every_form_makes_a_layer(layer):
 @pytest.mark.parametrize("layer", ["a rule", "a module's rule", "a file's rule"])
 def test_every_model_takes_it(layer):
     own, tokens = FORMS[layer], torch.randint(5, (2, 6))
-    assert LanguageModel(5, own, D, depth=2, heads=2)(tokens)[0].shape == (2, 6, 5)
+    assert LanguageModel(5, own, D, num_layers=2, num_heads=2)(tokens)[0].shape == (2, 6, 5)
     assert BlockModel("tokens", 5, 3, own, D, 2, 2, 16)(tokens, 1).shape == (2, 1, 3)
-    assert RecurrentModel("tokens", 5, 3, own, D, heads=2)(tokens, 1).shape == (2, 1, 3)
-    programmer = FastWeightProgrammer(torch.nn.Linear(D, D), make_layer(own, D, heads=2), D)
+    assert RecurrentModel("tokens", 5, 3, own, D, num_heads=2)(tokens, 1).shape == (2, 1, 3)
+    programmer = FastWeightProgrammer(torch.nn.Linear(D, D), make_layer(own, D, num_heads=2), D)
     assert programmer(torch.randn(2, 6, D))[0].shape == (2, 6, D)
 
 
@@ -103,9 +103,9 @@ def kinds(model):
 
 
 def test_several_layers_take_turns_over_the_blocks():
-    stack = LanguageModel(5, "lstm, delta-net,softmax-attention", D, depth=5, heads=2)
+    stack = LanguageModel(5, "lstm, delta-net,softmax-attention", D, num_layers=5, num_heads=2)
     assert kinds(stack) == ["LSTM", "DeltaNet", "SoftmaxAttention", "LSTM", "DeltaNet"]
-    stack = LanguageModel(5, [my_memories.Wrapped, "lstm"], D, depth=2, heads=2)
+    stack = LanguageModel(5, [my_memories.Wrapped, "lstm"], D, num_layers=2, num_heads=2)
     assert kinds(stack) == ["Wrapped", "LSTM"]
     tokens = torch.randint(5, (2, 6))
     whole, state = stack(tokens)
@@ -117,7 +117,7 @@ def test_several_layers_take_turns_over_the_blocks():
 
 
 def test_an_option_goes_to_the_layers_that_have_it():
-    one, other = make_layers("delta-net,softmax-attention", 2, D, 2, feature_map="dpfp-2", window=3)
+    one, other = make_layers("delta-net,softmax-attention", 2, D, 2, feature_map="dpfp-2", window_size=3)
     assert one.slow_net.keys.output_size == 2 * 2 * D // 2
     assert other.window == 3
     assert {"feature_map", "window"} <= layer_options("delta-net,softmax-attention")
@@ -146,7 +146,7 @@ REFUSED = {
 @pytest.mark.parametrize(("layer", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_is_no_layer_is_refused_in_one_line(layer, message):
     with pytest.raises(InputError, match=message) as refusal:
-        LanguageModel(5, layer, D, depth=2, heads=2)
+        LanguageModel(5, layer, D, num_layers=2, num_heads=2)
     assert "\n" not in str(refusal.value)
 
 
@@ -197,7 +197,7 @@ def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsy
     assert not trace(run).exists()
 
 
-@pytest.mark.parametrize("flag", ["feature_map", "normaliser"])
+@pytest.mark.parametrize("flag", ["feature_map", "qk_norm"])
 def test_no_other_name_of_a_run_is_code(run, flag, tmp_path, capsys):
     """Whatever a name stands for: the layer is the only one that a user can vouch for."""
     shutil.copytree(run, tmp_path / "run")

@@ -309,7 +309,7 @@ def test_the_majority_class_is_the_baseline(tmp_path):
 def test_a_class_depends_on_its_sequence_alone(name, layer, made):
     """A member of a batch is classified as it is alone, whatever padding follows."""
     task = task_of(made, name)
-    model = SequenceClassifier(*task.arguments, layer, d_model=16, heads=2, convolution=4).double()
+    model = SequenceClassifier(*task.arguments, layer, d_model=16, num_heads=2, conv_size=4).double()
     batch = next(task.test(4)).inputs
     values = batch.values.double() if batch.values.is_floating_point() else batch.values
     whole = model.eval()(batch._replace(values=values))

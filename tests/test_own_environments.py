@@ -24,9 +24,9 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")
 FILE = Path(my_environments.__file__)
-SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--unroll", "5"]
-SMALL = {"layer": "delta-net", "d_model": 8, "depth": 1, "heads": 2, "d_ff": 8}
-SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, unroll=5, learning_rate=1e-3, episodes=4)
+SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--unroll-length", "5"]
+SMALL = {"layer": "delta-net", "d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 8}
+SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, unroll_length=5, learning_rate=1e-3, episodes=4)
 
 
 def trial(env, options=None, **changes):
@@ -71,7 +71,7 @@ def test_every_action_space_is_trained_played_measured_and_loaded(name, tmp_path
 @pytest.mark.parametrize(("name", "bar"), [("CopyBits", 0.9), ("CopyChoices", 0.9), ("CopyNumbers", -0.2)])
 def test_agents_learn_in_every_action_space(name, bar, tmp_path):
     """Chance is 0.5, 4 / 15, and below -0.3; a perfect agent has 1, 1 and 0, at each of four steps."""
-    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, unroll=4, episodes=64, discount=0.0)
+    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, unroll_length=4, episodes=64, gamma=0.0)
     small = {"layer": None, "hidden": 32}
     task = {"id": f"my_environments:{name}"}
     given = Trial("gymnasium-environment", task, "agent", small, replace(learning, learning_rate=1e-2, epsilon=1e-3))
@@ -125,7 +125,7 @@ def test_a_number_of_an_environment_that_is_not_finite_is_named_with_its_time_st
 @pytest.mark.parametrize("way", ["impala", "hogwild"])
 def test_so_it_is_where_actors_are_processes(way, tmp_path):
     with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the unroll"):
-        carry_out(Run(tmp_path), trial("my_environments:Broken", acting=way), "x", {}, resume=False)
+        carry_out(Run(tmp_path), trial("my_environments:Broken", mode=way), "x", {}, resume=False)
 
 
 def test_so_it_is_where_an_agent_is_measured_or_played(tmp_path, monkeypatch, capsys):
@@ -191,7 +191,7 @@ def test_pictures_have_their_channels_first_or_last(shape, wanted, tmp_path):
 @pytest.mark.parametrize("way", ["impala", "hogwild"])
 @pytest.mark.parametrize("env", ["CopyNumbers", "CopyChoices", "Clock"])
 def test_actors_in_processes_take_every_action_and_meet_time_limits(way, env, tmp_path):
-    carry_out(Run(tmp_path), trial(f"my_environments:{env}", acting=way), "test", {}, resume=False)
+    carry_out(Run(tmp_path), trial(f"my_environments:{env}", mode=way), "test", {}, resume=False)
     assert Run(tmp_path).result().steps == 4
 
 

@@ -120,7 +120,7 @@ def test_empty_lines_are_left_out_of_training_and_nowhere_else():
 def test_facts_of_a_run_folder_are_enough_to_use_a_model():
     known = Multi30k().known_by(TASK.facts())
     assert known.decode(known.encode("ab1 cd1")) == "ab1 cd1"
-    assert (known.vocabulary, known.begin, known.end) == (TASK.vocabulary, TASK.begin, TASK.end)
+    assert (known.vocab_size, known.begin, known.end) == (TASK.vocab_size, TASK.begin, TASK.end)
     with pytest.raises(InputError):
         Multi30k().known_by({})
 
@@ -239,10 +239,10 @@ def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, cap
     found = [best.tokens for ((best, *_),) in alone]
     first, last = (" ".join(task.decode(torch.tensor(tokens)).splitlines()) for tokens in found)
     capsys.readouterr()
-    assert main(["translate", translator, *lines, "--beam", "3"]) == 0
+    assert main(["translate", translator, *lines, "--num-beams", "3"]) == 0
     assert capsys.readouterr().out == f"{first}\n\n{last}\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
-    assert main(["translate", translator, "--beam", "3"]) == 0
+    assert main(["translate", translator, "--num-beams", "3"]) == 0
     assert capsys.readouterr().out == f"{first}\n\n{last}\n"
 
 
@@ -250,8 +250,8 @@ def test_what_cannot_be_translated_is_said_in_a_line(translator, monkeypatch, ca
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n\xff\n")))
     for arguments, said in {
         (): "line 2 must be UTF-8, got standard input with a bad byte at 0",
-        ("a", "--beam", "0"): "beam must be a whole number of at least 1",
-        ("a", "--penalty", "nan"): "penalty must be a finite number of at least 0",
+        ("a", "--num-beams", "0"): "num_beams must be a whole number of at least 1",
+        ("a", "--length-penalty", "nan"): "length_penalty must be a finite number of at least 0",
     }.items():
         assert main(["translate", translator, *arguments]) == 2
         assert capsys.readouterr().err.startswith(f"fastweights: {said}")

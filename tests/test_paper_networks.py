@@ -64,7 +64,7 @@ def test_ba_network_is_the_paper_s_loop():
 def test_fast_weights_without_layer_norm_are_equation_2(form, steps):
     """Ba et al. 2016, Eqs. 1-2: h <- relu(W h + C x + A h') for S steps, without gain, bias or normalisation."""
     options = {"inner_steps": steps, "layer_norm": False, "form": form, "input_size": 4}
-    layer, x = make_layer("fast-weight-rnn", 6, heads=1, **options).double(), torch.randn(7, 4, dtype=torch.float64)
+    layer, x = make_layer("fast-weight-rnn", 6, num_heads=1, **options).double(), torch.randn(7, 4, dtype=torch.float64)
     layer.slow_weights.W.data.normal_(std=0.3)
     C, W = (p.detach().numpy() for p in (layer.slow_net.projection.weight, layer.slow_weights.W[0]))
     decay, eta = (float(constant) for constant in (layer.slow_weights.decay, layer.slow_weights.eta))
@@ -97,7 +97,7 @@ def test_ba_networks_have_the_parameters_of_the_paper_s_description(units):
 
 
 def test_schedule_by_quadrants_is_what_the_layer_does_by_itself():
-    layer, x = make_layer("multi-level-fast-weight-rnn", 12, heads=1).double(), torch.randn(2, 24, 12).double()
+    layer, x = make_layer("multi-level-fast-weight-rnn", 12, num_heads=1).double(), torch.randn(2, 24, 12).double()
     marks = {name: torch.tensor(steps).expand(2, 24) for name, steps in SCHEDULES["quadrant"].items()}
     assert torch.equal(layer(x)[0], layer(x, controls=marks)[0])
 
@@ -123,7 +123,7 @@ def affine(linear, x):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_programmer_of_1991_is_its_formula(activation):
     """Schlag et al. 2021, Eqs. 1-3: (a, b) = maps of x, W <- sigma(W + a b^T), y = W x, for each head's part of x."""
-    layer = make_layer("outer-product", 6, heads=2, activation=activation, query="input").double()
+    layer = make_layer("outer-product", 6, num_heads=2, activation=activation, query="input").double()
     x = torch.randn(5, 6, dtype=torch.float64)
     k, v = (layer.slow_net.projection.weight @ x.T).T.unflatten(-1, (2, 2, 3)).unbind(2)
     read = []
@@ -166,7 +166,7 @@ SIGMA = {
 @pytest.mark.parametrize("output_size", [4, 10])
 def test_self_referential_matrix_of_any_output_size_is_its_formula(output_size, feature_map):
     """Irie et al. 2022, Eqs. 5-8: a matrix of d_out + 2 d_in + 4 rows, whose y nothing maps."""
-    layer = make_layer("srwm", 6, heads=2, output_size=output_size, feature_map=feature_map).double()
+    layer = make_layer("srwm", 6, num_heads=2, output_size=output_size, feature_map=feature_map).double()
     x = torch.randn(2, 7, 6, dtype=torch.float64)
     y, _ = layer(x)
     assert y.shape == (2, 7, output_size)
@@ -185,7 +185,7 @@ def test_self_referential_matrix_of_any_output_size_is_its_formula(output_size, 
 @pytest.mark.parametrize("feature_map", ["identity", "softmax"])
 def test_fake_self_referential_matrix_is_its_formula(feature_map):
     """Irie et al. 2022, Sec. 4.3: the y part of Eq. 5, with softmax(x) in reinforcement learning."""
-    layer, x = make_layer("fake-srwm", 6, heads=2, feature_map=feature_map).double(), torch.randn(2, 7, 6).double()
+    layer, x = make_layer("fake-srwm", 6, num_heads=2, feature_map=feature_map).double(), torch.randn(2, 7, 6).double()
     parts = SIGMA[feature_map](x.unflatten(-1, (2, 3)))
     want = layer.output(torch.cat([parts[:, :, h] @ layer.weight[h].T for h in range(2)], -1))
     assert error(layer(x)[0], want) < tolerance(torch.float64).forward
@@ -223,7 +223,7 @@ def test_block_is_wired_as_its_norms_say(around_layer, around_network):
 
 def test_few_shot_self_referential_block():
     """Irie et al. 2022 (code): LN(x) + W_o SRWM(x), then pre-LN around the feed-forward network."""
-    block = Block(make_layer("srwm", 8, heads=2), 8, 16, norm="raw-input", feed_forward_norm="pre")
+    block = Block(make_layer("srwm", 8, num_heads=2), 8, 16, norm="raw-input", feed_forward_norm="pre")
     x = torch.randn(2, 3, 8)
     h = block.layer_norm(x) + block.layer(x)[0]
     want = h + block.feed_forward(block.feed_forward_norm(h))
@@ -232,7 +232,16 @@ def test_few_shot_self_referential_block():
 
 def papers_language_model(layer="delta-net", **options):
     model = LanguageModel(
-        50, layer, 32, depth=2, heads=4, d_ff=64, positions="descending", scaled=True, norm="post", **options
+        50,
+        layer,
+        32,
+        num_layers=2,
+        num_heads=4,
+        d_ff=64,
+        positions="descending",
+        scale_embeddings=True,
+        norm="post",
+        **options,
     )
     start_small(model)
     return model
@@ -276,7 +285,7 @@ def test_transformer_of_the_algorithmic_tasks_is_torch_s():
     in ascending order; its attention has biases, and no rotations."""
     model = BlockModel(
         "tokens", 22, 26, "softmax-attention", 32, 2, 4, 64,
-        options={"window": 1024, "rotates": False, "bias": True}, norm="post", final_norm=True, positions="ascending",
+        options={"window": 1024, "use_rope": False, "bias": True}, norm="post", final_norm=True, positions="ascending",
     ).double().eval()  # fmt: skip
     with torch.no_grad():
         for parameter in model.parameters():
@@ -300,7 +309,7 @@ def encoder_order(block):
 
 
 def test_biases_of_attention_start_as_torch_s():
-    layer = make_layer("softmax-attention", 16, heads=2, bias=True)
+    layer = make_layer("softmax-attention", 16, num_heads=2, bias=True)
     assert all((linear.bias == 0).all() for linear in (layer.projection, layer.output))
 
 
@@ -318,10 +327,10 @@ def test_snail_is_the_paper_s_network():
             z = torch.cat([z, scores.softmax(-1) @ v], dim=-1)
             continue
         for dilation in sizes:
-            convolution = blocks.pop(0).convolution
-            kernel = convolution.weight.unflatten(1, (2, -1)).transpose(1, 2)  # [2 * 128, C, 2]: earlier, now
+            conv_size = blocks.pop(0).conv_size
+            kernel = conv_size.weight.unflatten(1, (2, -1)).transpose(1, 2)  # [2 * 128, C, 2]: earlier, now
             past = pad(z.transpose(1, 2), (dilation, 0))
-            a, b = conv1d(past, kernel, convolution.bias, dilation=dilation).transpose(1, 2).chunk(2, dim=-1)
+            a, b = conv1d(past, kernel, conv_size.bias, dilation=dilation).transpose(1, 2).chunk(2, dim=-1)
             z = torch.cat([z, a.tanh() * b.sigmoid()], dim=-1)
     assert not blocks
     assert error(model(x, 6), model.head(z)) < tolerance(torch.float64).forward
@@ -339,7 +348,7 @@ def test_snail_reads_symbols(kind, inputs):
 @pytest.mark.parametrize("layer", ["delta-rnn-v1", "delta-lstm-v1"])
 def test_version_1_drops_before_and_after_its_output_projection(layer):
     """Irie et al. 2021 (code). With everything read dropped only the skip is left; and no scale."""
-    block = Block(make_layer(layer, 8, heads=2, read_dropout=0.5), 8, 16, dropout=0.5)
+    block = Block(make_layer(layer, 8, num_heads=2, read_dropout=0.5), 8, 16, dropout=0.5)
     assert (block.layer.scale, block.layer.read_dropout.p, block.dropout.p) == (1.0, 0.5, 0.5)
     x, memory = torch.randn(2, 3, 8), block.layer
     torch.manual_seed(1)
@@ -353,7 +362,7 @@ def test_version_1_drops_before_and_after_its_output_projection(layer):
 
 
 def test_delta_delta_net_begins_where_it_learned_to():
-    layer = make_layer("delta-delta-net", 8, heads=2, learned_start=True)
+    layer = make_layer("delta-delta-net", 8, num_heads=2, learned_start=True)
     state = layer.initial_state(3)
     learned = dict(layer.start.named_parameters())
     assert sorted(learned) == ["W_beta", "W_k", "W_q", "W_v"]
@@ -361,10 +370,10 @@ def test_delta_delta_net_begins_where_it_learned_to():
     assert (state.W == 0).all()
     layer(torch.randn(3, 4, 8))[0].square().sum().backward()
     assert all(p.grad.abs().sum() > 0 for p in learned.values())
-    with pytest.raises(InputError, match="initial must be left out with learned_start"):
-        make_layer("delta-delta-net", 8, heads=2, learned_start=True, initial="learned")
+    with pytest.raises(InputError, match="initial_state must be left out with learned_start"):
+        make_layer("delta-delta-net", 8, num_heads=2, learned_start=True, initial_state="learned")
     stack = make_stack(
-        Blocks(layer="delta-delta-net", d_model=8, depth=2, heads=2, d_ff=16, options={"learned_start": True})
+        Blocks(layer="delta-delta-net", d_model=8, num_layers=2, num_heads=2, d_ff=16, options={"learned_start": True})
     )
     assert stack[0].layer.start.W_q is not stack[1].layer.start.W_q
 

@@ -40,10 +40,10 @@ def test_language_models_on_wikitext(layer, d_model, millions):
     assert round(count(on_wikitext(layer, d_model, 16)) / 1e6, 2) == millions
 
 
-@pytest.mark.parametrize(("blocks", "depth", "millions"), [(8, 2, 44.29), (11, 1, 44.32)])
-def test_language_models_over_delta_mlps(blocks, depth, millions):
+@pytest.mark.parametrize(("blocks", "num_layers", "millions"), [(8, 2, 44.29), (11, 1, 44.32)])
+def test_language_models_over_delta_mlps(blocks, num_layers, millions):
     """44.3 million: with outputs of the slow net that nothing reads, and fewer blocks than the others have."""
-    model = on_wikitext("delta-mlp", 128, blocks, {"depth": depth, "idle": True})
+    model = on_wikitext("delta-mlp", 128, blocks, {"num_layers": num_layers, "idle": True})
     assert round(count(model) / 1e6, 2) == millions
 
 
@@ -53,10 +53,10 @@ def test_language_model_over_delta_delta_nets_that_begin_as_they_learned():
     assert round(count(model) / 1e6, 2) == 44.68
 
 
-def on_wikitext(layer, d_model, depth, options=None):
+def on_wikitext(layer, d_model, num_layers, options=None):
     with torch.device("meta"):
         return LanguageModel(
-            WORDS, layer, d_model, depth, heads=8, d_ff=2048, norm="post", cutoffs=CUTOFFS, options=options
+            WORDS, layer, d_model, num_layers, num_heads=8, d_ff=2048, norm="post", cutoffs=CUTOFFS, options=options
         )
 
 
@@ -72,7 +72,7 @@ def test_an_lstm_that_is_called_as_large_as_fast_weights_is():
 @pytest.mark.parametrize(("d_model", "more"), [(128, 16_384), (256, 32_768)])
 def test_rates_cost_what_the_paper_says(d_model, more):
     with torch.device("meta"):
-        with_rates, without = (make_layer(name, d_model, heads=8) for name in ("delta-net", "linear-attention"))
+        with_rates, without = (make_layer(name, d_model, num_heads=8) for name in ("delta-net", "linear-attention"))
     assert 16 * (count(with_rates) - count(without)) == more
 
 
@@ -81,7 +81,7 @@ def test_rates_cost_what_the_paper_says(d_model, more):
 )
 def test_models_of_code_execution(layer, millions):
     """Irie et al. 2021, Table 2: 4 layers, no LayerNorm after the last."""
-    blocks = [Block(make_layer(layer, 256, heads=16), 256, 1024) for _ in range(4)]
+    blocks = [Block(make_layer(layer, 256, num_heads=16), 256, 1024) for _ in range(4)]
     assert round(count(nn.Embedding(22, 256), *blocks, nn.Linear(256, 26)) / 1e6, 2) == millions
 
 
@@ -94,8 +94,8 @@ def vision(channels, size):
     return [*convolutions, nn.Linear(size, 256)]
 
 
-def agent(channels, size, actions, layer, d_model=128, depth=2, **options):
-    blocks = [Block(make_layer(layer, d_model, **options), d_model, 512) for _ in range(depth)]
+def agent(channels, size, actions, layer, d_model=128, num_layers=2, **options):
+    blocks = [Block(make_layer(layer, d_model, **options), d_model, 512) for _ in range(num_layers)]
     return count(*vision(channels, size), nn.Linear(257, d_model), *blocks, nn.Linear(d_model, actions + 1))
 
 
@@ -104,13 +104,13 @@ def agent(channels, size, actions, layer, d_model=128, depth=2, **options):
 )
 def test_agents_of_procgen(layer, parameters):
     """Irie et al. 2022, Sec. 4.3: 8 heads of 16."""
-    assert agent(3, 2048, 15, layer, heads=8) == parameters
+    assert agent(3, 2048, 15, layer, num_heads=8) == parameters
 
 
 def test_agents_of_procgen_that_are_given_in_thousands():
-    assert round(agent(3, 2048, 15, "sr-delta-net", heads=8) / 1e3) == 976
+    assert round(agent(3, 2048, 15, "sr-delta-net", num_heads=8) / 1e3) == 976
     # Only with 4 heads of 32, as for Atari; the paper's 8 heads are those of the SRWM.
-    assert round(agent(3, 2048, 15, "delta-net", heads=4) / 1e3) == 1054
+    assert round(agent(3, 2048, 15, "delta-net", num_heads=4) / 1e3) == 1054
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_agents_of_procgen_that_are_given_in_thousands():
 )
 def test_agents_of_atari(layer, millions):
     """Irie et al. 2021, Sec. 4.3, with 18 actions."""
-    assert round(agent(4, 3872, 18, layer, heads=4) / 1e6, 2) == millions
+    assert round(agent(4, 3872, 18, layer, num_heads=4) / 1e6, 2) == millions
 
 
 def baseline(channels, size, actions, layer=None):
     """Without memory, policy and value read what is seen and the last reward; with an LSTM, its 256 units."""
-    memory = [make_layer(layer, 256, heads=1, input_size=257)] if layer else []
+    memory = [make_layer(layer, 256, num_heads=1, input_size=257)] if layer else []
     return count(*vision(channels, size), *memory, nn.Linear(256 if layer else 257, actions + 1))
 
 
@@ -136,7 +136,7 @@ def test_baselines_of_agents():
 
 
 def test_larger_agent_of_atari():
-    larger = agent(4, 3872, 18, "recurrent-delta-net", d_model=256, depth=4, heads=8)
+    larger = agent(4, 3872, 18, "recurrent-delta-net", d_model=256, num_layers=4, num_heads=8)
     assert round(larger / 1e6, 2) == 3.37
 
 

@@ -16,7 +16,7 @@ from fastweights.tasks import Catch, TMaze
 from fastweights.training.settings._training import Hardware
 
 Image = pytest.importorskip("PIL.Image", reason="matplotlib of the extra train brings it")
-SMALL = {"d_model": 8, "heads": 2, "depth": 1, "d_ff": 8}
+SMALL = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 
 
 def agent(task, layer="delta-net"):

@@ -86,7 +86,7 @@ def test_explain_knows_what_was_built_ahead(cache, monkeypatch):
     ("arguments", "message"),
     [
         (["lstm", "--size", "D=6", "H=2"], "layer must be one with kernels, got lstm"),
-        (["delta-net", "--size", "D=7", "H=2"], "heads must be a divisor"),
+        (["delta-net", "--size", "D=7", "H=2"], "num_heads must be a divisor"),
         (["delta", "--size", "K=3"], "size must be given for every axis"),
         (["delta", "--size", "K=3", "V=5"], "there is no C++ compiler '/nonexistent', which $CXX names. Install one"),
     ],

@@ -134,7 +134,7 @@ def test_a_preset_with_the_papers_settings_and_fewer_columns_is_not_called_reduc
     assert not are_the_papers(group("ba2016/table-1"))
     assert not are_the_papers(group("schlag2021/figure-5", "paper"))
     old, other = (group("schlag2021/figure-5") for _ in range(2))
-    del old.records[0].config["trial"]["training"]["compiled"]
+    del old.records[0].config["trial"]["training"]["compile"]
     assert are_the_papers(old), "a run is older than a setting that makes no other model"
     other.records[0].config["trial"]["training"]["steps"] = 5
     assert not are_the_papers(other)

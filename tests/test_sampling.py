@@ -82,7 +82,7 @@ N = 7
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    return LanguageModel(N, "delta-net", d_model=16, depth=2, heads=2).double().eval()
+    return LanguageModel(N, "delta-net", d_model=16, num_layers=2, num_heads=2).double().eval()
 
 
 def test_drawn_tokens_have_these_probabilities(model):
@@ -137,7 +137,7 @@ def test_nothing_is_drawn_before_it_is_asked_for(model):
 
 MEMORIES = {
     "a matrix": {"layer": "delta-net"},
-    "behind a convolution": {"layer": "gated-delta", "convolution": 3},
+    "behind a convolution": {"layer": "gated-delta", "conv_size": 3},
     "recurrent": {"layer": "lstm"},
     "a cache": {"layer": "softmax-attention", "options": {"window": 5}},
     "positions": {"layer": ["delta-net", "irnn"], "positions": "ascending"},
@@ -150,7 +150,7 @@ HOW = [{"temperature": 0}, {"seed": 11}, {"seed": 2**64 - 2, "top_k": 4, "top_p"
 def test_prompts_of_any_lengths_go_on_as_alone(memory, how):
     """A member is given what its prompt alone is given, with a seed that is as much larger as its place."""
     torch.manual_seed(1)
-    model = LanguageModel(N, d_model=16, depth=2, heads=2, **MEMORIES[memory]).double().eval()
+    model = LanguageModel(N, d_model=16, num_layers=2, num_heads=2, **MEMORIES[memory]).double().eval()
     lengths, earlier = torch.tensor([1, 4, 9, 2]), torch.randint(N, (4, 3))
     tokens = torch.randint(N, (4, 9)).where(torch.arange(9) < lengths.unsqueeze(1), 10**9)
     for state in (None, model(earlier)[1]):
@@ -199,12 +199,12 @@ def written_whole(model, length=12, **how):
 @pytest.mark.parametrize("cut", [1, 5, 11])
 def test_a_text_goes_on_from_a_file_as_if_it_had_not_stopped(layer, how, cut, tmp_path):
     torch.manual_seed(0)
-    model = LanguageModel(9, layer, 16, depth=2, heads=2).eval()
+    model = LanguageModel(9, layer, 16, num_layers=2, num_heads=2).eval()
     whole = written_whole(model, **how)
     first = model.stream(torch.tensor([[1, 2, 3]]), cut, **how)
     said = list(first)
     first.state.save(tmp_path / "text.safetensors")
-    again = LanguageModel(9, layer, 16, depth=2, heads=2).eval()
+    again = LanguageModel(9, layer, 16, num_layers=2, num_heads=2).eval()
     again.load_state_dict(model.state_dict())
     rest = {name: value for name, value in how.items() if name != "seed"}
     more = again.stream(None, 12 - cut, state=again.load(tmp_path / "text.safetensors"), **rest)
@@ -215,7 +215,7 @@ def test_a_text_goes_on_from_a_file_as_if_it_had_not_stopped(layer, how, cut, tm
 
 def test_a_text_forks_at_any_token_and_takes_another_prompt():
     torch.manual_seed(0)
-    model = LanguageModel(9, "delta-net", 16, depth=2, heads=2).eval()
+    model = LanguageModel(9, "delta-net", 16, num_layers=2, num_heads=2).eval()
     stream = model.stream(torch.tensor([[1, 2, 3]]), 4, seed=1)
     said = torch.cat(list(stream), dim=1)
     prompt = torch.tensor([[4, 5], [6, 7], [4, 5]])
@@ -226,7 +226,7 @@ def test_a_text_forks_at_any_token_and_takes_another_prompt():
 
 
 def test_where_a_text_stands_is_not_known_before_it_begins():
-    model = LanguageModel(9, "delta-net", 16, depth=1, heads=2)
+    model = LanguageModel(9, "delta-net", 16, num_layers=1, num_heads=2)
     with pytest.raises(InputError, match="state must be read after a token"):
         _ = model.stream(torch.tensor([[1, 2]]), 3).state
     with pytest.raises(InputError, match="prompt must be given"):
@@ -234,7 +234,7 @@ def test_where_a_text_stands_is_not_known_before_it_begins():
 
 
 def test_an_unseeded_text_is_that_of_the_global_seed():
-    model = LanguageModel(9, "delta-net", 16, depth=1, heads=2).eval()
+    model = LanguageModel(9, "delta-net", 16, num_layers=1, num_heads=2).eval()
     texts = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -246,7 +246,7 @@ def test_an_unseeded_text_is_that_of_the_global_seed():
 @pytest.mark.parametrize("every", [1, 3, 7, 20])
 @pytest.mark.parametrize("layer", ["delta-net", "softmax-attention", "lstm"])
 def test_snapshots_are_the_states_along_a_text(layer, every):
-    model = LanguageModel(5, layer, d_model=16, depth=2, heads=2).double().eval()
+    model = LanguageModel(5, layer, d_model=16, num_layers=2, num_heads=2).double().eval()
     tokens, more = torch.randint(5, (2, 7)), torch.randint(5, (2, 4))
     snapshots = dict(model.snapshots(tokens, every))
     assert sorted(snapshots) == sorted({*range(every, 7, every), 7})

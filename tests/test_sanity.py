@@ -59,7 +59,7 @@ def test_256_features_in_place_of_32_fail(monkeypatch):
 
 
 def test_heads_of_4_fail(monkeypatch):
-    small = {"cpu": {"d_model": 128, "depth": 2, "heads": 32, "d_ff": 256}}
+    small = {"cpu": {"d_model": 128, "num_layers": 2, "num_heads": 32, "d_ff": 256}}
     column = few_shot.COLUMNS["omniglot-1"]._replace(blocks=small)
     monkeypatch.setitem(few_shot.COLUMNS, "omniglot-1", column)
     assert "FAILED: SRWM, Omniglot, 1-shot, size of a head: 4, bound 16" in failed(few_shot.EXPERIMENT)

@@ -40,9 +40,9 @@ def another_day(tmp_path_factory):
     """What a fresh process says that it could load and go on with."""
     folder = tmp_path_factory.mktemp("saved")
     torch.manual_seed(0)
-    layers = [by_definition(make_layer(own, D, heads=2)) for own in OWN]
-    layer, x = make_layer("delta-net", D, heads=2), torch.randn(2, LONG, D)
-    model = LanguageModel(5, ["gated-delta", my_memories.fading], D, depth=3, heads=2).eval()
+    layers = [by_definition(make_layer(own, D, num_heads=2)) for own in OWN]
+    layer, x = make_layer("delta-net", D, num_heads=2), torch.randn(2, LONG, D)
+    model = LanguageModel(5, ["gated-delta", my_memories.fading], D, num_layers=3, num_heads=2).eval()
     tokens = torch.randint(5, (2, T))
     nested = model(tokens)[1]
     torch.save(layers, folder / "layers.pt")
@@ -88,7 +88,7 @@ def test_another_process_goes_on_to_the_same_bits(another_day, what):
 
 
 def test_a_program_takes_any_length_and_has_gradients():
-    layer = make_layer("delta-net", D, heads=2)
+    layer = make_layer("delta-net", D, num_heads=2)
     program = exported(layer, torch.randn(2, LONG, D)).module()
     for batch, steps in ((1, 1), (3, 2), (1, 700)):
         x, state = torch.randn(batch, steps, D, requires_grad=True), layer.initial_state(batch)
@@ -97,15 +97,15 @@ def test_a_program_takes_any_length_and_has_gradients():
         torch.testing.assert_close(*gradients)
 
 
-ANY = {name: lambda name=name: make_layer(name, 16, heads=2) for name in layer_names()}
+ANY = {name: lambda name=name: make_layer(name, 16, num_heads=2) for name in layer_names()}
 ANY |= {
-    "a two-layer lstm that begins as it learned": lambda: make_layer("lstm", 16, 2, layers=2, initial="learned"),
-    "a short window": lambda: make_layer("softmax-attention", 16, heads=2, window=5),
+    "a two-layer lstm that begins as it learned": lambda: make_layer("lstm", 16, 2, layers=2, initial_state="learned"),
+    "a short window": lambda: make_layer("softmax-attention", 16, num_heads=2, window_size=5),
     "a stack": lambda: make_stack(
-        Blocks(layer="delta-net", d_model=16, depth=1, heads=2, d_ff=32, convolution=3, positions="ascending")
+        Blocks(layer="delta-net", d_model=16, num_layers=1, num_heads=2, d_ff=32, conv_size=3, positions="ascending")
     ),
     "an LSTM that programs": lambda: FastWeightProgrammer(
-        make_layer("lstm", 16, heads=2), make_layer("delta-rnn", 16, heads=2), 16
+        make_layer("lstm", 16, num_heads=2), make_layer("delta-rnn", 16, num_heads=2), 16
     ),
 }
 
@@ -136,7 +136,7 @@ def test_a_program_of_any_layer_takes_any_sizes_resets_and_lengths(name, has_sta
 
 
 def test_a_programmer_that_sees_its_output_says_that_its_steps_are_counted():
-    slow, fast = make_layer("lstm", D, heads=1, input_size=2 * D), make_layer("delta", D, heads=2)
+    slow, fast = make_layer("lstm", D, num_heads=1, input_size=2 * D), make_layer("delta", D, num_heads=2)
     layer, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, T, D)
     torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
     with pytest.raises(InputError, match=r"x must be of a fixed number of steps .* got a dynamic one"):
@@ -195,15 +195,15 @@ def test_methods_of_states_take_no_names_away():
 
 
 LAYERS = {
-    "lstm": lambda: make_layer("lstm", D, heads=2),
-    "two-layer lstm": lambda: make_layer("lstm", D, heads=2, layers=2),
-    "delta-net": lambda: make_layer("delta-net", D, heads=2),
-    "other heads": lambda: make_layer("delta-net", D, heads=4),
-    "behind a convolution": lambda: LanguageModel(5, "delta-net", D, depth=1, heads=2, convolution=3),
-    "a stack": lambda: LanguageModel(5, "delta-net", D, depth=1, heads=2),
-    "a deeper stack": lambda: LanguageModel(5, "delta-net", D, depth=2, heads=2),
-    "another stack": lambda: LanguageModel(5, "lstm", D, depth=1, heads=2),
-    "integers": lambda: make_layer("no-carry-srwm", D, heads=2),
+    "lstm": lambda: make_layer("lstm", D, num_heads=2),
+    "two-layer lstm": lambda: make_layer("lstm", D, num_heads=2, layers=2),
+    "delta-net": lambda: make_layer("delta-net", D, num_heads=2),
+    "other heads": lambda: make_layer("delta-net", D, num_heads=4),
+    "behind a convolution": lambda: LanguageModel(5, "delta-net", D, num_layers=1, num_heads=2, conv_size=3),
+    "a stack": lambda: LanguageModel(5, "delta-net", D, num_layers=1, num_heads=2),
+    "a deeper stack": lambda: LanguageModel(5, "delta-net", D, num_layers=2, num_heads=2),
+    "another stack": lambda: LanguageModel(5, "lstm", D, num_layers=1, num_heads=2),
+    "integers": lambda: make_layer("no-carry-srwm", D, num_heads=2),
 }
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_state_is_refused(damage, tmp_path):
 
 
 def test_states_keep_their_dtypes_and_go_to_the_device_of_the_layer(tmp_path):
-    layer = make_layer("no-carry-srwm", D, heads=2).double()
+    layer = make_layer("no-carry-srwm", D, num_heads=2).double()
     _, state = layer(torch.randn(2, T, D).double())
     state.save(tmp_path / "state.safetensors")
     loaded = layer.to("meta").initial_state(1).load(tmp_path / "state.safetensors")
@@ -270,7 +270,7 @@ def scaled(gain):
 
 
 def test_a_layer_of_a_family_is_saved_with_torch():
-    layer, file = make_layer(scaled(0.5), D, heads=2), io.BytesIO()
+    layer, file = make_layer(scaled(0.5), D, num_heads=2), io.BytesIO()
     torch.save(layer, file)
     file.seek(0)
     assert torch.load(file, weights_only=False).cell is layer.cell

@@ -46,7 +46,7 @@ def test_lengths_of_any_integer_type_and_stride(backend, dtype):
 
 
 def test_lengths_compile_and_export():
-    layer, x, lengths = make_layer("delta-net", D, heads=2), torch.randn(2, 9, D), torch.tensor([3, 9])
+    layer, x, lengths = make_layer("delta-net", D, num_heads=2), torch.randn(2, 9, D), torch.tensor([3, 9])
     want, last = layer(x, None, None, lengths)
 
     class Padded(nn.Module):
@@ -66,7 +66,7 @@ def test_lengths_compile_and_export():
 
 
 def test_wider_padding_changes_nothing():
-    layer, x, lengths = double(make_layer("gated-delta", D, heads=2)), numbers(2, 9, D), torch.tensor([4, 9])
+    layer, x, lengths = double(make_layer("gated-delta", D, num_heads=2)), numbers(2, 9, D), torch.tensor([4, 9])
     y, state = layer(x, None, None, lengths)
     wider = torch.cat([x, numbers(2, 30, D)], dim=1)
     padded, last = layer(wider, None, None, lengths)
@@ -113,7 +113,7 @@ def read(layer, x):
 @pytest.mark.parametrize("lengths", [None, [9, 4, 0]], ids=["whole", "padded"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_bidirectional_is_two_scans_one_of_them_on_the_reversed_input(lengths, packed):
-    ahead, back = (double(make_layer("delta-net", D, heads=2)) for _ in range(2))
+    ahead, back = (double(make_layer("delta-net", D, num_heads=2)) for _ in range(2))
     x, reset = numbers(3, 9, D), torch.zeros(3, 9, dtype=torch.bool)
     if packed:
         reset[:, [0, 3, 7]] = True
@@ -128,7 +128,7 @@ def test_bidirectional_is_two_scans_one_of_them_on_the_reversed_input(lengths, p
 
 
 def test_bidirectional_tells_where_both_directions_ended():
-    ahead, back = (double(make_layer("lstm", D, heads=1)) for _ in range(2))
+    ahead, back = (double(make_layer("lstm", D, num_heads=1)) for _ in range(2))
     x = numbers(2, 6, D)
     _, state = Bidirectional(ahead, back)(x, lengths=torch.tensor([6, 2]))
     assert error(state.select(1).forward.c, ahead(x[1:, :2])[1].c) < EXACT
@@ -136,7 +136,7 @@ def test_bidirectional_tells_where_both_directions_ended():
 
 
 def test_bidirectional_padding_has_no_gradient_even_if_it_is_nan():
-    layer = Bidirectional(*(double(make_layer("gated-delta", D, heads=2)) for _ in range(2)))
+    layer = Bidirectional(*(double(make_layer("gated-delta", D, num_heads=2)) for _ in range(2)))
     x = numbers(2, 6, D)
     x[1, 2:] = float("nan")
     layer(x.requires_grad_(), lengths=torch.tensor([6, 2]))[0].square().sum().backward()
@@ -145,7 +145,7 @@ def test_bidirectional_padding_has_no_gradient_even_if_it_is_nan():
 
 
 def test_bidirectional_goes_on_from_nothing_read_only():
-    layer = Bidirectional(make_layer("sum", D, heads=2), make_layer("lstm", D, heads=2))
+    layer = Bidirectional(make_layer("sum", D, num_heads=2), make_layer("lstm", D, num_heads=2))
     x = torch.randn(2, 5, D)
     y, state = layer(x)
     assert torch.equal(layer(x, layer.initial_state(2))[0], y)
@@ -157,7 +157,7 @@ def test_bidirectional_goes_on_from_nothing_read_only():
 
 
 def test_bidirectional_may_share_its_layer_and_lie_in_a_block():
-    shared = make_layer("delta-net", D, heads=2)
+    shared = make_layer("delta-net", D, num_heads=2)
     y, _ = Block(Bidirectional(shared, shared), D, D)(torch.randn(2, 5, D), lengths=torch.tensor([5, 0]))
     assert y[0].any()
     assert not y[1].any()
@@ -166,26 +166,32 @@ def test_bidirectional_may_share_its_layer_and_lie_in_a_block():
 # Initial states
 
 LEARNING = {
-    "delta-net": lambda: make_layer("delta-net", D, heads=2, initial="learned"),
-    "gated-delta, chunkwise": lambda: make_layer("gated-delta", D, heads=2, initial="learned", backend="chunkwise"),
+    "delta-net": lambda: make_layer("delta-net", D, num_heads=2, initial_state="learned"),
+    "gated-delta, chunkwise": lambda: make_layer(
+        "gated-delta", D, num_heads=2, initial_state="learned", backend="chunkwise"
+    ),
     "linear attention, reference": lambda: make_layer(
-        "linear-attention", D, heads=2, initial="learned", backend="reference"
+        "linear-attention", D, num_heads=2, initial_state="learned", backend="reference"
     ),
-    "delta-rnn": lambda: make_layer("delta-rnn", D, heads=2, initial="learned"),
-    "srwm": lambda: make_layer("srwm", D, heads=2, initial="learned"),
-    "no-carry-srwm": lambda: make_layer("no-carry-srwm", D, heads=2, steps=5, initial="learned"),
-    "full-recurrent-delta-net": lambda: make_layer("full-recurrent-delta-net", D, heads=2, initial="learned"),
-    "associative-lstm": lambda: make_layer("associative-lstm", D, heads=2, initial="learned"),
-    "fast-weight-rnn": lambda: make_layer("fast-weight-rnn", D, heads=2, initial="learned"),
+    "delta-rnn": lambda: make_layer("delta-rnn", D, num_heads=2, initial_state="learned"),
+    "srwm": lambda: make_layer("srwm", D, num_heads=2, initial_state="learned"),
+    "no-carry-srwm": lambda: make_layer("no-carry-srwm", D, num_heads=2, steps=5, initial_state="learned"),
+    "full-recurrent-delta-net": lambda: make_layer("full-recurrent-delta-net", D, num_heads=2, initial_state="learned"),
+    "associative-lstm": lambda: make_layer("associative-lstm", D, num_heads=2, initial_state="learned"),
+    "fast-weight-rnn": lambda: make_layer("fast-weight-rnn", D, num_heads=2, initial_state="learned"),
     "fast-weight-rnn as attention": lambda: make_layer(
-        "fast-weight-rnn", D, heads=2, form="attention", initial="learned"
+        "fast-weight-rnn", D, num_heads=2, form="attention", initial_state="learned"
     ),
-    "multi-level-fast-weight-rnn": lambda: make_layer("multi-level-fast-weight-rnn", D, heads=2, initial="learned"),
-    "neurons-and-synapses": lambda: make_layer("neurons-and-synapses", D, heads=2, initial="learned"),
-    "lstm": lambda: make_layer("lstm", D, heads=2, layers=2, initial="learned"),
-    "irnn": lambda: make_layer("irnn", D, heads=2, initial="learned"),
-    "behind a convolution": lambda: Convolved(make_layer("delta-net", D, heads=2, initial="learned"), D),
-    "constant": lambda: make_layer("delta-net", D, heads=2, initial=Cell.from_name("delta").State(torch.eye(D // 2))),
+    "multi-level-fast-weight-rnn": lambda: make_layer(
+        "multi-level-fast-weight-rnn", D, num_heads=2, initial_state="learned"
+    ),
+    "neurons-and-synapses": lambda: make_layer("neurons-and-synapses", D, num_heads=2, initial_state="learned"),
+    "lstm": lambda: make_layer("lstm", D, num_heads=2, layers=2, initial_state="learned"),
+    "irnn": lambda: make_layer("irnn", D, num_heads=2, initial_state="learned"),
+    "behind a convolution": lambda: Convolved(make_layer("delta-net", D, num_heads=2, initial_state="learned"), D),
+    "constant": lambda: make_layer(
+        "delta-net", D, num_heads=2, initial_state=Cell.from_name("delta").State(torch.eye(D // 2))
+    ),
 }
 CHECKS = [
     layer_checks.check_no_state_is_the_initial_state,
@@ -231,21 +237,23 @@ def test_initial_state_is_the_state_that_a_reset_returns_to(make):
 
 
 def test_constant_initial_state_is_saved_and_does_not_learn():
-    layer = make_layer("delta-net", D, heads=2, initial=Cell.from_name("delta").State(torch.eye(D // 2)))
+    layer = make_layer("delta-net", D, num_heads=2, initial_state=Cell.from_name("delta").State(torch.eye(D // 2)))
     assert torch.equal(layer.initial_state(3).W, torch.eye(D // 2).expand(3, 2, D // 2, D // 2))
     assert "start.W" in layer.state_dict()
     assert "start.W" not in dict(layer.named_parameters())
 
 
 def test_lstm_starts_from_constants():
-    layer = make_layer("lstm", D, heads=1, initial=LSTMState(h=0.0, c=1.0))
+    layer = make_layer("lstm", D, num_heads=1, initial_state=LSTMState(h=0.0, c=1.0))
     assert (layer.initial_state(2).c == 1).all()
 
 
-@pytest.mark.parametrize("initial", ["zeros", 3, LSTMState(0.0, 0.0), Cell.from_name("delta").State(torch.eye(3))])
+@pytest.mark.parametrize(
+    "initial_state", ["zeros", 3, LSTMState(0.0, 0.0), Cell.from_name("delta").State(torch.eye(3))]
+)
 def test_initial_states_that_do_not_fit_are_refused(initial):
     with pytest.raises(InputError, match=r"initial(\.W)? must be "):
-        make_layer("delta-net", D, heads=2, initial=initial)
+        make_layer("delta-net", D, num_heads=2, initial_state=initial)
 
 
 # Controls
@@ -300,7 +308,7 @@ def test_scan_takes_marks_that_are_true_or_counted(backend):
         lambda layer: Block(layer, D, D),
         lambda layer: FastWeightProgrammer(nn.Identity(), layer, D),
         lambda layer: FastWeightProgrammer(nn.Linear(2 * D, D), layer, D, sees_output=True),
-        lambda layer: Bidirectional(layer, make_layer("sum", D, heads=2)),
+        lambda layer: Bidirectional(layer, make_layer("sum", D, num_heads=2)),
     ],
     ids=["convolved", "reset-every", "block", "programmer", "programmer that sees y", "bidirectional"],
 )
@@ -336,7 +344,7 @@ def test_controls_that_do_not_fit_are_refused(controls, message):
 
 def test_layer_that_takes_no_controls_says_so():
     with pytest.raises(InputError, match="controls must be left out for DeltaNet, which takes none, got 'store'"):
-        make_layer("delta-net", D, heads=2)(torch.randn(1, 2, D), controls={"store": torch.ones(1, 2)})
+        make_layer("delta-net", D, num_heads=2)(torch.randn(1, 2, D), controls={"store": torch.ones(1, 2)})
 
 
 # What is refused says what to do
@@ -359,13 +367,13 @@ def test_layer_that_takes_no_controls_says_so():
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_refused_input_comes_with_its_remedy(spoil, remedy):
     with pytest.raises(InputError) as refusal:
-        make_layer("delta-net", D, heads=2)(spoil(torch.randn(2, 5, D)))
+        make_layer("delta-net", D, num_heads=2)(spoil(torch.randn(2, 5, D)))
     assert str(refusal.value).endswith(remedy)
 
 
 def test_reset_of_one_step_needs_its_column():
     with pytest.raises(InputError, match=r"reset must be \[B, T\] with B=3, T=1, got \[3\]. Try reset.unsqueeze\(1\)"):
-        make_layer("lstm", D, heads=1)(torch.randn(3, 1, D), None, torch.ones(3, dtype=torch.bool))
+        make_layer("lstm", D, num_heads=1)(torch.randn(3, 1, D), None, torch.ones(3, dtype=torch.bool))
 
 
 def test_layer_without_lengths_of_its_own_can_be_wrapped():

@@ -203,11 +203,11 @@ def test_what_is_no_cell_is_told(function, words):
 
 
 class Named(NamedTuple):
-    heads: Annotated[Tensor, TensorSpec("", "constant")]
+    num_heads: Annotated[Tensor, TensorSpec("", "constant")]
 
 
 def taken(state: State, x: Inputs, params: Named) -> tuple[State, Value]:
-    return state, params.heads * x.v
+    return state, params.num_heads * x.v
 
 
 class Halving(NamedTuple):
@@ -229,8 +229,8 @@ def moved(state: Kind, x: Inputs) -> tuple[Kind, Value]:
 @pytest.mark.parametrize(
     ("step", "options", "words"),
     [
-        (taken, {"constants": {"heads": 1.0}}, "Params of taken must be of fields with other names, got 'heads'"),
-        (moved, {"initial": "learned"}, "Kind must be of fields with other names, got 'to'"),
+        (taken, {"constants": {"num_heads": 1.0}}, "Params of taken must be of fields with other names, got 'heads'"),
+        (moved, {"initial_state": "learned"}, "Kind must be of fields with other names, got 'to'"),
         (halving, {}, "constants must be given for eta, got none"),
         (halving, {"constants": {"eta": 0.5, "etta": 0.5}}, "constants must be given for eta, got eta, etta"),
         (widened, {"constants": {"eta": 0.5}}, "constants must be left out for widened, which has none, got eta"),

@@ -17,7 +17,7 @@ SMALL = {
     "fc100": {"test_size": 200},
     "mini-imagenet": {"test_size": 200, "side": 28},
     "omniglot": {"test_size": 200},
-    "associative-recall": {"vocabulary": 32, "length": 24, "pairs": 5, "evaluation_size": 200},
+    "associative-recall": {"vocab_size": 32, "length": 24, "pairs": 5, "evaluation_size": 200},
     "associative-retrieval": {"sizes": (500, 100, 1000)},
     "code-execution": {"sizes": SIZES},
     "list-ops": {"depth": 4, "sizes": (200, 100, 1000)},

@@ -72,10 +72,10 @@ def test_text_shorter_than_a_batch_is_refused():
         Windows(torch.arange(20), batch_size=4, window=5)
 
 
-def written_out(train, vocabulary, order, history, word):
+def written_out(train, vocab_size, order, history, word):
     """Interpolated Kneser-Ney straight from its definition, with dictionaries and loops."""
     if order == 0:
-        return 1 / vocabulary
+        return 1 / vocab_size
 
     def count(gram, highest):
         if highest:
@@ -86,10 +86,10 @@ def written_out(train, vocabulary, order, history, word):
 
     top = order == written_out.order
     history = tuple(history[len(history) - order + 1 :]) if order > 1 else ()
-    grams = {g: c for g in itertools.product(range(vocabulary), repeat=order) if (c := count(g, top))}
+    grams = {g: c for g in itertools.product(range(vocab_size), repeat=order) if (c := count(g, top))}
     once, twice = (sum(c == n for c in grams.values()) for n in (1, 2))
     discount = once / (once + 2 * twice) if once else 0.0
-    lower = written_out(train, vocabulary, order - 1, history[1:], word)
+    lower = written_out(train, vocab_size, order - 1, history[1:], word)
     seen = {g: c for g, c in grams.items() if g[:-1] == history}
     if not seen:
         return lower

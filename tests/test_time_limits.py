@@ -23,7 +23,7 @@ pytest.importorskip("gymnasium", reason="needs the extra rl")
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 B, T, GAMMA = 3, 11, 0.9
 SETTINGS = ActorCritic(
-    steps=1, batch_size=B, evaluate_every=1, unroll=T, learning_rate=3e-2, discount=GAMMA, entropy_cost=0.0
+    steps=1, batch_size=B, evaluate_every=1, unroll_length=T, learning_rate=3e-2, gamma=GAMMA, entropy_coef=0.0
 )
 CUT, ENDED = (
     GymnasiumEnvironment("my_environments:Clock"),
@@ -33,7 +33,7 @@ CUT, ENDED = (
 
 def agent(layer="delta-net"):
     torch.manual_seed(0)
-    return Agent((1,), 2, False, layer, d_model=8, heads=2, depth=1, d_ff=8, tell_action=True)
+    return Agent((1,), 2, False, layer, d_model=8, num_heads=2, num_layers=1, d_ff=8, tell_action=True)
 
 
 def unroll_of(task, model, bootstrap=True, steps=T):

@@ -246,7 +246,7 @@ def test_threads_of_python_give_what_those_of_openmp_give(name, fake, monkeypatc
     forget(monkeypatch)
     fake(refusing("-fopenmp"))
     used = []
-    monkeypatch.setattr(kernel, "share", lambda call, heads, n: used.append(n) or sharing.share(call, heads, n))
+    monkeypatch.setattr(kernel, "share", lambda call, num_heads, n: used.append(n) or sharing.share(call, num_heads, n))
     for threads in (1, 2, 4, 100):
         got = results(cell, threads)
         assert all(torch.equal(got[name], want[name]) for name in want)
@@ -254,8 +254,8 @@ def test_threads_of_python_give_what_those_of_openmp_give(name, fake, monkeypatc
         used.clear()
 
 
-@pytest.mark.parametrize(("heads", "threads"), [(1, 1), (5, 2), (9, 9), (100, 7)])
-def test_every_head_is_computed_once(heads, threads):
+@pytest.mark.parametrize(("num_heads", "threads"), [(1, 1), (5, 2), (9, 9), (100, 7)])
+def test_every_head_is_computed_once(num_heads, threads):
     seen = []
-    sharing.share(lambda first, last: seen.extend(range(first, last)), heads, threads)
-    assert sorted(seen) == list(range(heads))
+    sharing.share(lambda first, last: seen.extend(range(first, last)), num_heads, threads)
+    assert sorted(seen) == list(range(num_heads))

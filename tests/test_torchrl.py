@@ -44,7 +44,7 @@ class Noise(gymnasium.Env):
 
 def collected(layer):
     """A memory, its value network, and what an agent did with both."""
-    memory = MemoryModule(make_layer(layer, D, heads=2), "observation", "h")
+    memory = MemoryModule(make_layer(layer, D, num_heads=2), "observation", "h")
     mind = TensorDictModule(torch.nn.Linear(D, 2), ["h"], ["logits"])
     chooses = {"in_keys": ["logits"], "distribution_class": torch.distributions.Categorical, "return_log_prob": True}
     policy = TensorDictSequential(memory, ProbabilisticActor(mind, **chooses))
@@ -98,7 +98,7 @@ def test_gradients_reach_back_to_the_beginning_of_an_episode_and_no_further():
 
 
 def test_an_environment_without_a_primer_is_told():
-    memory = MemoryModule(make_layer("delta-net", D, heads=2), "observation", "h")
+    memory = MemoryModule(make_layer("delta-net", D, num_heads=2), "observation", "h")
     with pytest.raises(InputError, match=r"memory_W, memory_begun, is_init, got one without. Append InitTracker"):
         memory(TensorDict({"observation": torch.zeros(B, D)}, [B]))
 

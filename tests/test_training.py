@@ -278,12 +278,17 @@ def test_damaged_config_is_refused(finished, tmp_path, content, capsys):
 
 def test_config_with_a_wrong_value_is_refused(finished, tmp_path, capsys):
     config = json.loads((finished / "config.json").read_text())
-    config["config"]["flags"]["heads"] = "many"
+    config["config"]["flags"]["num_heads"] = "many"
     write_sealed(tmp_path / "config.json", {key: value for key, value in config.items() if key != "sha256"})
-    assert "heads" in refused(["evaluate", tmp_path], capsys)
+    assert "num_heads" in refused(["evaluate", tmp_path], capsys)
 
 
-STRANGE = [("flags", "d_model", 10**9), ("flags", "d_model", 2**20), ("flags", "depth", 100_000), ("flags", "heads", 0)]
+STRANGE = [
+    ("flags", "d_model", 10**9),
+    ("flags", "d_model", 2**20),
+    ("flags", "num_layers", 100_000),
+    ("flags", "num_heads", 0),
+]
 STRANGE += [("task", "tokens", value) for value in (None, 5, "", [], {"a": 1}, "a" * 10**6, "abcdefgh")]
 
 

@@ -64,7 +64,7 @@ def check_masked_batch(model, tokens, mask, cut):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_masked_positions_have_no_influence_wherever_they_are(seed):
-    model = make(layer=["delta-net", "lstm"], convolution=3)
+    model = make(layer=["delta-net", "lstm"], conv_size=3)
     torch.manual_seed(seed)
     B, T, kept = 1 + seed % 3, 2 + seed % 8, torch.rand(1)
     check_masked_batch(model, draw(B, T), (torch.rand(B, T) < kept).long(), 1 + seed % (T - 1))
@@ -107,7 +107,7 @@ def test_packed_documents_do_not_see_each_other(marks):
     known = inspect.signature(DataCollatorWithFlattening).parameters
     if not wanted.keys() <= known.keys():
         pytest.skip("this version of transformers has no such mark")
-    model, documents = make(layer=["delta-net", "lstm"], convolution=3), [draw(5), draw(1), draw(4)]
+    model, documents = make(layer=["delta-net", "lstm"], conv_size=3), [draw(5), draw(1), draw(4)]
     batch = DataCollatorWithFlattening(**wanted)([{"input_ids": d.tolist()} for d in documents])
     packed = model(**batch)
     alone = [losses(model, d) for d in documents if len(d) > 1]

@@ -75,7 +75,7 @@ def test_what_is_loaded_says_the_same(tmp_path):
     assert torch.equal(loaded(tokens).logits, model(tokens).logits)
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tie_word_embeddings", [False, True])
 def test_a_language_model_becomes_a_classifier(tmp_path, tied):
     """It keeps its network; the map to the classes is new."""
     from transformers import AutoModelForSequenceClassification

@@ -57,7 +57,7 @@ def test_every_layer_is_saved_and_loaded_by_its_type(tmp_path):
         assert all(torch.equal(tensor, other[key]) for key, tensor in one.items()), name
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tie_word_embeddings", [False, True])
 def test_what_is_loaded_says_the_same(tmp_path, tied):
     model, tokens = (
         make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=tied),
@@ -81,7 +81,7 @@ def used_memory(monkeypatch):
     monkeypatch.setattr(torch, "empty_like", full_of_nan)
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tie_word_embeddings", [False, True])
 @pytest.mark.parametrize("name", layer_names())
 def test_what_a_checkpoint_lacks_is_initialised(name, tied, tmp_path, used_memory):
     """Another block, and more tokens than it has; all else is loaded."""

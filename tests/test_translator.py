@@ -33,7 +33,7 @@ KINDS = {
 
 def make(kind, norm="post"):
     torch.manual_seed(0)
-    return Translator(N, d_model=16, depth=2, heads=2, d_ff=24, norm=norm, **KINDS[kind]).double().eval()
+    return Translator(N, d_model=16, num_layers=2, num_heads=2, d_ff=24, norm=norm, **KINDS[kind]).double().eval()
 
 
 def sentences(batch=3, S=7, T=5, seed=1):
@@ -90,8 +90,8 @@ def test_what_are_no_tokens_is_refused_in_one_line(source):
 def test_with_softmax_attention_it_is_torch_s_transformer(norm):
     """Vaswani et al. 2017: sqrt(D) times the embedding plus sinusoids, `nn.Transformer`, the embedding as output."""
     model = Translator(
-        N, "softmax-attention", d_model=16, depth=2, heads=2, d_ff=24, norm=norm,
-        options={"rotates": False, "bias": True},
+        N, "softmax-attention", d_model=16, num_layers=2, num_heads=2, d_ff=24, norm=norm,
+        options={"use_rope": False, "bias": True},
     ).double().eval()  # fmt: skip
     with torch.no_grad():
         for parameter in model.parameters():
@@ -210,7 +210,7 @@ def log_p(model, source, sequences):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 def test_wide_beam_finds_the_best_of_all_sequences(kind, penalty):
     model = make(kind)
     source, *_ = sentences(batch=1)
@@ -220,7 +220,7 @@ def test_wide_beam_finds_the_best_of_all_sequences(kind, penalty):
         some = list(itertools.product(words, repeat=n))
         sums = log_p(model, source, some)
         scores |= {tokens: total / (n + 1) ** penalty for tokens, total in zip(some, sums, strict=True)}
-    found = search(model, source, None, longest=3, beam=N**3, penalty=penalty)[0]
+    found = search(model, source, None, longest=3, num_beams=N**3, length_penalty=penalty)[0]
     assert {tuple(one.tokens) for one in found} >= set(scores)
     best = max(scores, key=scores.__getitem__)
     assert tuple(found[0].tokens) == best
@@ -231,7 +231,7 @@ def test_wide_beam_finds_the_best_of_all_sequences(kind, penalty):
 def test_narrowest_beam_is_greedy(kind):
     model = make(kind)
     source, lengths, *_ = sentences()
-    found = search(model, source, lengths, longest=6, beam=1)
+    found = search(model, source, lengths, longest=6, num_beams=1)
     state, tokens, said = model.encode(source, lengths), torch.full((3, 1), BEGIN), []
     for _ in range(6):
         logits, state = model.decode(tokens, state)
@@ -245,9 +245,9 @@ def test_narrowest_beam_is_greedy(kind):
 def test_members_of_a_batch_do_not_know_each_other(kind):
     model = make(kind)
     source, lengths, *_ = sentences()
-    together = search(model, source, lengths, longest=6, beam=3)
+    together = search(model, source, lengths, longest=6, num_beams=3)
     for member, length in enumerate(lengths.tolist()):
-        alone = search(model, source[member : member + 1, :length], None, longest=6, beam=3)[0]
+        alone = search(model, source[member : member + 1, :length], None, longest=6, num_beams=3)[0]
         assert [one.tokens for one in alone] == [one.tokens for one in together[member]]
 
 
@@ -261,13 +261,15 @@ class Words:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("beam", [1, 2, 4])
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("num_beams", [1, 2, 4])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_a_translation_does_not_depend_on_the_other_sentences(kind, beam, penalty):
     """Models that are not trained seldom end a sentence: most translations reach their limit."""
     for seed in range(4):
         torch.manual_seed(seed)
-        model = Translator(N, d_model=16, depth=1, heads=2, d_ff=16, dropout=0.0, **KINDS[kind]).double().eval()
+        model = (
+            Translator(N, d_model=16, num_layers=1, num_heads=2, d_ff=16, dropout=0.0, **KINDS[kind]).double().eval()
+        )
         rows = [torch.randint(2, N, (length,)) for length in torch.randperm(9).tolist() if length]
         together = translate(model, Words(), Sentences.of(rows), beam, penalty)
         alone = [translate(model, Words(), Sentences.of([row]), beam, penalty)[0] for row in rows]
@@ -279,19 +281,19 @@ def test_every_member_has_its_own_limit():
     model = make("linear")
     source, lengths, *_ = sentences()
     limits = torch.tensor([1, 7, 3])
-    together = search(model, source, lengths, longest=limits, beam=2)
+    together = search(model, source, lengths, longest=limits, num_beams=2)
     for member, limit in enumerate(limits.tolist()):
-        assert together[member] == search(model, source, lengths, longest=limit, beam=2)[member]
+        assert together[member] == search(model, source, lengths, longest=limit, num_beams=2)[member]
     for wrong in (torch.tensor([1, 7]), torch.tensor([1, 0, 3])):
         with pytest.raises(InputError, match="longest must be"):
-            search(model, source, lengths, longest=wrong, beam=2)
+            search(model, source, lengths, longest=wrong, num_beams=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_learns_to_copy(kind):
     """Trained on random sequences, it repeats new ones word by word."""
     torch.manual_seed(0)
-    model = Translator(N, d_model=32, depth=1, heads=2, d_ff=64, dropout=0.0, **KINDS[kind])
+    model = Translator(N, d_model=32, num_layers=1, num_heads=2, d_ff=64, dropout=0.0, **KINDS[kind])
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(600):
         words = torch.randint(2, N, (32, 3))
@@ -302,6 +304,6 @@ def test_learns_to_copy(kind):
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten()).backward()
         optimiser.step()
     words = torch.randint(2, N, (20, 3))
-    found = search(model.eval(), words, None, longest=6, beam=3)
+    found = search(model.eval(), words, None, longest=6, num_beams=3)
     right = sum(one[0].tokens == row for one, row in zip(found, words.tolist(), strict=True))
     assert right >= 18

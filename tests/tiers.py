@@ -53,7 +53,7 @@ def one_per_kind(kinds: Mapping[str, Hashable]) -> set[str]:
 
 def base_of(layer: str) -> type:
     """The class that a layer shares its forward pass with."""
-    return type(make_layer(layer, 16, heads=2)).__base__
+    return type(make_layer(layer, 16, num_heads=2)).__base__
 
 
 def in_tiers(kinds: Mapping[Any, set[Any]]) -> list[Any]:

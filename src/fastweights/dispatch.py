@@ -45,7 +45,7 @@ def scan(
     params: Any = None,
     reset: Tensor | None = None,
     lengths: Tensor | None = None,
-    initial: Any = None,
+    initial_state: Any = None,
     backend: str = "auto",
     state_out: Any = None,
 ) -> tuple[Tensor, Any]:
@@ -61,7 +61,7 @@ def scan(
         lengths: int `[B]`, from 0 to T: the number of steps of every member. The rest is padding: its inputs are not
             read, its y is 0, and the last state is the state after the last step of the member. On a GPU, the values
             are not checked, since that needs a synchronisation; larger values count as T.
-        initial: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
+        initial_state: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
         backend: "auto", or a name from `explain`. A named backend runs or raises.
         state_out: `cell.State` of contiguous tensors `[B, H, ...]` that the last state is written to, where no
             gradients are wanted. It may be `state`, which is then updated in place: for one step with a large state,
@@ -83,10 +83,10 @@ def scan(
     cell = Cell.from_function(cell)
     if not isinstance(backend, str):
         require_backend(backend)
-    tensors = Tensors(inputs, state, params, reset, lengths, initial)
+    tensors = Tensors(inputs, state, params, reset, lengths, initial_state)
     plan = plan_of(cell, tensors, state_out)
     if state_out is not None:
-        check_apart(state_out, state, [*inputs, *(params or ()), *(initial or ())])
+        check_apart(state_out, state, [*inputs, *(params or ()), *(initial_state or ())])
     fast_path = None if WATCHERS else plan.fast_paths.get(backend)
     result = None if fast_path is None else fast_path(tensors, state_out)
     if result is None:
@@ -130,7 +130,7 @@ def explain(
     params: Any = None,
     reset: Tensor | None = None,
     lengths: Tensor | None = None,
-    initial: Any = None,
+    initial_state: Any = None,
 ) -> Explanation:
     """The backend that `auto` runs for a call of `scan`, and the reasons against the others.
 
@@ -145,7 +145,7 @@ def explain(
       chunkwise  could run: W <- W - W e f^T + v k^T
       reference  could run
     """
-    call = scan_call(Cell.from_function(cell), Tensors(inputs, state, params, reset, lengths, initial))
+    call = scan_call(Cell.from_function(cell), Tensors(inputs, state, params, reset, lengths, initial_state))
     unsupported = {name: MODULES[name].unsupported_reason(call, build=False) for name in _order(call)}
     chosen = next(name for name, reason in unsupported.items() if not reason)
     reasons = {}

@@ -21,20 +21,20 @@ class KeyMaps(NamedTuple):
     """Feature map and normaliser, by name, that turn outputs of a slow network into keys and queries."""
 
     feature_map: str = "elu"
-    normaliser: str = "sum"
+    qk_norm: str = "sum"
 
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 
-def keyed_by(feature_map: str, normaliser: str) -> Callable[[Step], Step]:
+def keyed_by(feature_map: str, qk_norm: str) -> Callable[[Step], Step]:
     """Sets the default feature map and normaliser for the keys of a rule or a cell.
 
     Without it they are ELU + 1 and the sum, as in the delta-rule models of the papers.
     """
 
     def declare(step: Step) -> Step:
-        step.key_maps = KeyMaps(feature_map, normaliser)  # type: ignore[attr-defined]
+        step.key_maps = KeyMaps(feature_map, qk_norm)  # type: ignore[attr-defined]
         return step
 
     return declare

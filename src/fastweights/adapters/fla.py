@@ -416,9 +416,9 @@ def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
 
 def _for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Repeats keys and queries for several heads of values."""
-    heads, values = q.shape[2], v.shape[2]
-    require(values % heads == 0, "v", f"of a multiple of the {heads} heads of q", f"{values} heads")
-    served = values // heads
+    num_heads, values = q.shape[2], v.shape[2]
+    require(values % num_heads == 0, "v", f"of a multiple of the {num_heads} heads of q", f"{values} heads")
+    served = values // num_heads
     return (q, k) if served == 1 else (q.repeat_interleave(served, dim=2), k.repeat_interleave(served, dim=2))
 
 

@@ -142,12 +142,17 @@ class Call(NamedTuple):
     inputs: Any
     state: Any
     params: Any
-    initial: Any
+    initial_state: Any
     reset: Tensor | None
 
 
 def _call(
-    cell: str, tensors: Sequence[Tensor], initial: Sequence[Tensor], reset: Tensor | None, lengths: Any, keep: bool
+    cell: str,
+    tensors: Sequence[Tensor],
+    initial_state: Sequence[Tensor],
+    reset: Tensor | None,
+    lengths: Any,
+    keep: bool,
 ) -> Call:
     """The arguments of `fastweights::scan`; a program has no lengths."""
     outer = Cell.of_key(cell)
@@ -159,7 +164,7 @@ def _call(
         inputs,
         state,
         inner.Params(*params) if inner.Params else None,
-        inner.State(*initial) if initial else None,
+        inner.State(*initial_state) if initial_state else None,
         reset,
     )
 
@@ -188,9 +193,9 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
         call = _call(*values)
 
     def step(*flat: Tensor) -> list[Tensor]:
-        state, x, reset, params, initial = _unflatten(call, flat)
+        state, x, reset, params, initial_state = _unflatten(call, flat)
         if reset is not None:
-            state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial, state, strict=True)))
+            state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial_state, state, strict=True)))
         given = (state, x) if params is None else (state, x, params)
         axes = (0, 0, None)[: len(given)]
         with PaddedConcatenation():
@@ -225,18 +230,18 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 def _flatten(call: Call) -> list[Tensor]:
     reset = () if call.reset is None else (call.reset,)
-    return [*call.state, *call.inputs, *reset, *(call.params or ()), *(call.initial or ())]
+    return [*call.state, *call.inputs, *reset, *(call.params or ()), *(call.initial_state or ())]
 
 
 def _unflatten(call: Call, flat: Sequence[Tensor]) -> tuple[Any, Any, Tensor | None, Any, Any]:
     rest = iter(flat)
     state, x = (type(record)(*(next(rest) for _ in record)) for record in (call.state, call.inputs))
     reset = None if call.reset is None else next(rest)
-    params, initial = (
+    params, initial_state = (
         None if record is None else type(record)(*(next(rest) for _ in record))
-        for record in (call.params, call.initial)
+        for record in (call.params, call.initial_state)
     )
-    return state, x, reset, params, initial
+    return state, x, reset, params, initial_state
 
 
 def _chosen(reset: Tensor, start: Tensor, old: Tensor) -> Tensor:
@@ -251,7 +256,7 @@ def _scan(call: Call, step: torch.fx.GraphModule) -> tuple[Tensor, Sequence[Tens
         for tensors in (
             call.state,
             [x.movedim(1, 0) for x in (*call.inputs, *marks)],
-            (*(call.params or ()), *(call.initial or ())),
+            (*(call.params or ()), *(call.initial_state or ())),
         )
     )
     *state, y = torch.ops.higher_order.scan(step, state, moving, tuple(fixed))
@@ -294,15 +299,15 @@ def _attention(call: Call) -> Attention | None:
 def _attend(call: Call, attention: Attention) -> tuple[Tensor, Sequence[Tensor]]:
     """One node; its state has keys before values, its heads lie side by side."""
     rule, q, k, v, decay, beta = attention
-    heads, V = v.shape[-2:]
+    num_heads, V = v.shape[-2:]
     packed = [None if x is None else x.flatten(2) if x.ndim > 3 else x for x in (q, k, v, decay, beta)]
     past, fading = call.state.W.mT, None if packed[3] is None else packed[3].log()
     y, last = torch.onnx.ops.symbolic_multi_out(
         "LinearAttention",
         [*packed[:3], past, fading, packed[4]],
-        {"q_num_heads": heads, "kv_num_heads": heads, "scale": 1.0, "update_rule": rule},
+        {"q_num_heads": num_heads, "kv_num_heads": num_heads, "scale": 1.0, "update_rule": rule},
         dtypes=(v.dtype, past.dtype),
-        shapes=((*v.shape[:2], heads * V), past.shape),
+        shapes=((*v.shape[:2], num_heads * V), past.shape),
         version=OPSET,
     )
-    return y.unflatten(-1, (heads, V)), (last.mT,)
+    return y.unflatten(-1, (num_heads, V)), (last.mT,)

@@ -66,7 +66,7 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     if captured:
         operands = operands._replace(tensors=[*operands.tensors, *(x.to(dtype).expand(H, *x.shape) for x in captured)])
     if specialisation.one_step is not None and _is_one_step(call, captured):
-        y, last = specialisation.one_step(operands.tensors, operands.initial, operands.reset, call.out)
+        y, last = specialisation.one_step(operands.tensors, operands.initial_state, operands.reset, call.out)
     elif is_plain(operands.tensors) and specialisation.kernel is not None:
         wanted = call.plan.wants_gradients or wants_gradients(captured)
         y, last = scan_directly(specialisation.kernel, specialisation.cell, operands, wanted)
@@ -76,9 +76,11 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
 
 
 def _operands(call: ScanCall) -> Operands:
-    inputs, state, params, reset, lengths, initial = call.tensors
+    inputs, state, params, reset, lengths, initial_state = call.tensors
     lengths = None if lengths is None else lengths.long()
-    return Operands([*inputs, *state, *(params or ())], [] if initial is None else list(initial), reset, lengths)
+    return Operands(
+        [*inputs, *state, *(params or ())], [] if initial_state is None else list(initial_state), reset, lengths
+    )
 
 
 def fast_path(call: ScanCall) -> FastPath | None:

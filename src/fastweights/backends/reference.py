@@ -63,12 +63,12 @@ def fast_path(call: ScanCall) -> FastPath | None:
 def run(call: ScanCall) -> tuple[Tensor, Any]:
     """Runs the cell over batch and heads with `vmap` and over time with a loop."""
     call = call.with_inner_cell()
-    _, state, _, reset, _, initial = call.tensors
+    _, state, _, reset, _, initial_state = call.tensors
     step, inside = _over_batch_and_heads(call), call.inside
     outputs = []
     for t, x in enumerate(_steps(call.finite_inputs)):
         if reset is not None:
-            state = where(reset[:, t], initial, state)
+            state = where(reset[:, t], initial_state, state)
         after, y = step(state, x)
         state = after if inside is None else where(inside[:, t], after, state)
         outputs.append(y)
@@ -111,8 +111,8 @@ def _over_batch_and_heads(call: ScanCall) -> Callable[[Any, Any], Any]:
 
 def _batched(step: Callable[..., Any], params: int) -> Callable[..., Any]:
     """The step over a batch and its heads; parameters differ by head alone."""
-    heads = torch.vmap(step, randomness="different")
-    return torch.vmap(heads, in_dims=(0, 0, *[None] * params), randomness="different")
+    num_heads = torch.vmap(step, randomness="different")
+    return torch.vmap(num_heads, in_dims=(0, 0, *[None] * params), randomness="different")
 
 
 def _is_of_vmap(error: RuntimeError) -> bool:

@@ -77,12 +77,12 @@ def is_observed() -> bool:
 
 def _signature(cell: Cell, tensors: Tensors, out: Any) -> Hashable:
     """The signature of a call; None if an argument is no tensor or no record of tensors."""
-    inputs, state, params, reset, lengths, initial = tensors
+    inputs, state, params, reset, lengths, initial_state = tensors
     # A step that creates a tensor without a dtype depends on the default dtype.
     parts: list[Any] = [cell.key, torch.get_default_dtype(), torch.is_grad_enabled(), out is not None and out is state]
     marks = [None if x is None else (x,) for x in (reset, lengths)]
     try:
-        for record in (inputs, state, params, initial, out, *marks):
+        for record in (inputs, state, params, initial_state, out, *marks):
             parts.append(type(record))
             for x in () if record is None else record:
                 parts.append((type(x), x.shape, x.dtype, x.device, x.layout, x.requires_grad))

@@ -97,10 +97,10 @@ def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
         tensors = tensors.map(lambda x: x.to(plan.compute_dtype).resolve_neg())
     state, start = tensors.state, None
     if state is None or reset is not None:
-        start = _start(plan, tensors.initial, tensors.inputs[0])
+        start = _start(plan, tensors.initial_state, tensors.inputs[0])
     if reset is not None and lengths is not None:
         reset = reset & within(lengths, plan.leading[1])
-    starts_at_zero = tensors.initial is None
+    starts_at_zero = tensors.initial_state is None
     tensors = Tensors(
         tensors.inputs,
         start if state is None else state,
@@ -112,11 +112,11 @@ def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
     return ScanCall(plan, tensors, starts_at_zero, out)
 
 
-def _start(plan: CallPlan, initial: Any, like: Tensor) -> Any:
-    """The state `[B, H, ...]` before the first step: the initial state of every head, or zeros."""
+def _start(plan: CallPlan, of_head: Any, like: Tensor) -> Any:
+    """The state `[B, H, ...]` before the first step: the initial state `[H, ...]` of the heads, or zeros."""
     B, _, H = plan.leading
-    if initial is not None:
-        return type(initial)(*[leaf.expand(B, *leaf.shape) for leaf in initial])
+    if of_head is not None:
+        return type(of_head)(*[leaf.expand(B, *leaf.shape) for leaf in of_head])
     if plan.start_shapes is None:
         return initial_state(plan.cell, plan.sizes, (B, H), like)  # raises: only a given state has all sizes
     device = like.device

@@ -12,7 +12,7 @@ class Tensors(NamedTuple):
     """The tensors of one call of `scan`.
 
     `inputs` are `cell.Inputs` `[B, T, H, ...]`, `state` is `cell.State` `[B, H, ...]` before the first step, `params`
-    are `cell.Params` `[H, ...]`, `reset` is bool `[B, T]`, `lengths` int `[B]`, and `initial` is the `cell.State`
+    are `cell.Params` `[H, ...]`, `reset` is bool `[B, T]`, `lengths` int `[B]`, and `initial_state` is the `cell.State`
     `[H, ...]` of every head. All but the inputs may be None.
     """
 
@@ -21,7 +21,7 @@ class Tensors(NamedTuple):
     params: Any = None
     reset: Tensor | None = None
     lengths: Tensor | None = None
-    initial: Any = None
+    initial_state: Any = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -31,12 +31,12 @@ class Tensors(NamedTuple):
 
     def all(self) -> list[Tensor]:
         """The tensors that a gradient may be wanted of: inputs, state, params and initial state."""
-        return [*self.inputs, *(self.state or ()), *(self.params or ()), *(self.initial or ())]
+        return [*self.inputs, *(self.state or ()), *(self.params or ()), *(self.initial_state or ())]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Tensors":
         """The record with `function` applied to every tensor of `all()`."""
-        inputs, state, params, initial = (
+        inputs, state, params, initial_state = (
             None if record is None else type(record)(*[function(x) for x in record])
-            for record in (self.inputs, self.state, self.params, self.initial)
+            for record in (self.inputs, self.state, self.params, self.initial_state)
         )
-        return self._replace(inputs=inputs, state=state, params=params, initial=initial)
+        return self._replace(inputs=inputs, state=state, params=params, initial_state=initial_state)

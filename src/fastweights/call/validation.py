@@ -20,7 +20,7 @@ def check_call(cell: Cell, tensors: Tensors, out: Any) -> dict[str, int]:
     Raises:
         InputError: a tensor does not fit the cell or the other tensors.
     """
-    inputs, state, params, reset, lengths, initial = tensors
+    inputs, state, params, reset, lengths, initial_state = tensors
     _check_record("inputs", inputs, cell.Inputs)
     sizes: dict[str, int] = {}
     B, T, H = _leading(inputs)
@@ -29,7 +29,7 @@ def check_call(cell: Cell, tensors: Tensors, out: Any) -> dict[str, int]:
     _check_params(cell, params, H, sizes)
     for name, record, leading in (
         ("state", state, {"B": B, "H": H}),
-        ("initial", initial, {"H": H}),
+        ("initial_state", initial_state, {"H": H}),
         ("state_out", out, {"B": B, "H": H}),
     ):
         if record is not None:
@@ -106,13 +106,13 @@ def _invalid_shape(
     return invalid(name, f"[{', '.join(axes)}] with {text}", list(value.shape))
 
 
-def _check_params(cell: Cell, params: Any, heads: int, sizes: dict[str, int]) -> None:
+def _check_params(cell: Cell, params: Any, num_heads: int, sizes: dict[str, int]) -> None:
     if cell.Params is None:
         if params is not None:
             raise invalid("params", f"None, since {cell.name} has no slow weights of its own", type(params))
         return
     _check_record("params", params, cell.Params)
-    _check_fields(params, cell.slots["Params"], {"H": heads}, sizes)
+    _check_fields(params, cell.slots["Params"], {"H": num_heads}, sizes)
 
 
 def _check_state(

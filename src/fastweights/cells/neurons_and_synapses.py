@@ -131,7 +131,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed
 def make_network(
     inputs: int,
     neurons: int,
-    depth: int,
+    num_layers: int,
     components: int,
     embedding: int,
     width: int,
@@ -142,7 +142,7 @@ def make_network(
     transmits: int = 0,
     gates: int = 1,
 ) -> tuple[Any, dict[str, int]]:
-    """The step for `depth` hidden layers of as many neurons, and its sizes."""
+    """The step for `num_layers` hidden layers of as many neurons, and its sizes."""
     require(components >= 2, "components", "at least 2", components)
     fits = components % 2 == 0 or not _has_halves(body, synapse)
     require(fits, "components", "even for LSTM operators, whose state has two halves", components)
@@ -150,9 +150,9 @@ def make_network(
         require(0 <= place < components, name, f"from 0 to {components - 1}", place)
     for name, size in {"inputs": inputs, "neurons": neurons, "embedding": embedding, "width": width}.items():
         require(size >= 1, name, "at least 1", size)
-    require(depth >= 0, "depth", "at least 0", depth)
+    require(num_layers >= 0, "num_layers", "at least 0", num_layers)
     kinds = (body, synapse, cells, effect, transmits, gates, components % 2 == 1)
-    step = make_neurons_and_synapses((neurons,) * depth, *kinds)
+    step = make_neurons_and_synapses((neurons,) * num_layers, *kinds)
     return step, {"I": inputs, "Z": components // 2, "E": embedding, "P": width}
 
 

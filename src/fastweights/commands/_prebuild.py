@@ -28,13 +28,13 @@ def prebuild_cell(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> l
     return _prebuild(lambda: scan(cell, inputs, state, slow))
 
 
-def prebuild_layer(name: str, d_model: int, heads: int, dtype: torch.dtype) -> list[str]:
+def prebuild_layer(name: str, d_model: int, num_heads: int, dtype: torch.dtype) -> list[str]:
     """Builds the kernels with which `make_layer(name, d_model, heads)` trains and streams; returns their descriptions.
 
     Raises:
         InputError: the layer has no kernels or is invalid, there is no compiler, or the cache cannot be written.
     """
-    layer = make_layer(name, d_model, heads).to(dtype)
+    layer = make_layer(name, d_model, num_heads).to(dtype)
     done = _prebuild(lambda: layer(torch.zeros(1, 2, d_model, dtype=dtype)))
     require(bool(done), "layer", "one with kernels", name, "It runs on operations of PyTorch, which need no build.")
     return done

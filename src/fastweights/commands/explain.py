@@ -13,7 +13,7 @@ MOST = 1 << 28
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a cell, its sizes, and the kind of output."""
     command.add_argument("cell", metavar="CELL", help=CELL)
-    for axis, size in {"batch": 8, "time": 256, "heads": 8, "key-size": 16, "value-size": 16}.items():
+    for axis, size in {"batch": 8, "time": 256, "num_heads": 8, "key-size": 16, "value-size": 16}.items():
         command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
     dtypes = ["float32", "float64", "bfloat16", "float16"]
     command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         print(_on_chip(cell, options))
         return 0
     require(not options.size, "size", "left out without --target", options.size, "Use --key-size and --value-size.")
-    shape = Shape(options.batch, options.time, options.heads, options.key_size, options.value_size)
+    shape = Shape(options.batch, options.time, options.num_heads, options.key_size, options.value_size)
     require(min(shape) >= 1, "sizes", "at least 1", min(shape))
     numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
     require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Use smaller ones.")
@@ -92,10 +92,10 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
     require_name("target", options.target, CHIPS)
     named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}
     sizes = {axis: named[axis] for axis in cell.example_sizes} | sizes_of(options.size, cell.example_sizes)
-    require(min(options.batch, options.heads) >= 1, "sizes", "at least 1", min(options.batch, options.heads))
+    require(min(options.batch, options.num_heads) >= 1, "sizes", "at least 1", min(options.batch, options.num_heads))
     dtype = torch.promote_types(getattr(torch, options.dtype), torch.float32)
     try:
-        return report(cell, sizes, dtype, options.target, options.batch * options.heads)
+        return report(cell, sizes, dtype, options.target, options.batch * options.num_heads)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:

@@ -40,13 +40,13 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", choices=devices, help="device of training; by default that of the recipe")
     command.add_argument("--devices", type=int, metavar="N", help="number of processes per run, each with one device")
     parts = "number of gradient accumulation steps per batch"
-    command.add_argument("--accumulate", type=int, metavar="N", help=parts)
+    command.add_argument("--gradient-accumulation-steps", type=int, metavar="N", help=parts)
     again = "recompute activations of blocks in the backward pass (gradient checkpointing)"
-    command.add_argument("--recompute", action="store_const", const=True, help=again)
+    command.add_argument("--gradient-checkpointing", action="store_const", const=True, help=again)
     each = "shard weights and optimizer state over the devices (FSDP)"
-    command.add_argument("--sharded", action="store_const", const=True, help=each)
+    command.add_argument("--fsdp", action="store_const", const=True, help=each)
     program = "compile blocks with torch.compile, which can be slower on a CPU"
-    command.add_argument("--compiled", action="store_const", const=True, help=program)
+    command.add_argument("--compile", action="store_const", const=True, help=program)
     half = "bf16-mixed for mixed precision, which can be slower on a CPU"
     command.add_argument("--precision", choices=PRECISIONS, help=f"{half}; by default that of the recipe")
     clusters = ["local", "slurm"]
@@ -71,7 +71,13 @@ def run(options: argparse.Namespace) -> int:
         launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
     )
     devices = launched() if launched() > 1 else options.devices
-    hardware = (options.accumulate, options.recompute, options.sharded, options.compiled, options.precision)
+    hardware = (
+        options.gradient_accumulation_steps,
+        options.gradient_checkpointing,
+        options.fsdp,
+        options.compile,
+        options.precision,
+    )
     where = Hardware(options.device, devices, *hardware)
     chosen = (options.models, options.columns, options.seeds, where)
     plan = make_plan(options.name, SANITY if options.sanity else options.preset, options.folder, *chosen)

@@ -61,25 +61,25 @@ def _specialisations(cell: Cell, tensors: Sequence[Tensor]) -> Specialisations:
 def _scan(
     cell: str,
     tensors: list[Tensor],
-    initial: list[Tensor],
+    initial_state: list[Tensor],
     reset: Tensor | None,
     lengths: Tensor | None,
     keep: bool,
 ) -> list[Tensor]:
-    return _kernel(cell, tensors, ways(keep)).forward(Operands(tensors, initial, reset, lengths), keep)
+    return _kernel(cell, tensors, ways(keep)).forward(Operands(tensors, initial_state, reset, lengths), keep)
 
 
 def _scan_backward(
     cell: str,
     tensors: list[Tensor],
-    initial: list[Tensor],
+    initial_state: list[Tensor],
     reset: Tensor | None,
     lengths: Tensor | None,
     checkpoints: Tensor,
     d_y: Tensor,
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
-    operands = Operands(tensors, initial, reset, lengths)
+    operands = Operands(tensors, initial_state, reset, lengths)
     return _kernel(cell, tensors, ways(True)).backward(operands, checkpoints, d_y, d_last)
 
 
@@ -92,7 +92,7 @@ for device in TARGETS:
 def _scan_shapes(
     cell: str,
     tensors: list[Tensor],
-    initial: list[Tensor],
+    initial_state: list[Tensor],
     reset: Tensor | None,
     lengths: Tensor | None,
     keep: bool,
@@ -112,14 +112,14 @@ def _scan_shapes(
 def _scan_backward_shapes(
     cell: str,
     tensors: list[Tensor],
-    initial: list[Tensor],
+    initial_state: list[Tensor],
     reset: Tensor | None,
     lengths: Tensor | None,
     checkpoints: Tensor,
     d_y: Tensor,
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in (*tensors, *initial)]
+    return [x.new_empty(x.shape) for x in (*tensors, *initial_state)]
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
@@ -130,14 +130,14 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) 
 def _save(ctx: Any, operands: Operands, output: Sequence[Tensor]) -> None:
     """Saves the operands and the checkpoints, the last output, for the backward pass."""
     ctx.count = len(operands.tensors)
-    ctx.save_for_backward(*operands.tensors, *operands.initial, operands.reset, operands.lengths, output[-1])
+    ctx.save_for_backward(*operands.tensors, *operands.initial_state, operands.reset, operands.lengths, output[-1])
     ctx.y_shape = output[0].shape
     ctx.set_materialize_grads(False)
 
 
 def _gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
-    tensors, initial = _backward(ctx, grads)
-    return None, tensors, initial, None, None, None
+    tensors, initial_state = _backward(ctx, grads)
+    return None, tensors, initial_state, None, None, None
 
 
 def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = None) -> tuple[list[Any], list[Any]]:
@@ -182,13 +182,13 @@ class _Direct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        tensors, initial = _backward(ctx, [*grads, None], ctx.kernel)
-        return None, None, None, None, None, *tensors, *initial
+        tensors, initial_state = _backward(ctx, [*grads, None], ctx.kernel)
+        return None, None, None, None, None, *tensors, *initial_state
 
 
 def scan(cell: Cell, operands: Operands) -> tuple[Tensor, list[Tensor]]:
     """y and the last state of a traced call, differentiable once."""
-    wanted = wants_gradients((*operands.tensors, *operands.initial))
+    wanted = wants_gradients((*operands.tensors, *operands.initial_state))
     keep = wanted and not torch.compiler.is_exporting()
     y, *last, _ = torch.ops.fastweights.scan(cell.key, *operands, keep)
     return y, last
@@ -196,9 +196,9 @@ def scan(cell: Cell, operands: Operands) -> tuple[Tensor, list[Tensor]]:
 
 def scan_directly(kernel: Kernel, cell: Cell, operands: Operands, wanted: bool) -> tuple[Tensor, list[Tensor]]:
     """The same for a call with `is_plain` tensors, by a kernel that is built; with gradients if they are `wanted`."""
-    tensors, initial, reset, lengths = operands
+    tensors, initial_state, reset, lengths = operands
     if wanted:
-        y, *last = _Direct.apply(kernel, cell.key, len(tensors), reset, lengths, *tensors, *initial)
+        y, *last = _Direct.apply(kernel, cell.key, len(tensors), reset, lengths, *tensors, *initial_state)
     else:
         y, *last, _ = kernel.forward(operands, False)
     return y, last

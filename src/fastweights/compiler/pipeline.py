@@ -93,7 +93,7 @@ def one_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: s
     return target_of(device).one_step(CellSpec(cell, sizes, dtype), text, partial(passes, cell, sizes, dtype))
 
 
-def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, heads: int) -> str:
+def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, num_heads: int) -> str:
     """The grid, the resources and the source of a cell's kernels on one of `CHIPS`, for a total number of heads.
 
     Raises:
@@ -101,7 +101,7 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str, 
         Unbuilt: This machine lacks the tools that build kernels, or a tool fails.
     """
     module: Any = target_of(CHIPS[chip])
-    return str(module.report(CellSpec(cell, sizes, dtype), partial(passes, cell, sizes, dtype), chip, heads))
+    return str(module.report(CellSpec(cell, sizes, dtype), partial(passes, cell, sizes, dtype), chip, num_heads))
 
 
 def write(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fastweights.core.errors import invalid
+from fastweights.core.other_names import name_here, unexpected
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,12 +61,14 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     """
     signature = inspect.signature(function)
     open_ended = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    names = [name for name in signature.parameters if name not in open_ended and name != "self"]
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
+            _require_known(function, kwargs, names)
             return function(*args, **kwargs)  # Python's own message
         # Read at the first call: an annotation may name what its module defines further down.
         hints = _annotations_of(function)
@@ -75,6 +78,13 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*bound.args, **bound.kwargs)
 
     return call
+
+
+def _require_known(function: Callable[..., Any], options: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raises for an option under the name that another library gives it."""
+    for option in options:
+        if option not in names and name_here(option, names):
+            raise unexpected(option, names, function.__qualname__.removesuffix(".__init__"))
 
 
 def check_fields(record: Any) -> None:

@@ -38,10 +38,10 @@ class ProcessDied(Exception):
 def invalid(parameter: str, requirement: str, got: object, remedy: str = "") -> InputError:
     """The error `<parameter> must be <requirement>, got <got>. <remedy>`, to be raised by the caller.
 
-    >>> raise invalid("heads", "at least 1", 0, "Use heads=1 for a single memory.")
+    >>> raise invalid("heads", "at least 1", 0, "Use num_heads=1 for a single memory.")
     Traceback (most recent call last):
         ...
-    fastweights.core.errors.InputError: heads must be at least 1, got 0. Use heads=1 for a single memory.
+    fastweights.core.errors.InputError: heads must be at least 1, got 0. Use num_heads=1 for a single memory.
     """
     return InputError(f"{parameter} must be {requirement}, got {in_one_line(got, LONGEST_VALUE)}. {remedy}".rstrip())
 

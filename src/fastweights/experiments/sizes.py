@@ -10,9 +10,9 @@ def sizes(trial: Trial) -> dict[str, int]:
     Empty for a model without heads.
     """
     options = trial.model_options
-    if "heads" not in options:
+    if "num_heads" not in options:
         return {}
-    head = options["d_model"] // options["heads"]
+    head = options["d_model"] // options["num_heads"]
     name = options.get("options", {}).get("feature_map")
     return {"head": head, **({"features": _features(name, head)} if name else {})}
 

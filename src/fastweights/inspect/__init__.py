@@ -3,7 +3,7 @@
 >>> import torch
 >>> from fastweights.inspect import analyze, record_scans
 >>> from fastweights.layers import make_layer
->>> model = torch.nn.Sequential(make_layer("delta-net", 8, heads=2))
+>>> model = torch.nn.Sequential(make_layer("delta-net", 8, num_heads=2))
 >>> with record_scans(model) as scans:
 ...     y, state = model(torch.randn(1, 5, 8))
 >>> contents = analyze(scans[0])

@@ -134,7 +134,7 @@ def _asked(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Generator) 
         state=copied(part.state),
         params=part.params,
         reset=None if part.reset is None else part.reset.expand(copies, -1),
-        initial=copied(part.initial),
+        initial_state=copied(part.initial_state),
     )
     with torch.enable_grad():
         y, _ = run_call(call.replace(tensors), "auto")

@@ -66,7 +66,7 @@ def _invented(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
     for t, before in enumerate(states):
         # A reset comes before the step.
         begins = call.tensors.reset is not None and bool(call.tensors.reset[0, t])
-        state = cell.State(*([leaf[0] for leaf in call.tensors.initial] if begins else before))
+        state = cell.State(*([leaf[0] for leaf in call.tensors.initial_state] if begins else before))
         rates = each(state, cell.Inputs(*(x[0, t] for x in call.tensors.inputs)), *params)
         found.append({name: rate.flatten(1).mean(1) if rate.ndim > 1 else rate for name, rate in rates.items()})
     return {name: torch.stack([rates[name] for rates in found]) for name in found[0]}

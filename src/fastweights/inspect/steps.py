@@ -28,14 +28,14 @@ def part_of(call: ScanCall, members: slice, steps: slice, state: Any = None) -> 
     def cut(record: Any) -> Any:
         return None if record is None else type(record)(*(leaf[members] for leaf in record))
 
-    inputs, first, params, reset, _, initial = call.tensors
+    inputs, first, params, reset, _, initial_state = call.tensors
     return call.replace(
         Tensors(
             inputs=type(inputs)(*(x[members, steps] for x in inputs)),
             state=cut(first) if state is None else state,
             params=params,
             reset=None if reset is None else reset[members, steps],
-            initial=cut(initial),
+            initial_state=cut(initial_state),
         )
     )
 

@@ -38,11 +38,11 @@ def dense_blocks(channels: int, length: int, filters: int) -> nn.ModuleList:
 class AttentionBlock(nn.Module):
     """[x_t, softmax(q_t K^T / sqrt(key_size)) V] over the last `window` steps."""
 
-    def __init__(self, channels: int, key_size: int, value_size: int, window: int) -> None:
+    def __init__(self, channels: int, key_size: int, value_size: int, window_size: int) -> None:
         super().__init__()
         self.key_size = key_size
         self.value_size = value_size
-        self.window = window
+        self.window_size = window_size
         self.projection = nn.Linear(channels, 2 * key_size + value_size)
 
     def forward(
@@ -52,16 +52,16 @@ class AttentionBlock(nn.Module):
         q, k, v = self.projection(x).split([self.key_size, self.key_size, self.value_size], dim=-1)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.filled, reset, x.shape[1])
-        mask = visible(segments, x.shape[1], self.window)
+        mask = visible(segments, x.shape[1], self.window_size)
         # With an axis for the single head, since the attention of ONNX needs one.
         q_k_v = q[:, None], k[:, None], v[:, None]
         read = attention(*q_k_v, mask[:, None])[:, 0]
         ends = None if lengths is None else past.k.shape[1] + lengths
-        k, v = (last(part, self.window, ends) for part in (k, v))
-        cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
+        k, v = (last(part, self.window_size, ends) for part in (k, v))
+        cache = AttentionCache(k, v, still_valid(segments, self.window_size, ends))
         return torch.cat([x, read], dim=-1), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:
         """Returns an empty cache."""
-        k, v = (zeros(self, batch_size, self.window, size) for size in (self.key_size, self.value_size))
-        return AttentionCache(k, v, zeros(self, batch_size, self.window, dtype=torch.bool))
+        k, v = (zeros(self, batch_size, self.window_size, size) for size in (self.key_size, self.value_size))
+        return AttentionCache(k, v, zeros(self, batch_size, self.window_size, dtype=torch.bool))

@@ -29,7 +29,7 @@ class AssociativeLSTM(Layer):
         copies: Number of redundant copies of the memory.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
-        initial: The initial state, as in `FastWeight`.
+        initial_state: The initial state, as in `FastWeight`.
 
     Raises:
         InputError: `d_model` is odd, or `copies` is below 1.
@@ -41,14 +41,14 @@ class AssociativeLSTM(Layer):
         copies: Size = 4,
         input_size: Size | None = None,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
         super().__init__()
         require(d_model % 2 == 0, "d_model", "even, since complex numbers have two parts", d_model)
         self.cell = Cell.from_name("associative-lstm")
         self.backend = backend
         self.sizes = {"V": d_model // 2, "S": copies}
-        self.start = Start.of_heads(self.cell, 1, self.sizes, initial)
+        self.start = Start.of_heads(self.cell, 1, self.sizes, initial_state)
         self.input_size = d_model if input_size is None else input_size
         outputs = 9 * self.sizes["V"]
         # A parameter, not an `nn.Linear`, since the scan multiplies by it inside a step.

@@ -22,7 +22,7 @@ class DeltaDeltaNet(FastWeight):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of memories; it divides `d_model`.
+        num_heads: Number of memories; it divides `d_model`.
         learned_start: Whether P starts from learned values. W starts from 0 in any case.
 
     The other options are those of `FastWeight`.
@@ -31,32 +31,34 @@ class DeltaDeltaNet(FastWeight):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         feature_map: str | None = None,
-        normaliser: str | None = None,
+        qk_norm: str | None = None,
         key_size: Size | None = None,
         value_size: Size | None = None,
-        squashing: str = "sigmoid",
+        rate_activation: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
         read_dropout: Probability = 0.0,
         learned_start: bool = False,
     ) -> None:
-        cell, keys = Cell.from_name("delta-delta-net"), (key_size, value_size, feature_map, normaliser, squashing)
-        super().__init__(d_model, heads, cell, *keys, scale, backend, initial=initial, read_dropout=read_dropout)
+        cell, keys = Cell.from_name("delta-delta-net"), (key_size, value_size, feature_map, qk_norm, rate_activation)
+        super().__init__(
+            d_model, num_heads, cell, *keys, scale, backend, initial_state=initial_state, read_dropout=read_dropout
+        )
         if learned_start:
-            is_default = isinstance(initial, str) and initial == "zero"
+            is_default = isinstance(initial_state, str) and initial_state == "zero"
             require(
                 is_default,
-                "initial",
+                "initial_state",
                 "left out with learned_start",
-                repr(initial),
+                repr(initial_state),
                 "It also determines the start of P.",
             )
             zero = torch.zeros((), device="cpu")
             P = {name: nn.Parameter(zero) for name in DeltaDeltaNetState._fields if name != "W"}
-            self.start = Start.of_heads(cell, heads, self.slow_net.sizes, DeltaDeltaNetState(**P, W=zero))
+            self.start = Start.of_heads(cell, num_heads, self.slow_net.sizes, DeltaDeltaNetState(**P, W=zero))
             change_initial(self.start, _spread)
 
 

@@ -9,32 +9,32 @@ from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
 class DeltaMLP(Programmed):
-    """y <- y + W_down f(W_up f(LN(y))) for each of `depth` blocks, from y = q: every W by its own delta rule.
+    """y <- y + W_down f(W_up f(LN(y))) for each of `num_layers` blocks, from y = q: every W by its own delta rule.
 
     Source: the authors' code for Irie et al. 2021, Table 1; the paper prints another form, `printed-delta-mlp`.
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of memories; divides `d_model`.
-        depth: Number of blocks.
+        num_heads: Number of memories; divides `d_model`.
+        num_layers: Number of blocks.
         idle: Whether the slow network also has the unused outputs of the authors' code, as many as those for the
             matrices. The published numbers of parameters count them.
         backend: The backend of `scan`.
-        initial: The initial state, as in `FastWeight`.
+        initial_state: The initial state, as in `FastWeight`.
     """
 
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
-        depth: Size = 2,
+        num_heads: Size = 8,
+        num_layers: Size = 2,
         idle: bool = False,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
-        require_heads(d_model, heads)
-        cell, size = Cell.from_name("delta-mlp"), d_model // heads
-        unread = depth * 2 * (size + 4 * size) if idle else 0
-        sizes = {"V": size, "L": depth}
-        slow_net = SlowNet(d_model, heads, cell, Keys(size, "identity", "none"), sizes, idle=unread)
-        super().__init__(d_model, slow_net, cell, backend=backend, initial=initial)
+        require_heads(d_model, num_heads)
+        cell, size = Cell.from_name("delta-mlp"), d_model // num_heads
+        unread = num_layers * 2 * (size + 4 * size) if idle else 0
+        sizes = {"V": size, "L": num_layers}
+        slow_net = SlowNet(d_model, num_heads, cell, Keys(size, "identity", "none"), sizes, idle=unread)
+        super().__init__(d_model, slow_net, cell, backend=backend, initial_state=initial_state)

@@ -16,18 +16,27 @@ class DeltaNet(FastWeight):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         feature_map: str | None = None,
-        normaliser: str | None = None,
+        qk_norm: str | None = None,
         key_size: Size | None = None,
         value_size: Size | None = None,
-        squashing: str = "sigmoid",
+        rate_activation: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
         cell = Cell.from_name("delta")
         sizes = (key_size, value_size)
         super().__init__(
-            d_model, heads, cell, *sizes, feature_map, normaliser, squashing, scale, backend, initial=initial
+            d_model,
+            num_heads,
+            cell,
+            *sizes,
+            feature_map,
+            qk_norm,
+            rate_activation,
+            scale,
+            backend,
+            initial_state=initial_state,
         )

@@ -15,7 +15,7 @@ class DeltaRNNV1(FastWeight):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of memories; it divides `d_model`.
+        num_heads: Number of memories; it divides `d_model`.
         activation: sigma: "identity", "relu", "sigmoid", "softmax" or "tanh".
 
     The other options are those of `FastWeight`.
@@ -24,16 +24,21 @@ class DeltaRNNV1(FastWeight):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         activation: str = "softmax",
         key_size: Size | None = None,
         value_size: Size | None = None,
-        squashing: str = "sigmoid",
+        rate_activation: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
         read_dropout: Probability = 0.0,
     ) -> None:
         cell, sizes = Cell.from_function(make_delta_rnn_v1(activation)), (key_size, value_size)
-        options: dict[str, Any] = {"squashing": squashing, "scale": scale, "backend": backend, "initial": initial}
-        super().__init__(d_model, heads, cell, *sizes, read_dropout=read_dropout, **options)
+        options: dict[str, Any] = {
+            "rate_activation": rate_activation,
+            "scale": scale,
+            "backend": backend,
+            "initial_state": initial_state,
+        }
+        super().__init__(d_model, num_heads, cell, *sizes, read_dropout=read_dropout, **options)

@@ -26,18 +26,18 @@ class FakeSRWM(Layer):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of heads; divides `d_model`.
+        num_heads: Number of heads; divides `d_model`.
         feature_map: phi: "softmax" for the SRWM of reinforcement learning, as in the text; the authors' code has
             "identity" everywhere.
     """
 
-    def __init__(self, d_model: Size, heads: Size = 8, feature_map: str = "identity") -> None:
+    def __init__(self, d_model: Size, num_heads: Size = 8, feature_map: str = "identity") -> None:
         super().__init__()
-        require_heads(d_model, heads)
+        require_heads(d_model, num_heads)
         self.input_size = d_model
-        self.keys = Keys(d_model // heads, feature_map, "none")
-        size = d_model // heads
-        self.weight = nn.Parameter(torch.empty(heads, size, self.keys.output_size))
+        self.keys = Keys(d_model // num_heads, feature_map, "none")
+        size = d_model // num_heads
+        self.weight = nn.Parameter(torch.empty(num_heads, size, self.keys.output_size))
         self.reset_parameters()
         self.output = nn.Linear(d_model, d_model, bias=False)
 

@@ -40,33 +40,33 @@ class FastWeightRNN(FastWeightNetwork):
 
     Args:
         d_model: Number of units of all heads, and size of the output.
-        heads: Number of independent networks of R = d_model / heads units.
+        num_heads: Number of independent networks of R = d_model / heads units.
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
         form: "matrix" for the cell itself, or "attention".
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`, for the matrix form.
-        initial: The initial state, as in `FastWeight`.
+        initial_state: The initial state, as in `FastWeight`.
         layer_norm: Whether every inner step has layer normalisation (Eq. 5); without it the step is Eq. 2.
     """
 
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 1,
+        num_heads: Size = 1,
         inner_steps: Size = 1,
         decay: float = 0.95,
         rate: NotNegative = 0.5,
         form: str = "matrix",
         input_size: Size | None = None,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
         layer_norm: bool = True,
     ) -> None:
         require_name("form", form, FORMS)
         cell = Cell.from_function(make_fast_weight_rnn() if layer_norm else make_fast_weight_rnn(False, inner_steps))
-        super().__init__(d_model, heads, cell, inner_steps, decay, rate, input_size, backend, initial)
+        super().__init__(d_model, num_heads, cell, inner_steps, decay, rate, input_size, backend, initial_state)
         self.form = form
         self.inner_steps, self.layer_norm = inner_steps, layer_norm
 

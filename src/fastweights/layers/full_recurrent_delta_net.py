@@ -17,11 +17,13 @@ class FullRecurrentDeltaNet(FastWeight):
     """
 
     def __init__(
-        self, d_model: Size, heads: Size = 8, scale: float = 1.0, backend: str = "auto", initial: Any = "zero"
+        self, d_model: Size, num_heads: Size = 8, scale: float = 1.0, backend: str = "auto", initial_state: Any = "zero"
     ) -> None:
-        require_heads(d_model, heads)
-        size = d_model // heads
+        require_heads(d_model, num_heads)
+        size = d_model // num_heads
         cell = Cell.from_name("full-recurrent-delta-net")
-        sizes = {"M": heads}
+        sizes = {"M": num_heads}
         # One head for the scan, since the memories of a step are not independent.
-        super().__init__(d_model, 1, cell, size, size, scale=scale, backend=backend, sizes=sizes, initial=initial)
+        super().__init__(
+            d_model, 1, cell, size, size, scale=scale, backend=backend, sizes=sizes, initial_state=initial_state
+        )

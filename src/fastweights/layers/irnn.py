@@ -52,13 +52,13 @@ class IRNN(Layer):
     Args:
         d_model: Number of units, and size of the output.
         input_size: Size of the input; `d_model` if None.
-        initial: The initial state: "zero", "learned", or an `IRNNState` of constants that fit `[D]`.
+        initial_state: The initial state: "zero", "learned", or an `IRNNState` of constants that fit `[D]`.
     """
 
-    def __init__(self, d_model: Size, input_size: Size | None = None, initial: Any = "zero") -> None:
+    def __init__(self, d_model: Size, input_size: Size | None = None, initial_state: Any = "zero") -> None:
         super().__init__()
         self.input_size = d_model if input_size is None else input_size
-        self.start = Start(IRNNState, {"h": (d_model,)}, initial)
+        self.start = Start(IRNNState, {"h": (d_model,)}, initial_state)
         self.rnn = nn.RNN(self.input_size, d_model, nonlinearity="relu", batch_first=True)
         change_initial(self.rnn, _start_as_identity)
 

@@ -16,17 +16,25 @@ class LinearAttention(FastWeight):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         feature_map: str | None = None,
-        normaliser: str | None = None,
+        qk_norm: str | None = None,
         key_size: Size | None = None,
         value_size: Size | None = None,
         scale: float = 1.0,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
         cell = Cell.from_name("linear-attention")
         sizes = (key_size, value_size)
         super().__init__(
-            d_model, heads, cell, *sizes, feature_map, normaliser, scale=scale, backend=backend, initial=initial
+            d_model,
+            num_heads,
+            cell,
+            *sizes,
+            feature_map,
+            qk_norm,
+            scale=scale,
+            backend=backend,
+            initial_state=initial_state,
         )

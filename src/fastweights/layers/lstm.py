@@ -62,13 +62,15 @@ class LSTM(Layer):
         d_model: Number of units, and size of the output.
         layers: Number of layers.
         input_size: Size of the input; `d_model` if None.
-        initial: The initial state: "zero", "learned", or an `LSTMState` of constants that fit `[layers, D]`.
+        initial_state: The initial state: "zero", "learned", or an `LSTMState` of constants that fit `[layers, D]`.
     """
 
-    def __init__(self, d_model: Size, layers: Size = 1, input_size: Size | None = None, initial: Any = "zero") -> None:
+    def __init__(
+        self, d_model: Size, layers: Size = 1, input_size: Size | None = None, initial_state: Any = "zero"
+    ) -> None:
         super().__init__()
         self.input_size = d_model if input_size is None else input_size
-        self.start = Start(LSTMState, dict.fromkeys(LSTMState._fields, (layers, d_model)), initial)
+        self.start = Start(LSTMState, dict.fromkeys(LSTMState._fields, (layers, d_model)), initial_state)
         self.lstm = nn.LSTM(self.input_size, d_model, layers, batch_first=True)
 
     def run(
@@ -101,8 +103,8 @@ class LSTM(Layer):
         """Runs each layer as a scan."""
         start, after = self.start(), []
         for layer, weights in enumerate(self.lstm.all_weights):
-            initial = None if start is None else LSTMState(*(leaf[layer] for leaf in start))
+            initial_state = None if start is None else LSTMState(*(leaf[layer] for leaf in start))
             before = LSTMState(*(leaf[:, layer] for leaf in state))
-            x, last = run_as_scan(lstm_step, weights, x, before, initial, reset, lengths)
+            x, last = run_as_scan(lstm_step, weights, x, before, initial_state, reset, lengths)
             after.append(last)
         return x, LSTMState(*(torch.stack(leaves, dim=1) for leaves in zip(*after, strict=True)))

@@ -33,30 +33,30 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
 
     Args:
         d_model: Number of units of all heads, and size of the output.
-        heads: Number of independent networks of d_model / heads units.
+        num_heads: Number of independent networks of d_model / heads units.
         segment: Number of steps per segment if there are no marks.
         inner_steps: S.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
-        initial: The initial state, as in `FastWeight`.
+        initial_state: The initial state, as in `FastWeight`.
     """
 
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 1,
+        num_heads: Size = 1,
         segment: Size = 6,
         inner_steps: Size = 1,
         decay: float = 0.95,
         rate: NotNegative = 0.5,
         input_size: Size | None = None,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
         cell = "multi-level-fast-weight-rnn"
-        super().__init__(d_model, heads, cell, inner_steps, decay, rate, input_size, backend, initial)
+        super().__init__(d_model, num_heads, cell, inner_steps, decay, rate, input_size, backend, initial_state)
         self.segment = segment
 
     def take(self, state: Any, x: Tensor) -> MultiLevelState:

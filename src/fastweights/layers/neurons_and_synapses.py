@@ -19,10 +19,10 @@ class NeuronsAndSynapses(FastWeight):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of independent networks.
+        num_heads: Number of independent networks.
         inputs: Neurons of the input layer.
         neurons: Neurons of a hidden layer.
-        depth: Number of hidden layers, which take turns; 0 for none.
+        num_layers: Number of hidden layers, which take turns; 0 for none.
         components: Of the state of every neuron and synapse; even for LSTM operators.
         embedding: Size of a layer's embedding.
         width: Hidden units of the operators' networks.
@@ -34,16 +34,16 @@ class NeuronsAndSynapses(FastWeight):
         transmits: The component of the other neuron in that product, counted from 0.
         gates: The component of the other neuron in the product h_i h_j^1.
         backend: The backend of `scan`.
-        initial: The initial state, as in `FastWeight`: synapses add it to their random start.
+        initial_state: The initial state, as in `FastWeight`: synapses add it to their random start.
     """
 
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 1,
+        num_heads: Size = 1,
         inputs: Size = 16,
         neurons: Size = 4,
-        depth: Count = 1,
+        num_layers: Count = 1,
         components: Size = 6,
         embedding: Size = 4,
         width: Size = 16,
@@ -54,9 +54,11 @@ class NeuronsAndSynapses(FastWeight):
         transmits: Count = 0,
         gates: Count = 1,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
         kinds = (body, synapse, cells, effect, transmits, gates)
-        step, sizes = make_network(inputs, neurons, depth, components, embedding, width, *kinds)
+        step, sizes = make_network(inputs, neurons, num_layers, components, embedding, width, *kinds)
         cell = Cell.from_function(step)
-        super().__init__(d_model, heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial=initial)
+        super().__init__(
+            d_model, num_heads, cell, d_model, d_model, backend=backend, sizes=sizes, initial_state=initial_state
+        )

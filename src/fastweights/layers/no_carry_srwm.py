@@ -18,10 +18,10 @@ class NoCarrySRWM(ResetEvery):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         steps: Size = 50,
         feature_map: str = "identity",
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
-        super().__init__(SRWM(d_model, heads, feature_map, backend, initial), steps)
+        super().__init__(SRWM(d_model, num_heads, feature_map, backend, initial_state), steps)

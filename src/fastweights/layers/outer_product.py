@@ -15,7 +15,7 @@ class OuterProduct(FastWeight):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of memories; it divides `d_model`.
+        num_heads: Number of memories; it divides `d_model`.
         activation: sigma: "identity", "relu", "sigmoid", "softmax" (over the row of a value) or "tanh".
         query: "projection" for a linear map of x, or "input" for x itself, of which every head gets its own part.
 
@@ -25,16 +25,18 @@ class OuterProduct(FastWeight):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         activation: str = "tanh",
         query: str = "projection",
         feature_map: str | None = None,
-        normaliser: str | None = None,
+        qk_norm: str | None = None,
         key_size: Size | None = None,
         value_size: Size | None = None,
         scale: float = 1.0,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
-        cell, keys = Cell.from_function(make_outer_product(activation)), (key_size, value_size, feature_map, normaliser)
-        super().__init__(d_model, heads, cell, *keys, scale=scale, backend=backend, initial=initial, query=query)
+        cell, keys = Cell.from_function(make_outer_product(activation)), (key_size, value_size, feature_map, qk_norm)
+        super().__init__(
+            d_model, num_heads, cell, *keys, scale=scale, backend=backend, initial_state=initial_state, query=query
+        )

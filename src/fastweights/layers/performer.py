@@ -19,13 +19,13 @@ class Performer(LinearAttention):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         feature_map: str = "scaled-favor",
-        normaliser: str | None = None,
+        qk_norm: str | None = None,
         key_size: Size | None = None,
         value_size: Size | None = None,
         scale: float = 1.0,
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
-        super().__init__(d_model, heads, feature_map, normaliser, key_size, value_size, scale, backend, initial)
+        super().__init__(d_model, num_heads, feature_map, qk_norm, key_size, value_size, scale, backend, initial_state)

@@ -14,9 +14,19 @@ class PrintedDeltaMLP(FastWeight):
     """
 
     def __init__(
-        self, d_model: Size, heads: Size = 8, depth: Size = 2, backend: str = "auto", initial: Any = "zero"
+        self,
+        d_model: Size,
+        num_heads: Size = 8,
+        num_layers: Size = 2,
+        backend: str = "auto",
+        initial_state: Any = "zero",
     ) -> None:
-        sizes = {"L": depth}
+        sizes = {"L": num_layers}
         super().__init__(
-            d_model, heads, Cell.from_name("printed-delta-mlp"), backend=backend, sizes=sizes, initial=initial
+            d_model,
+            num_heads,
+            Cell.from_name("printed-delta-mlp"),
+            backend=backend,
+            sizes=sizes,
+            initial_state=initial_state,
         )

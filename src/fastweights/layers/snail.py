@@ -15,7 +15,7 @@ from fastweights.state import register_state
 @register_state
 class SNAILState(NamedTuple):
     """The last inputs of every dense block, `[B, dilation, C]`, and the last keys and values of the attention, `[B,
-    window, K]` and `[B, window, V]`."""
+    window_size, K]` and `[B, window_size, V]`."""
 
     tails: tuple[Tensor, ...]
     cache: AttentionCache
@@ -26,7 +26,7 @@ class SNAIL(Layer):
 
     It has dilated causal convolutions of width 2, each of which adds `filters` channels, an attention block that adds
     `value_size` more, and a linear map. Before the first step and after a reset the convolutions are padded with zeros.
-    The attention has no positions. In the paper it covers a whole episode; here at most the last `window` steps.
+    The attention has no positions. In the paper it covers a whole episode; here at most the last `window_size` steps.
 
     Source: Mishra et al. 2018, Fig. 2 and Sec. 3 (dense, TC and attention blocks); sizes: its few-shot network.
 
@@ -38,7 +38,7 @@ class SNAIL(Layer):
         filters: Channels that a dense block adds.
         key_size: Size of keys and queries.
         value_size: Channels that the attention adds.
-        window: Number of steps that the attention sees, the present one included.
+        window_size: Number of steps that the attention sees, the present one included.
 
     Raises:
         InputError: `length` is below 2, or another size below 1.
@@ -51,13 +51,13 @@ class SNAIL(Layer):
         filters: Size = 128,
         key_size: Size = 256,
         value_size: Size = 128,
-        window: Size = 256,
+        window_size: Size = 256,
     ) -> None:
         super().__init__()
         self.input_size = d_model
         self.dense = dense_blocks(d_model, length, filters)
         channels = d_model + len(self.dense) * filters
-        self.attention = AttentionBlock(channels, key_size, value_size, window)
+        self.attention = AttentionBlock(channels, key_size, value_size, window_size)
         self.output = nn.Linear(channels + value_size, d_model)
 
     def run(

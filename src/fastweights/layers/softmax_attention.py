@@ -19,7 +19,7 @@ from fastweights.state import register_state
 
 @register_state
 class AttentionCache(NamedTuple):
-    """The last keys and values, `[B, window, H, D / H]`, and whether each position is filled, bool `[B, window]`."""
+    """The last W keys and values, `[B, W, H, D / H]`, and whether each position is filled, bool `[B, W]`."""
 
     k: Tensor
     v: Tensor
@@ -27,10 +27,10 @@ class AttentionCache(NamedTuple):
 
 
 class SoftmaxAttention(Layer):
-    """y = softmax(q K^T / sqrt(d)) V over the last `window` steps: the baseline without a bounded memory.
+    """y = softmax(q K^T / sqrt(d)) V over the last `window_size` steps: the baseline without a bounded memory.
 
     Its state is the cache of keys and values. Positions are rotary, so that only distances matter and a stream can be
-    of any length. With `rotates=False` and `bias=True` it is `torch.nn.MultiheadAttention` with a causal mask, as in
+    of any length. With `use_rope=False` and `bias=True` it is `torch.nn.MultiheadAttention` with a causal mask, as in
     the Transformer of Irie et al. 2021 (code of the algorithmic tasks), where positions are added to the input.
 
     Source: Vaswani et al. 2017, Eq. 1; rotations: Su et al. 2021, Eq. 34.
@@ -39,23 +39,23 @@ class SoftmaxAttention(Layer):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of heads; it divides `d_model`.
-        window: Number of steps that a step attends to, with itself.
-        rotates: Whether keys and queries are rotated by their positions. Otherwise the layer ignores their order.
+        num_heads: Number of heads; it divides `d_model`.
+        window_size: Number of steps that a step attends to, with itself.
+        use_rope: Whether keys and queries are rotated by their positions. Otherwise the layer ignores their order.
         bias: Whether its linear maps have biases, which start at 0.
     """
 
     def __init__(
-        self, d_model: Size, heads: Size = 8, window: Size = 256, rotates: bool = True, bias: bool = False
+        self, d_model: Size, num_heads: Size = 8, window_size: Size = 256, use_rope: bool = True, bias: bool = False
     ) -> None:
         super().__init__()
-        require_heads(d_model, heads)
-        even = not rotates or d_model // heads % 2 == 0
-        require(even, "d_model / heads", "even, since positions rotate pairs", d_model // heads)
+        require_heads(d_model, num_heads)
+        even = not use_rope or d_model // num_heads % 2 == 0
+        require(even, "d_model / heads", "even, since positions rotate pairs", d_model // num_heads)
         self.input_size = d_model
-        self.heads, self.head_size = heads, d_model // heads
-        self.window = window
-        self.rotates = rotates
+        self.num_heads, self.head_size = num_heads, d_model // num_heads
+        self.window_size = window_size
+        self.use_rope = use_rope
         self.projection = nn.Linear(d_model, 3 * d_model, bias=bias)
         self.output = nn.Linear(d_model, d_model, bias=bias)
         for linear in (self.projection, self.output) if bias else ():
@@ -66,27 +66,27 @@ class SoftmaxAttention(Layer):
     ) -> tuple[Tensor, AttentionCache]:
         """Runs the layer on checked inputs."""
         past = empty_cache(self.initial_state(x.shape[0])) if state is None else state
-        q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        q, k, v = self.projection(x).unflatten(-1, (3, self.num_heads, -1)).unbind(2)
         k, v = torch.cat([past.k, k], dim=1), torch.cat([past.v, v], dim=1)
         segments = number_segments(past.filled, reset, x.shape[1])
         q_heads, k_heads, v_heads = (part.transpose(1, 2) for part in (*self._rotated(q, k), v))
-        mask = visible(segments, x.shape[1], self.window).unsqueeze(1)
+        mask = visible(segments, x.shape[1], self.window_size).unsqueeze(1)
         read = attention(q_heads, k_heads, v_heads, mask=mask)
         ends = None if lengths is None else past.k.shape[1] + lengths
-        k, v = (last(part, self.window, ends) for part in (k, v))
-        cache = AttentionCache(k, v, still_valid(segments, self.window, ends))
+        k, v = (last(part, self.window_size, ends) for part in (k, v))
+        cache = AttentionCache(k, v, still_valid(segments, self.window_size, ends))
         return self.output(read.transpose(1, 2).flatten(2)), cache
 
     def initial_state(self, batch_size: int) -> AttentionCache:
         """Returns an empty cache."""
-        size = batch_size, self.window
+        size = batch_size, self.window_size
         # Two tensors, since an exported program would treat one tensor as a single input.
-        k, v = (zeros(self, *size, self.heads, self.head_size) for _ in range(2))
+        k, v = (zeros(self, *size, self.num_heads, self.head_size) for _ in range(2))
         return AttentionCache(k, v, zeros(self, *size, dtype=torch.bool))
 
     def _rotated(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, rotated by their positions in the cache, computed at least in float32."""
-        if not self.rotates:
+        if not self.use_rope:
             return q, k
         dtype = torch.promote_types(k.dtype, torch.float32)
         positions = torch.arange(k.shape[1], device=k.device, dtype=dtype)

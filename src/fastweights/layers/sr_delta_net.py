@@ -15,9 +15,9 @@ class SRDeltaNet(SelfReferential):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         feature_map: str = "identity",
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
     ) -> None:
-        super().__init__(d_model, heads, "sr-delta-net", feature_map, backend, initial)
+        super().__init__(d_model, num_heads, "sr-delta-net", feature_map, backend, initial_state)

@@ -15,10 +15,10 @@ class SRWM(SelfReferential):
     def __init__(
         self,
         d_model: Size,
-        heads: Size = 8,
+        num_heads: Size = 8,
         feature_map: str = "identity",
         backend: str = "auto",
-        initial: Any = "zero",
+        initial_state: Any = "zero",
         output_size: Size | None = None,
     ) -> None:
-        super().__init__(d_model, heads, "srwm", feature_map, backend, initial, output_size)
+        super().__init__(d_model, num_heads, "srwm", feature_map, backend, initial_state, output_size)

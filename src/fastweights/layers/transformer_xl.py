@@ -19,7 +19,7 @@ from fastweights.state import register_state
 
 @register_state
 class TransformerXLState(NamedTuple):
-    """The last inputs, `[B, memory, D]`, and whether each position is filled, bool `[B, memory]`."""
+    """The last inputs, `[B, mem_len, D]`, and whether each position is filled, bool `[B, mem_len]`."""
 
     memory: Tensor
     filled: Tensor
@@ -29,7 +29,7 @@ class TransformerXL(Layer):
     """a_ij = ((q_i + u).k_j + (q_i + v).r_{i-j}) / sqrt(d), y_i = softmax(a_i) V: attention by content and by distance.
 
     r are sinusoids of the distance through a separate projection; u and v are learned vectors per head. Every step
-    attends to itself and exactly the last `memory` steps ("same length" in the authors' code), so that the output does
+    attends to itself and exactly the last `mem_len` steps ("same length" in the authors' code), so that the output does
     not depend on how a sequence is cut. The state holds inputs, from which keys and values are recomputed, and
     gradients flow into it. To train as in the paper, which stops them at the memory, detach the state between windows.
 
@@ -39,21 +39,23 @@ class TransformerXL(Layer):
 
     Args:
         d_model: Size of the input and output; even, since half of a position's entries are sines.
-        heads: Number of heads; it divides `d_model`.
-        memory: Number of earlier steps that a step attends to.
+        num_heads: Number of heads; it divides `d_model`.
+        mem_len: Number of earlier steps that a step attends to.
 
     Raises:
-        InputError: `heads` does not divide `d_model`, `d_model` is odd, or `memory` is below 1.
+        InputError: `num_heads` does not divide `d_model`, `d_model` is odd, or `mem_len` is below 1.
     """
 
-    def __init__(self, d_model: Size, heads: Size = 8, memory: Size = 384) -> None:
+    def __init__(self, d_model: Size, num_heads: Size = 8, mem_len: Size = 384) -> None:
         super().__init__()
-        require_heads(d_model, heads)
+        require_heads(d_model, num_heads)
         require(d_model % 2 == 0, "d_model", "even, since positions are pairs of a sine and a cosine", d_model)
         self.input_size = self.d_model = d_model
-        self.heads = heads
-        self.memory = memory
-        self.content_bias, self.position_bias = (nn.Parameter(torch.empty(heads, d_model // heads)) for _ in range(2))
+        self.num_heads = num_heads
+        self.mem_len = mem_len
+        self.content_bias, self.position_bias = (
+            nn.Parameter(torch.empty(num_heads, d_model // num_heads)) for _ in range(2)
+        )
         self.reset_parameters()
         self.query = nn.Linear(d_model, d_model, bias=False)
         self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
@@ -77,22 +79,22 @@ class TransformerXL(Layer):
         cache = empty_cache(self.initial_state(x.shape[0])) if state is None else state
         past = torch.cat([cache.memory, x], dim=1)
         segments = number_segments(cache.filled, reset, x.shape[1])
-        mask = visible(segments, x.shape[1], self.memory + 1)
+        mask = visible(segments, x.shape[1], self.mem_len + 1)
         read = self._attend(self._split(self.query(x)), past, mask.unsqueeze(1))
         ends = None if lengths is None else cache.memory.shape[1] + lengths
-        after = TransformerXLState(last(past, self.memory, ends), still_valid(segments, self.memory, ends))
+        after = TransformerXLState(last(past, self.mem_len, ends), still_valid(segments, self.mem_len, ends))
         return self.output(read.transpose(1, 2).flatten(2)), after
 
     def initial_state(self, batch_size: int) -> TransformerXLState:
         """Returns an empty memory."""
-        filled = zeros(self, batch_size, self.memory, dtype=torch.bool)
-        return TransformerXLState(zeros(self, batch_size, self.memory, self.d_model), filled)
+        filled = zeros(self, batch_size, self.mem_len, dtype=torch.bool)
+        return TransformerXLState(zeros(self, batch_size, self.mem_len, self.d_model), filled)
 
     def _attend(self, q: Tensor, past: Tensor, mask: Tensor) -> Tensor:
         """Queries `[B, H, T, d]` over all inputs `[B, L, D]` -> `[B, H, T, d]`."""
         k, v = (self._split(part) for part in self.key_value(past).chunk(2, dim=-1))
         # Unused distances only cost time. An exported program cannot depend on the length of the past.
-        reach = self.memory if torch.compiler.is_exporting() else min(self.memory, past.shape[1] - 1)
+        reach = self.mem_len if torch.compiler.is_exporting() else min(self.mem_len, past.shape[1] - 1)
         scores = _shift(self._position_scores(q, reach))[..., -past.shape[1] :] * q.shape[-1] ** -0.5
         return attention(q + self.content_bias.unsqueeze(1), k, v, mask=scores.masked_fill(~mask, -torch.inf))
 
@@ -101,11 +103,11 @@ class TransformerXL(Layer):
         distances = torch.arange(reach, -1, -1, device=q.device)
         angles = positions_to_angles(distances, self.d_model)
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)
-        r = self.position(sinusoids.to(q.dtype)).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        r = self.position(sinusoids.to(q.dtype)).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
         return (q + self.position_bias.unsqueeze(1)) @ r.transpose(-1, -2)
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 
 def _shift(scores: Tensor) -> Tensor:

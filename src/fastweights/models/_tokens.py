@@ -18,12 +18,12 @@ def check_tokens(tokens: Any, name: str = "tokens") -> None:
         raise invalid(name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
 
 
-def check_known(tokens: Tensor, vocabulary: int) -> None:
-    """Raises unless every token is below `vocabulary`. Values on other devices are not checked."""
+def check_known(tokens: Tensor, vocab_size: int) -> None:
+    """Raises unless every token is below `vocab_size`. Values on other devices are not checked."""
     if not can_be_read(tokens) or not tokens.numel():
         return
     least, most = (int(token) for token in tokens.aminmax())
-    require(least >= 0 and most < vocabulary, "tokens", f"from 0 to {vocabulary - 1}", f"{least} to {most}")
+    require(least >= 0 and most < vocab_size, "tokens", f"from 0 to {vocab_size - 1}", f"{least} to {most}")
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:

@@ -53,9 +53,9 @@ class TokenStream(Iterator[Tensor]):
         model: Maps tokens and a state to logits and the next state.
         read: Maps tokens, a state and lengths to the logits of the next token, `[B, N]`, and the next state.
         start: The tokens that are read first, and the state before them.
-        length: Maximum number of new tokens.
+        max_new_tokens: Maximum number of new tokens.
         sampling: How tokens are drawn from logits.
-        end: The token that ends a member.
+        eos_token_id: The token that ends a member.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class TokenStream(Iterator[Tensor]):
         model: nn.Module,
         read: Callable[[Tensor, Any, Tensor | None], tuple[Tensor, Any]],
         start: Prefix,
-        length: int,
+        max_new_tokens: int,
         sampling: Sampling,
-        end: int | None,
+        eos_token_id: int | None,
     ) -> None:
-        self._model, self._read, self._sampling, self._end, self._remaining = model, read, sampling, end, length
+        self._model, self._read, self._sampling = model, read, sampling
+        self._end, self._remaining = eos_token_id, max_new_tokens
         self._prefix = start
-        self._compiled_after = 0 if length >= LONG else None
+        self._compiled_after = 0 if max_new_tokens >= LONG else None
 
     @torch.inference_mode()
     def __next__(self) -> Tensor:
@@ -106,24 +107,28 @@ def load_stream_state(memory: Any, file: str | Path) -> StreamState:
     return state
 
 
-def begin(prompt: Tensor | None, lengths: Tensor | None, state: Any, seed: int | None, end: int | None) -> Prefix:
+def begin(
+    prompt: Tensor | None, lengths: Tensor | None, state: Any, seed: int | None, eos_token_id: int | None
+) -> Prefix:
     """The first tokens to read after a state, which is that of a stream, with or without a prompt, or of a model."""
     if prompt is not None:
         check_prompt(prompt, lengths)
     if isinstance(state, StreamState):
-        return _resume(prompt, lengths, state, seed, end)
+        return _resume(prompt, lengths, state, seed, eos_token_id)
     require(prompt is not None, "prompt", "given, unless the state is that of a stream", "None")
     assert prompt is not None
     return Prefix(prompt, lengths, state, _seeded(seed, prompt), torch.zeros_like(prompt[:, :1], dtype=torch.bool))
 
 
 def _resume(
-    prompt: Tensor | None, lengths: Tensor | None, state: StreamState, seed: int | None, end: int | None
+    prompt: Tensor | None, lengths: Tensor | None, state: StreamState, seed: int | None, eos_token_id: int | None
 ) -> Prefix:
     last, generators = state.last, _restore(state) if seed is None else _seeded(seed, state.last)
     unfinished = torch.zeros_like(last, dtype=torch.bool)
     if prompt is None:
-        return Prefix(last, None, state.memory, generators, unfinished if end is None else last == end)
+        return Prefix(
+            last, None, state.memory, generators, unfinished if eos_token_id is None else last == eos_token_id
+        )
     require(len(prompt) == len(last), "prompt", f"of {len(last)} members like the state", len(prompt))
     tokens, more = torch.cat([last, prompt], dim=1), None if lengths is None else lengths + 1
     return Prefix(tokens, more, state.memory, generators, unfinished)

@@ -35,12 +35,12 @@ class Agent(nn.Module):
         pictures: Whether observations are images `(channels, side, side)` of bytes.
         layer: A layer, as in `make_layer`, with `options`. None for an agent without a memory.
         d_model: Size of the memory.
-        depth: Number of blocks; 0 for the layer alone.
-        heads: Number of memories per layer.
+        num_layers: Number of blocks; 0 for the layer alone.
+        num_heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks of blocks.
         norm: Position of LayerNorm around the layers, from `fastweights list norms`.
         feed_forward_norm: Position of LayerNorm around the feed-forward networks.
-        convolution: Width of a causal convolution in front of every layer in a block; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer in a block; 0 for none.
         hidden: Number of rectified linear units between numeric observations and the memory; 0 for none.
         vision: Vision encoder for images, from `fastweights list vision-nets`.
         tell_reward: Whether the last reward is an input.
@@ -55,12 +55,12 @@ class Agent(nn.Module):
         pictures: bool,
         layer: LayerKinds | None = "delta-net",
         d_model: Size = 128,
-        depth: Count = 2,
-        heads: Size = 4,
+        num_layers: Count = 2,
+        num_heads: Size = 4,
         d_ff: Size = 512,
         norm: str = "pre",
         feed_forward_norm: str = "pre",
-        convolution: Count = 0,
+        conv_size: Count = 0,
         hidden: Count = 0,
         vision: str = "impala",
         tell_reward: bool = True,
@@ -83,16 +83,16 @@ class Agent(nn.Module):
         width = features + tell_reward + self.actions.features * tell_action
         self.reader: nn.Module = nn.Identity()
         self.memory: nn.Module | None = None
-        if layer is not None and depth:
+        if layer is not None and num_layers:
             blocks = Blocks(
                 layer=layer,
                 d_model=d_model,
-                depth=depth,
-                heads=heads,
+                num_layers=num_layers,
+                num_heads=num_heads,
                 d_ff=d_ff,
                 norm=norm,
                 feed_forward_norm=feed_forward_norm,
-                convolution=convolution,
+                conv_size=conv_size,
                 options=options,
             )
             self.reader = nn.Linear(width, d_model)
@@ -101,11 +101,11 @@ class Agent(nn.Module):
             size_option = {"input_size": width} if "input_size" in layer_options(layer) else {}
             self.reader = nn.Identity() if size_option or width == d_model else nn.Linear(width, d_model)
             # Several layers need blocks, so make_layer raises an error for them.
-            self.memory = make_layer(layer, d_model, heads, **size_option, **(options or {}))  # type: ignore[arg-type]
+            self.memory = make_layer(layer, d_model, num_heads, **size_option, **(options or {}))  # type: ignore[arg-type]
         self.head = PolicyHead(width if layer is None else d_model, self.actions)
 
     def forward(
-        self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any = None, truncate: int = 0
+        self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any = None, bptt_length: int = 0
     ) -> tuple[Tensor, Tensor, Any]:
         """Returns the parameters of the policy `[B, T, P]`, the values `[B, T]` and the state.
 
@@ -117,14 +117,14 @@ class Agent(nn.Module):
             action: Previous action, `[B, T, *actions.shape]`.
             first: Whether a step is the first of its episode, bool `[B, T]`.
             state: The state before the first step.
-            truncate: Number of steps of backpropagation through the memory; 0 for all.
+            bptt_length: Number of steps of backpropagation through the memory; 0 for all.
         """
         step = step_of(self, first, state)
         if step is not None:
             result: tuple[Tensor, Tensor, Any] = step(self, seen, reward, action, first, state)
             return result
         x = self.reader(self._inputs(seen, reward, action, first))
-        h, state = self._run_memory(x, first, state, truncate)
+        h, state = self._run_memory(x, first, state, bptt_length)
         return *self.head(h), state
 
     def initial_state(self, batch_size: int) -> Any:
@@ -141,11 +141,11 @@ class Agent(nn.Module):
             parts.append(self.actions.encode(action) * has_previous)
         return torch.cat(parts, dim=-1)
 
-    def _run_memory(self, x: Tensor, first: Tensor, state: Any, truncate: int) -> tuple[Tensor, Any]:
+    def _run_memory(self, x: Tensor, first: Tensor, state: Any, bptt_length: int) -> tuple[Tensor, Any]:
         if self.memory is None:
             return x, NoState()
         outputs = []
-        span = truncate or x.shape[1]
+        span = bptt_length or x.shape[1]
         for part, begins in zip(x.split(span, 1), first.split(span, 1), strict=True):
             y, state = self.memory(part, None if state is None else detach(state), reset=begins)
             outputs.append(y)

@@ -12,7 +12,7 @@ from fastweights.models.stack import make_stack
 
 
 class BlockModel(nn.Module):
-    """y_t = W h_t + b, h the residual stream after `depth` blocks over any layer.
+    """y_t = W h_t + b, h the residual stream after `num_layers` blocks over any layer.
 
     Source: Irie et al. 2021, Sec. 4.2 (D = 256, 4 blocks, 16 heads, feed-forward networks of width 1024): pre-LN and no
     LayerNorm at the end. Their Transformer has post-LN, LayerNorm at the end, and ascending positions.
@@ -23,11 +23,11 @@ class BlockModel(nn.Module):
         output_size: Number of classes.
         layer: A layer, or several that alternate, as in `make_layers`, with `options`.
         d_model: D.
-        depth: Number of blocks.
-        heads: Number of memories per layer.
+        num_layers: Number of blocks.
+        num_heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
-        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer; 0 for none.
         norm: Position of LayerNorm, from `fastweights list norms`.
         feed_forward_norm: Position of LayerNorm around the feed-forward networks; `norm` if None.
         final_norm: Whether a LayerNorm follows the last block.
@@ -42,11 +42,11 @@ class BlockModel(nn.Module):
         output_size: Size,
         layer: LayerKinds,
         d_model: Size,
-        depth: Size,
-        heads: Size,
+        num_layers: Size,
+        num_heads: Size,
         d_ff: Size,
         dropout: Probability = 0.0,
-        convolution: Count = 0,
+        conv_size: Count = 0,
         options: dict[str, Any] | None = None,
         norm: str = "pre",
         feed_forward_norm: str | None = None,
@@ -58,13 +58,13 @@ class BlockModel(nn.Module):
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
-            depth=depth,
-            heads=heads,
+            num_layers=num_layers,
+            num_heads=num_heads,
             d_ff=d_ff,
             dropout=dropout,
             norm=norm,
             feed_forward_norm=feed_forward_norm,
-            convolution=convolution,
+            conv_size=conv_size,
             positions=positions,
             options=options,
         )

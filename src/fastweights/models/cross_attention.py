@@ -37,21 +37,21 @@ class CrossAttention(nn.Module):
 
     Args:
         d_model: D, of both sequences.
-        heads: H, which divides D.
+        num_heads: H, which divides D.
     """
 
     @checked
-    def __init__(self, d_model: Size, heads: Size) -> None:
+    def __init__(self, d_model: Size, num_heads: Size) -> None:
         super().__init__()
-        require_heads(d_model, heads)
-        self.heads = heads
+        require_heads(d_model, num_heads)
+        self.num_heads = num_heads
         self.query = nn.Linear(d_model, d_model)
         self.key_and_value = nn.Linear(d_model, 2 * d_model)
         self.output = nn.Linear(d_model, d_model)
 
     def remember(self, source: Tensor, lengths: Tensor | None = None) -> Any:
         """Stores source `[B, S, D]`, of which a member has `lengths` steps, at least one, for `forward`."""
-        k, v = self.key_and_value(source).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        k, v = self.key_and_value(source).unflatten(-1, (2, self.num_heads, -1)).unbind(2)
         inside = within(
             source.new_full((len(source),), source.shape[1]) if lengths is None else lengths, source.shape[1]
         )
@@ -59,7 +59,7 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: Any) -> Tensor:
         """Maps x `[B, T, D]` to y `[B, T, D]`."""
-        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        q = self.query(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         y: Tensor = self.output(self.read(q, memory).transpose(1, 2).flatten(2))
         return y
 
@@ -97,9 +97,9 @@ class LinearCrossAttention(CrossAttention):
         feature_map: phi, a name from `fastweights list feature-maps`.
     """
 
-    def __init__(self, d_model: Size, heads: Size, feature_map: str) -> None:
-        super().__init__(d_model, heads)
-        self.keys = Keys(d_model // heads, feature_map, "none")
+    def __init__(self, d_model: Size, num_heads: Size, feature_map: str) -> None:
+        super().__init__(d_model, num_heads)
+        self.keys = Keys(d_model // num_heads, feature_map, "none")
 
     def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Sums:
         """Returns two sums over the sequence."""
@@ -112,9 +112,13 @@ class LinearCrossAttention(CrossAttention):
         return phi @ memory.W.mT / (phi @ memory.z.unsqueeze(-1) + EPS)
 
 
-def make_cross_attention(d_model: int, heads: int, feature_map: str | None) -> CrossAttention:
+def make_cross_attention(d_model: int, num_heads: int, feature_map: str | None) -> CrossAttention:
     """Returns linear attention with a feature map, or softmax attention if it is None."""
-    return LinearCrossAttention(d_model, heads, feature_map) if feature_map else SoftmaxCrossAttention(d_model, heads)
+    return (
+        LinearCrossAttention(d_model, num_heads, feature_map)
+        if feature_map
+        else SoftmaxCrossAttention(d_model, num_heads)
+    )
 
 
 @register_state
@@ -127,14 +131,14 @@ class WholeAttention(Layer):
 
     Args:
         d_model: D.
-        heads: H, which divides D.
+        num_heads: H, which divides D.
         feature_map: Feature map of linear attention; softmax attention if None.
     """
 
-    def __init__(self, d_model: Size, heads: Size, feature_map: str | None = None) -> None:
+    def __init__(self, d_model: Size, num_heads: Size, feature_map: str | None = None) -> None:
         super().__init__()
         self.input_size = d_model
-        self.attention = make_cross_attention(d_model, heads, feature_map)
+        self.attention = make_cross_attention(d_model, num_heads, feature_map)
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls

@@ -44,8 +44,8 @@ class FewShotNetwork(nn.Module):
         normalisations: Mean and standard deviation of the channels, for each data set of the task.
         layer: A layer, as in `make_layer`, with `options`. Not for SNAIL.
         d_model: Size of the memory.
-        depth: Number of blocks, or of layers of an LSTM.
-        heads: Number of memories per layer.
+        num_layers: Number of blocks, or of layers of an LSTM.
+        num_heads: Number of memories per layer.
         d_ff: Width of the feed-forward networks of blocks.
         dropout: Probability of dropping a unit of the blocks.
         vision: Vision net, from `fastweights list vision-nets`; `vision_options` go to it.
@@ -73,8 +73,8 @@ class FewShotNetwork(nn.Module):
         normalisations: list[list[list[float]]],
         layer: LayerKinds = "delta-net",
         d_model: Size = 256,
-        depth: Size = 2,
-        heads: Size = 16,
+        num_layers: Size = 2,
+        num_heads: Size = 16,
         d_ff: Size = 1024,
         dropout: Probability = 0.0,
         vision: str = "conv-4",
@@ -96,8 +96,8 @@ class FewShotNetwork(nn.Module):
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
-            depth=depth,
-            heads=heads,
+            num_layers=num_layers,
+            num_heads=num_heads,
             d_ff=d_ff,
             dropout=dropout,
             norm=norm,
@@ -184,13 +184,13 @@ def _blocks(width: int, length: int, blocks: Blocks) -> Parts:
 def _layer(width: int, length: int, blocks: Blocks) -> Parts:
     """One layer, behind a linear map unless the layer takes an input of another size."""
     known = layer_options(blocks.layer)
-    own = {"layers": blocks.depth} if "layers" in known else {}
+    own = {"layers": blocks.num_layers} if "layers" in known else {}
     if "input_size" in known:
         own["input_size"] = width
     reader = nn.Identity() if "input_size" in known else nn.Linear(width, blocks.d_model)
     # Several layers are for blocks: make_layer refuses them.
     layer: Any = blocks.layer
-    return reader, make_layer(layer, blocks.d_model, blocks.heads, **own, **(blocks.options or {})), blocks.d_model
+    return reader, make_layer(layer, blocks.d_model, blocks.num_heads, **own, **(blocks.options or {})), blocks.d_model
 
 
 def _snail(width: int, length: int, blocks: Blocks) -> Parts:

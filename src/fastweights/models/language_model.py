@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
+from fastweights.core.other_names import unexpected
 from fastweights.core.padding import at_end, only, within
 from fastweights.layers import LayerKinds
-from fastweights.layers.base.layer import Controls
+from fastweights.layers.base.layer import CALL, Controls
 from fastweights.layers.base.validation import check_marks
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._sampling import Sampling
@@ -34,17 +35,17 @@ class LanguageModel(nn.Module):
     are 0, and the state is that after the last token of the sequence.
 
     Args:
-        vocabulary: Number of tokens.
+        vocab_size: Number of tokens.
         layer: A layer, or several that alternate, as in `make_layers`, with `options`.
-        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer; 0 for none.
         d_ff: Width of the feed-forward networks; `4 * d_model` if None.
         norm: Position of LayerNorm, from `fastweights list norms`; there is one at the end only for "pre".
         positions: Positions that are added to the embeddings, from `fastweights list positions`; none if None.
-        scaled: Whether embeddings are multiplied by sqrt(D).
+        scale_embeddings: Whether embeddings are multiplied by sqrt(D).
         output_dropout: Probability of dropping a unit in front of the last linear map.
         word_dropout: Probability of dropping a word wherever it occurs, see `WordDropout`.
-        small_start: Whether all weights begin as the papers' do, see `start_small`.
-        tied: Whether the last linear map shares the embedding's weights.
+        small_init: Whether all weights begin as the papers' do, see `start_small`.
+        tie_word_embeddings: Whether the last linear map shares the embedding's weights.
         cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
             `forward` returns log-probabilities, which are logits, too.
     """
@@ -52,46 +53,46 @@ class LanguageModel(nn.Module):
     @checked
     def __init__(
         self,
-        vocabulary: Size,
+        vocab_size: Size,
         layer: LayerKinds = "delta-net",
         d_model: Size = 128,
-        depth: Size = 4,
-        heads: Size = 8,
+        num_layers: Size = 4,
+        num_heads: Size = 8,
         d_ff: Size | None = None,
         dropout: Probability = 0.0,
         norm: str = "pre",
-        convolution: Count = 0,
+        conv_size: Count = 0,
         options: dict[str, Any] | None = None,
-        tied: bool = False,
+        tie_word_embeddings: bool = False,
         cutoffs: tuple[int, ...] = (),
         positions: str | None = None,
-        scaled: bool = False,
+        scale_embeddings: bool = False,
         output_dropout: Probability = 0.0,
-        small_start: bool = False,
+        small_init: bool = False,
         word_dropout: Probability = 0.0,
     ) -> None:
         super().__init__()
-        self.embedding: nn.Embedding = Embedding(vocabulary, d_model)
+        self.embedding: nn.Embedding = Embedding(vocab_size, d_model)
         self.dropout = Dropout(0.0 if positions else dropout)  # else it comes behind the positions
         self.word_dropout = WordDropout(word_dropout)
-        self.scale = d_model**0.5 if scaled else 1.0
+        self.scale = d_model**0.5 if scale_embeddings else 1.0
         self.output_dropout = Dropout(output_dropout)
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
-            depth=depth,
-            heads=heads,
+            num_layers=num_layers,
+            num_heads=num_heads,
             d_ff=d_ff,
             dropout=dropout,
             norm=norm,
-            convolution=convolution,
+            conv_size=conv_size,
             positions=positions,
             options=options,
         )
         self.blocks = make_stack(blocks)
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self.output = _output(self.embedding, tied, cutoffs)
-        if small_start:
+        self.output = _output(self.embedding, tie_word_embeddings, cutoffs)
+        if small_init:
             start_small(self)
 
     def reset_parameters(self) -> None:
@@ -107,6 +108,7 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
         targets: Tensor | None = None,
+        **unknown: object,
     ) -> tuple[Tensor, Any]:
         """Maps tokens int `[B, T]` to logits `[B, T, N]` and the state after the last token.
 
@@ -114,6 +116,8 @@ class LanguageModel(nn.Module):
         also under autocast. The loss is 0 where a target is negative and after the end of a sequence. No logits are
         computed for these tokens.
         """
+        if unknown:
+            raise unexpected(next(iter(unknown)), ("tokens", *CALL[1:], "targets"), type(self).__name__)
         check_tokens(tokens)
         is_plain = reset is None and lengths is None and not controls and targets is None
         step = step_of(self, tokens, state) if is_plain else None
@@ -172,29 +176,29 @@ class LanguageModel(nn.Module):
     def stream(
         self,
         prompt: Tensor | None,
-        length: Count,
+        max_new_tokens: Count,
         temperature: float = 1.0,
         seed: int | None = None,
         top_k: int | None = None,
         top_p: float = 1.0,
-        end: int | None = None,
+        eos_token_id: int | None = None,
         state: Any = None,
         lengths: Tensor | None = None,
     ) -> TokenStream:
-        """Continues `prompt` token by token with a carried state: yields int `[B, 1]` at most `length` times.
+        """Continues `prompt` token by token with a carried state: yields int `[B, 1]` at most `max_new_tokens` times.
 
         The `state` of the returned iterator after the last token can be saved, forked with `select`, and passed to
         another call. Without a prompt and a seed, that call continues as if the stream had not stopped.
 
         Args:
             prompt: int `[B, T]`; None to continue a stream without new tokens.
-            length: Maximum number of new tokens.
+            max_new_tokens: Maximum number of new tokens.
             temperature: Temperature of sampling; 0 selects the most probable token.
             seed: Seed of sampling. Member b gets the tokens that it would get alone with `seed + b`.
             top_k: Number of most probable tokens to sample from; all if None.
             top_p: Sample from the fewest most probable tokens that together have this probability.
-            end: Token that ends a member of the batch: the member repeats it from then on. The stream ends when all
-                members have ended.
+            eos_token_id: Token that ends a member of the batch: the member repeats it from then on. The stream ends
+                when all members have ended.
             state: State before the prompt: that of a stream, or that of a call of the model; None for the initial one.
             lengths: Number of tokens of the prompt of each member, int `[B]`, from 1 to T; the rest is padding. T for
                 all if None.
@@ -202,11 +206,12 @@ class LanguageModel(nn.Module):
         Raises:
             InputError: an argument is out of its range.
         """
-        vocabulary = tokens_of(self.embedding)
-        fits = end is None or 0 <= end < vocabulary
-        require(fits, "end", f"a token, from 0 to {vocabulary - 1}", repr(end))
-        start = begin(prompt, lengths, state, seed, end)
-        return TokenStream(self, self._next_logits, start, length, Sampling(temperature, top_k, top_p), end)
+        vocab_size = tokens_of(self.embedding)
+        fits = eos_token_id is None or 0 <= eos_token_id < vocab_size
+        require(fits, "eos_token_id", f"a token, from 0 to {vocab_size - 1}", repr(eos_token_id))
+        start = begin(prompt, lengths, state, seed, eos_token_id)
+        sampling = Sampling(temperature, top_k, top_p)
+        return TokenStream(self, self._next_logits, start, max_new_tokens, sampling, eos_token_id)
 
     @checked
     @torch.no_grad()
@@ -230,20 +235,23 @@ class LanguageModel(nn.Module):
         """
         return load_stream_state(self.initial_state(1), file)
 
+    @checked
     def generate(
         self,
         prompt: Tensor | None,
-        length: int,
+        max_new_tokens: Count,
         temperature: float = 1.0,
         seed: int | None = None,
         top_k: int | None = None,
         top_p: float = 1.0,
-        end: int | None = None,
+        eos_token_id: int | None = None,
         state: Any = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Returns the tokens of `stream` as int `[B, .]`, at most `length` per member."""
-        tokens = list(self.stream(prompt, length, temperature, seed, top_k, top_p, end, state, lengths))
+        """Returns the tokens of `stream` as int `[B, .]`, at most `max_new_tokens` per member."""
+        tokens = list(
+            self.stream(prompt, max_new_tokens, temperature, seed, top_k, top_p, eos_token_id, state, lengths)
+        )
         empty = (state.last if prompt is None else prompt)[:, :0]
         return torch.cat([empty, *tokens], dim=1)
 
@@ -260,7 +268,9 @@ def _nll(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
     return token_losses(output(h), targets)
 
 
-def _output(embedding: nn.Embedding, tied: bool, cutoffs: tuple[int, ...]) -> nn.Module:
+def _output(embedding: nn.Embedding, tie_word_embeddings: bool, cutoffs: tuple[int, ...]) -> nn.Module:
     if cutoffs:
         return AdaptiveSoftmax(embedding, cutoffs)
-    return TiedLinear(embedding) if tied else nn.Linear(embedding.embedding_dim, embedding.num_embeddings)
+    return (
+        TiedLinear(embedding) if tie_word_embeddings else nn.Linear(embedding.embedding_dim, embedding.num_embeddings)
+    )

@@ -22,9 +22,9 @@ class NeuronNetwork(nn.Module):
     Source: Gregor 2020, Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its figures.
 
     Args:
-        vocabulary: Number of symbols, and of input neurons.
+        vocab_size: Number of symbols, and of input neurons.
         neurons: Neurons of a hidden layer.
-        depth: Number of hidden layers, which take turns; 0 for none.
+        num_layers: Number of hidden layers, which take turns; 0 for none.
         components: Of the state of every neuron and synapse; even for LSTM operators.
         embedding: Size of a layer's embedding.
         width: Hidden units of the operators' networks.
@@ -43,9 +43,9 @@ class NeuronNetwork(nn.Module):
     @checked
     def __init__(
         self,
-        vocabulary: Size,
+        vocab_size: Size,
         neurons: Size = 2,
-        depth: Count = 1,
+        num_layers: Count = 1,
         components: Size = 6,
         embedding: Size = 4,
         width: Size = 16,
@@ -59,12 +59,12 @@ class NeuronNetwork(nn.Module):
     ) -> None:
         super().__init__()
         kinds = (body, synapse, cells, effect, transmits, gates)
-        step, sizes = make_network(vocabulary, neurons, depth, components, embedding, width, *kinds)
+        step, sizes = make_network(vocab_size, neurons, num_layers, components, embedding, width, *kinds)
         self.cell = Cell.from_function(step)
         self.backend = backend
         self.rules = SlowWeights(self.cell, 1, sizes)
         self.start = Start.of_heads(self.cell, 1, sizes, "zero")
-        self.register_buffer("symbols", torch.empty(vocabulary, vocabulary), persistent=False)
+        self.register_buffer("symbols", torch.empty(vocab_size, vocab_size), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

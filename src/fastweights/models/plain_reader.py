@@ -14,27 +14,27 @@ class PlainReader(nn.Module):
     """logits of x_{t+1} = W y_t + b, y from one layer of any kind that reads embeddings of x_1, ..., x_t.
 
     Args:
-        vocabulary: Number of symbols.
+        vocab_size: Number of symbols.
         layer: A layer, as in `make_layer`, with `options`.
         units: D, the size of the layer and of the embeddings.
-        heads: Heads of the layer, if it has any.
-        convolution: Width of a causal convolution in front of the layer; 0 for none.
+        num_heads: Heads of the layer, if it has any.
+        conv_size: Width of a causal convolution in front of the layer; 0 for none.
     """
 
     @checked
     def __init__(
         self,
-        vocabulary: Size,
+        vocab_size: Size,
         layer: LayerKind,
         units: Size,
-        heads: Size = 1,
-        convolution: Count = 0,
+        num_heads: Size = 1,
+        conv_size: Count = 0,
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, units)
-        self.layer = behind_convolution(make_layer(layer, units, heads, **(options or {})), units, convolution)
-        self.output = nn.Linear(units, vocabulary)
+        self.embedding = nn.Embedding(vocab_size, units)
+        self.layer = behind_convolution(make_layer(layer, units, num_heads, **(options or {})), units, conv_size)
+        self.output = nn.Linear(units, vocab_size)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
         """Maps tokens int `[B, T]` to logits `[B, T, N]` of the next token and the state after the last one.

@@ -28,7 +28,7 @@ class RecurrentModel(nn.Module):
             in front.
         hidden: Number of rectified linear units between the layer and the classes; 0 for none.
         dropout: Probability of dropping a unit before and after the layer.
-        heads: Heads of the layer, if it has any.
+        num_heads: Heads of the layer, if it has any.
         signals: Control signals by name, such as "store" and "integrate", for a layer that accepts them.
     """
 
@@ -44,7 +44,7 @@ class RecurrentModel(nn.Module):
         projection: Count = 100,
         hidden: Count = 100,
         dropout: Probability = 0.0,
-        heads: Size = 1,
+        num_heads: Size = 1,
         options: dict[str, Any] | None = None,
         signals: dict[str, list[bool]] | None = None,
     ) -> None:
@@ -55,7 +55,7 @@ class RecurrentModel(nn.Module):
         has_input_size = "input_size" in layer_options(layer)
         adapter = [] if has_input_size or width == units else [nn.Linear(width, units)]
         size_option = {"input_size": width} if has_input_size else {}
-        memory = make_layer(layer, units, heads, **size_option, **(options or {}))
+        memory = make_layer(layer, units, num_heads, **size_option, **(options or {}))
         sequence = MappedEmbedding if kind == "tokens" else nn.Sequential
         self.reader = nn.Sequential(sequence(reader, *projections, *adapter), Dropout(dropout))
         self.layer = Signalled(memory, signals) if signals else memory

@@ -34,8 +34,8 @@ class RetrievalModel(nn.Module):
         output_size: S.
         memory: A rule or cell whose inputs are keys, values and rates, or its name, or "softmax-attention".
         feature_map: A name from `fastweights list feature-maps`.
-        normaliser: Normaliser of keys, and of queries without `query_normaliser`.
-        query_normaliser: Normaliser of queries; that of keys if None.
+        qk_norm: Normaliser of keys, and of queries without `query_norm`.
+        query_norm: Normaliser of queries; that of keys if None.
         key_size: Size of keys and queries before the feature map.
     """
 
@@ -47,8 +47,8 @@ class RetrievalModel(nn.Module):
         output_size: Size,
         memory: Any,
         feature_map: str = "identity",
-        normaliser: str = "none",
-        query_normaliser: str | None = None,
+        qk_norm: str = "none",
+        query_norm: str | None = None,
         key_size: Size = 64,
     ) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class RetrievalModel(nn.Module):
         embedding = int(1.1 * 2 * input_size)
         self.embedding = nn.Embedding(input_size, embedding)
         self.keys = Keys(key_size, feature_map, "none")
-        self.normalise_key = make_normaliser(normaliser)
-        self.normalise_query = make_normaliser(query_normaliser or normaliser)
+        self.normalise_key = make_normaliser(qk_norm)
+        self.normalise_query = make_normaliser(query_norm or qk_norm)
         self.key = nn.Linear(output_size + embedding, key_size)
         self.query = nn.Linear(embedding, key_size)
         self.rate = nn.Linear(output_size + embedding, 1)

@@ -21,11 +21,11 @@ class SequenceClassifier(nn.Module):
         output_size: Number of classes.
         layer: A layer, or several that alternate, as in `make_layers`, with `options`.
         d_model: D.
-        depth: Number of blocks.
-        heads: Number of heads of every layer.
+        num_layers: Number of blocks.
+        num_heads: Number of heads of every layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
-        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer; 0 for none.
         norm: Position of LayerNorm, from `fastweights list norms`.
     """
 
@@ -37,11 +37,11 @@ class SequenceClassifier(nn.Module):
         output_size: Size,
         layer: LayerKinds = "delta-net",
         d_model: Size = 64,
-        depth: Size = 2,
-        heads: Size = 4,
+        num_layers: Size = 2,
+        num_heads: Size = 4,
         d_ff: Size = 128,
         dropout: Probability = 0.0,
-        convolution: Count = 0,
+        conv_size: Count = 0,
         norm: str = "pre",
         options: dict[str, Any] | None = None,
     ) -> None:
@@ -50,12 +50,12 @@ class SequenceClassifier(nn.Module):
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
-            depth=depth,
-            heads=heads,
+            num_layers=num_layers,
+            num_heads=num_heads,
             d_ff=d_ff,
             dropout=dropout,
             norm=norm,
-            convolution=convolution,
+            conv_size=conv_size,
             options=options,
         )
         self.blocks = make_stack(blocks)

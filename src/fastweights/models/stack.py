@@ -70,7 +70,7 @@ def make_stack(blocks: Blocks) -> Stack:
 def make_block(layer: nn.Module, blocks: Blocks) -> Block:
     """The block around a layer of a stack."""
     return Block(
-        behind_convolution(layer, blocks.d_model, blocks.convolution),
+        behind_convolution(layer, blocks.d_model, blocks.conv_size),
         d_model=blocks.d_model,
         d_ff=blocks.width,
         dropout=blocks.dropout,

@@ -45,7 +45,7 @@ class DecoderBlock(nn.Module):
         super().__init__()
         D = blocks.d_model
         self.layer = layer
-        self.cross = make_cross_attention(D, blocks.heads, cross)
+        self.cross = make_cross_attention(D, blocks.num_heads, cross)
         self.feed_forward = feed_forward(D, blocks.width, blocks.dropout)
         self.layer_norm, self.cross_norm, self.feed_forward_norm = (NORMS.load(blocks.norm)(D) for _ in range(3))
         self.dropout = Dropout(blocks.dropout)
@@ -71,14 +71,14 @@ class Translator(nn.Module):
     al. 2021, Sec. 6.2, with linear attention and DPFP.
 
     Args:
-        vocabulary: Number of tokens.
+        vocab_size: Number of tokens.
         layer: Layer of the decoder, or several that alternate, as in `make_layers`, with `options`.
         encoder: Feature map of the attention of the encoder (`fastweights list feature-maps`); softmax attention if
             None.
         cross: Feature map of the cross-attention of the decoder; softmax attention if None.
         d_model: D.
-        depth: Number of blocks of the encoder, and of the decoder.
-        heads: Number of heads of every attention.
+        num_layers: Number of blocks of the encoder, and of the decoder.
+        num_heads: Number of heads of every attention.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
         norm: Position of LayerNorm, from `fastweights list norms`; there is one at the ends only for "pre".
@@ -87,33 +87,33 @@ class Translator(nn.Module):
     @checked
     def __init__(
         self,
-        vocabulary: Size,
+        vocab_size: Size,
         layer: LayerKinds = "linear-attention",
         encoder: str | None = None,
         cross: str | None = None,
         d_model: Size = 256,
-        depth: Size = 3,
-        heads: Size = 4,
+        num_layers: Size = 3,
+        num_heads: Size = 4,
         d_ff: Size = 1024,
         dropout: Probability = 0.1,
         norm: str = "post",
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.embedding = Embedding(vocabulary, d_model)
+        self.embedding = Embedding(vocab_size, d_model)
         self.scale = d_model**0.5
         self.positions = Ascending(d_model, dropout)
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
-            depth=depth,
-            heads=heads,
+            num_layers=num_layers,
+            num_heads=num_heads,
             d_ff=d_ff,
             dropout=dropout,
             norm=norm,
             options=options,
         )
-        attentions = (WholeAttention(d_model, heads, encoder) for _ in range(depth))
+        attentions = (WholeAttention(d_model, num_heads, encoder) for _ in range(num_layers))
         self.encoder = Stack((make_block(attention, blocks) for attention in attentions), d_model)
         self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross, blocks) for one in blocks.layers())
         self.source_norm, self.norm = (nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2))
@@ -159,15 +159,23 @@ class Translator(nn.Module):
         self,
         source: Tensor,
         lengths: Tensor | None,
-        begin: int,
-        end: int,
-        longest: int | Tensor,
-        beam: int = 4,
-        penalty: float = 1,
+        bos_token_id: int,
+        eos_token_id: int,
+        max_length: int | Tensor,
+        num_beams: int = 4,
+        length_penalty: float = 1,
     ) -> list[list[Hypothesis]]:
         """Returns the most probable targets for source int `[B, S]`, the best one first: see `beam_search`."""
         state = self.encode(source, lengths)
-        return beam_search(self.decode, state, source.new_full((len(source),), begin), end, longest, beam, penalty)
+        return beam_search(
+            self.decode,
+            state,
+            source.new_full((len(source),), bos_token_id),
+            eos_token_id,
+            max_length,
+            num_beams,
+            length_penalty,
+        )
 
     def _embed(self, tokens: Tensor, positions: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         check_tokens(tokens)

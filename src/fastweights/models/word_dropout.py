@@ -22,9 +22,9 @@ class WordDropout(nn.Module):
         super().__init__()
         self.p = p
 
-    def forward(self, x: Tensor, tokens: Tensor, vocabulary: int) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
         """Embeddings x `[B, T, D]` of tokens int `[B, T]` -> the same shape."""
         if not self.training or not self.p:
             return x
-        kept = torch.rand(vocabulary, device=x.device) >= self.p
+        kept = torch.rand(vocab_size, device=x.device) >= self.p
         return x * (kept.to(x.dtype) / (1 - self.p))[tokens].unsqueeze(-1)

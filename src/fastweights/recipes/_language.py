@@ -18,11 +18,11 @@ class Language(Streamed):
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
             between them take turns over the blocks: "delta-net,softmax-attention".
         feature_map: A name from "fastweights list feature-maps"; the layer's own if null.
-        normaliser: Of keys and queries: "l2", "sum" or "none"; null for the layer's own.
-        convolution: Width of the causal convolution in front of every layer; 0 for none.
+        qk_norm: Of keys and queries: "l2", "sum" or "none"; null for the layer's own.
+        conv_size: Width of the causal convolution in front of every layer; 0 for none.
         d_model: Size of the representation.
-        depth: Number of blocks.
-        heads: Memories a layer.
+        num_layers: Number of blocks.
+        num_heads: Memories a layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
         norm: LayerNorm before ("pre") or after ("post") every layer.
@@ -31,11 +31,11 @@ class Language(Streamed):
     tokenizer: Literal["characters", "words", "bytes", "bpe"]
     layer: str = "delta-net"
     feature_map: str | None = None
-    normaliser: str | None = None
-    convolution: int = 0
+    qk_norm: str | None = None
+    conv_size: int = 0
     d_model: int
-    depth: int
-    heads: int
+    num_layers: int
+    num_heads: int
     d_ff: int
     dropout: float
     norm: Literal["pre", "post"] = "pre"
@@ -43,8 +43,8 @@ class Language(Streamed):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self)
-        require_numbers(self, ("convolution",), 0, WIDEST)
-        require(self.convolution != 1, "convolution", "0 or at least 2", self.convolution)
+        require_numbers(self, ("conv_size",), 0, WIDEST)
+        require(self.conv_size != 1, "conv_size", "0 or at least 2", self.conv_size)
 
     def training(self) -> Streamed:
         """How to train."""
@@ -52,8 +52,8 @@ class Language(Streamed):
 
     def model_options(self) -> dict[str, Any]:
         """Of the model."""
-        names = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "norm", "convolution")
-        given = {"feature_map": self.feature_map, "normaliser": self.normaliser}
+        names = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "conv_size")
+        given = {"feature_map": self.feature_map, "qk_norm": self.qk_norm}
         options = {name: value for name, value in given.items() if value is not None}
         return {**{name: getattr(self, name) for name in names}, "options": options}
 
@@ -63,6 +63,6 @@ def with_unit_keys(layer: str, options: dict[str, Any]) -> dict[str, Any]:
     # torch is loaded by the layers, and only they know the names of their options.
     from fastweights.layers import layer_options
 
-    if "normaliser" not in layer_options(layer):
+    if "qk_norm" not in layer_options(layer):
         return options
-    return {**options, "options": {"normaliser": "l2", **options["options"]}}
+    return {**options, "options": {"qk_norm": "l2", **options["options"]}}

@@ -10,7 +10,7 @@ WIDEST, DEEPEST = 1 << 20, 1000
 
 
 def check_sizes(flags: Any) -> None:
-    """Raises unless `d_model`, `heads`, `d_ff`, `depth` and `dropout` are in their ranges."""
-    require_numbers(flags, ("d_model", "heads", "d_ff"), 1, WIDEST)
-    require_numbers(flags, ("depth",), 1, DEEPEST)
+    """Raises unless `d_model`, `num_heads`, `d_ff`, `num_layers` and `dropout` are in their ranges."""
+    require_numbers(flags, ("d_model", "num_heads", "d_ff"), 1, WIDEST)
+    require_numbers(flags, ("num_layers",), 1, DEEPEST)
     require(0 <= flags.dropout < 1, "dropout", "from 0 to below 1", flags.dropout)

@@ -19,8 +19,8 @@ class Translator(Translation):
         cross: Feature map of linear attention to the source; softmax attention if null.
         pieces: Size of the vocabulary that both languages share.
         d_model: Size of the representation.
-        depth: Number of blocks of the encoder, and of the decoder.
-        heads: Number of heads of every attention layer.
+        num_layers: Number of blocks of the encoder, and of the decoder.
+        num_heads: Number of heads of every attention layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
         norm: LayerNorm before ("pre") or after ("post") every layer.
@@ -32,8 +32,8 @@ class Translator(Translation):
     cross: str | None = None
     pieces: int = 4000
     d_model: int = 128
-    depth: int = 2
-    heads: int = 2
+    num_layers: int = 2
+    num_heads: int = 2
     d_ff: int = 512
     dropout: float = 0.2
     norm: Literal["pre", "post"] = "post"
@@ -41,7 +41,7 @@ class Translator(Translation):
     steps: int = 6000
     batch_size: int = 1024
     learning_rate: float = 2e-3
-    warmup: int = 1000
+    warmup_steps: int = 1000
     evaluate_every: int = 500
     patience: int = 4
 
@@ -55,15 +55,15 @@ class Translator(Translation):
 
     def model_options(self) -> dict[str, Any]:
         """Options of the model."""
-        names = ("layer", "encoder", "cross", "d_model", "depth", "heads", "d_ff", "dropout", "norm")
+        names = ("layer", "encoder", "cross", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm")
         options: dict[str, Any] = {} if self.feature_map is None else {"feature_map": self.feature_map}
         if self.layer == "softmax-attention":
-            options["rotates"] = False  # positions are added to its input, as in the encoder
+            options["use_rope"] = False  # positions are added to its input, as in the encoder
         return {**{name: getattr(self, name) for name in names}, "options": options}
 
 
 SMALLEST: dict[str, Any] = {
-    **{"d_model": 32, "depth": 1, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "pieces": 300},
-    **{"batch_size": 512, "warmup": 10, "beam": 2},
+    **{"d_model": 32, "num_layers": 1, "num_heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "pieces": 300},
+    **{"batch_size": 512, "warmup_steps": 10, "num_beams": 2},
 }
 """Settings of the preset "smoke"."""

@@ -19,17 +19,17 @@ class Size:
     task_options: Mapping[str, Any]
     cutoffs: tuple[int, ...]
     d_model: int
-    heads: int
+    num_heads: int
     d_ff: int
-    depth: int
+    num_layers: int
     training: Mapping[str, Any]
 
 
-ADAM: dict[str, Any] = {"betas": (0.9, 0.999), "floor": 0.0, "clip": 0.25}
-PUBLISHED = {**ADAM, "learning_rate": 2.5e-4, "warmup": 2000, "evaluate_every": 4000}
+ADAM: dict[str, Any] = {"betas": (0.9, 0.999), "min_lr_ratio": 0.0, "max_grad_norm": 0.25}
+PUBLISHED = {**ADAM, "learning_rate": 2.5e-4, "warmup_steps": 2000, "evaluate_every": 4000}
 REDUCED: dict[str, Any] = {
     **ADAM,
-    **{"learning_rate": 2e-3, "warmup": 100, "evaluate_every": 300, "batch_size": 16, "precision": "bf16-mixed"},
+    **{"learning_rate": 2e-3, "warmup_steps": 100, "evaluate_every": 300, "batch_size": 16, "precision": "bf16-mixed"},
 }
 RATES = {"delta-mlp": 4e-3, "delta-delta-net": 4e-3, "delta-rnn": 4e-3}
 """Of those layers that irie2021/word-rates found another rate for than the common one of `REDUCED`."""
@@ -45,18 +45,18 @@ WIKITEXT_103: dict[str, Any] = {
     "task": "wikitext-103",
     "task_options": {},
     "cutoffs": (20_000, 40_000, 200_000),
-    "heads": 8,
+    "num_heads": 8,
     "d_ff": 2048,
-    "depth": 16,
+    "num_layers": 16,
 }
 PART = Size(
     task="wikitext-2",
     task_options={"lines": 6000, "held_out": 800},
     cutoffs=(1000, 4000),
     d_model=64,
-    heads=4,
+    num_heads=4,
     d_ff=256,
-    depth=4,
+    num_layers=4,
     training={**REDUCED, "steps": 3000, "window": 64, "stride": 16},
 )
 LEAST = Size(
@@ -64,9 +64,9 @@ LEAST = Size(
     task_options={"lines": 300, "held_out": 20},
     cutoffs=(300,),
     d_model=32,
-    heads=2,
+    num_heads=2,
     d_ff=64,
-    depth=1,
+    num_layers=1,
     training={**REDUCED, "steps": 20, "evaluate_every": 10, "window": 16, "stride": 16},
 )
 SMALL = {**PUBLISHED, "steps": 500_000, "batch_size": 96, "window": 256}
@@ -110,7 +110,7 @@ def trial(
     layer: str,
     options: Mapping[str, Any],
     size: str = "small",
-    carry: bool = False,
+    carry_state: bool = False,
     positions: bool = True,
     norm: str = "post",
 ) -> Trial:
@@ -121,28 +121,28 @@ def trial(
         layer: By name.
         options: Of the layer; what memories read is divided by sqrt(d), where they do that.
         size: "small" or "medium".
-        carry: Whether the state is carried from window to window. Else every window begins anew.
+        carry_state: Whether the state is carried from window to window. Else every window begins anew.
         positions: Whether there are sinusoids, which count from the end of a window.
         norm: Where LayerNorm stands.
     """
     chosen = SIZES[preset][size]
     model = {
         **{"layer": layer, "options": dict(options), "norm": norm, "cutoffs": chosen.cutoffs, "dropout": 0.1},
-        **{name: getattr(chosen, name) for name in ("d_model", "heads", "d_ff", "depth")},
-        **{"positions": "descending" if positions else None, "scaled": True, "output_dropout": 0.1},
-        "small_start": True,
+        **{name: getattr(chosen, name) for name in ("d_model", "num_heads", "d_ff", "num_layers")},
+        **{"positions": "descending" if positions else None, "scale_embeddings": True, "output_dropout": 0.1},
+        "small_init": True,
     }
     rate = {"learning_rate": RATES[layer]} if preset == "cpu" and layer in RATES else {}
-    training = Streamed(**{**chosen.training, "carry": carry, **rate})
+    training = Streamed(**{**chosen.training, "carry_state": carry_state, **rate})
     return Trial(chosen.task, dict(chosen.task_options), "language-model", model, training)
 
 
-def without_positions(preset: str, layer: str, options: Mapping[str, Any], size: str, carry: bool) -> Trial:
+def without_positions(preset: str, layer: str, options: Mapping[str, Any], size: str, carry_state: bool) -> Trial:
     """A model without positions and with post-LN. The state is carried, or every window starts from zeros."""
-    one = trial(preset, layer, options, size, carry=carry, positions=False)
+    one = trial(preset, layer, options, size, carry_state=carry_state, positions=False)
     training: Any = one.training
-    rate = {"learning_rate": CARRIED[layer]} if carry and preset == "cpu" and layer in CARRIED else {}
-    every = {"state_every": STATE_EVERY} if carry and preset == "cpu" else {}
+    rate = {"learning_rate": CARRIED[layer]} if carry_state and preset == "cpu" and layer in CARRIED else {}
+    every = {"state_every": STATE_EVERY} if carry_state and preset == "cpu" else {}
     return one._replace(
         task_options={**one.task_options, **EVALUATED.get(preset, {})}, training=replace(training, **rate, **every)
     )
@@ -164,7 +164,7 @@ def sanity(*columns: str, sizes: Mapping[str, int] | None = None) -> Sanity:
         columns=columns,
         bound=500.0,
         task={"lines": 2000, "held_out": 200},
-        training={"steps": 300, "warmup": 50, "evaluate_every": 100},
+        training={"steps": 300, "warmup_steps": 50, "evaluate_every": 100},
         sizes=sizes or {},
     )
 
@@ -172,7 +172,7 @@ def sanity(*columns: str, sizes: Mapping[str, int] | None = None) -> Sanity:
 def head(preset: str, size: str) -> int:
     """d, the size of a head."""
     chosen = SIZES[preset][size]
-    return chosen.d_model // chosen.heads
+    return chosen.d_model // chosen.num_heads
 
 
 def scaled(preset: str, size: str = "small") -> dict[str, Any]:
@@ -182,4 +182,4 @@ def scaled(preset: str, size: str = "small") -> dict[str, Any]:
 
 def attention(preset: str, size: str = "small") -> dict[str, Any]:
     """Of softmax attention: its window is that of the text, and positions come from elsewhere."""
-    return {"window": SIZES[preset][size].training["window"], "rotates": False}
+    return {"window_size": SIZES[preset][size].training["window"], "use_rope": False}

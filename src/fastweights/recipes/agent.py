@@ -26,10 +26,10 @@ class Agent(ActorCritic):
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
             between them take turns over the blocks.
         d_model: Size of the memory's input.
-        depth: Number of blocks; 0 for the layer alone.
-        heads: Heads per layer.
+        num_layers: Number of blocks; 0 for the layer alone.
+        num_heads: Heads per layer.
         d_ff: Width of the feed-forward networks.
-        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer; 0 for none.
         hidden: Rectified linear units between a vector observation and the memory; 0 for none.
         vision: Vision encoder of picture observations, from "fastweights list vision-nets".
         tell_reward: Whether the last reward is an input.
@@ -39,10 +39,10 @@ class Agent(ActorCritic):
     env: str = "CartPole-v1"
     layer: str = "delta-net"
     d_model: int = 64
-    depth: int = 1
-    heads: int = 4
+    num_layers: int = 1
+    num_heads: int = 4
     d_ff: int = 128
-    convolution: int = 0
+    conv_size: int = 0
     hidden: int = 64
     vision: str = "impala"
     tell_reward: bool = True
@@ -50,19 +50,19 @@ class Agent(ActorCritic):
 
     steps: int = 1_000
     batch_size: int = 16
-    unroll: int = 20
+    unroll_length: int = 20
     evaluate_every: int = 100
     learning_rate: float = 1e-3
     epsilon: float = 1e-5
-    squares: float = 1.0
+    initial_square_avg: float = 1.0
     clip_reward: float = 0.0
     episodes: int = 32
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"d_model": 8, "heads": 2, "d_ff": 8, "hidden": 8, "steps": 4, "evaluate_every": 2},
-            **{"batch_size": 4, "unroll": 8, "episodes": 4, "longest": 50},
+            **{"d_model": 8, "num_heads": 2, "d_ff": 8, "hidden": 8, "steps": 4, "evaluate_every": 2},
+            **{"batch_size": 4, "unroll_length": 8, "episodes": 4, "max_episode_steps": 50},
         },
     }
     USE: ClassVar[str] = "play RUN"
@@ -70,13 +70,13 @@ class Agent(ActorCritic):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.env != "", "env", "the ID of an environment", "an empty one")
-        require_numbers(self, ("d_model", "heads", "d_ff"), 1, WIDEST)
-        require_numbers(self, ("depth",), 0, DEEPEST)
-        require_numbers(self, ("convolution", "hidden"), 0, WIDEST)
+        require_numbers(self, ("d_model", "num_heads", "d_ff"), 1, WIDEST)
+        require_numbers(self, ("num_layers",), 0, DEEPEST)
+        require_numbers(self, ("conv_size", "hidden"), 0, WIDEST)
 
     def trial(self) -> Trial:
         """The training that the flags describe."""
-        names = ("layer", "d_model", "depth", "heads", "d_ff", "convolution", "hidden")
+        names = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "conv_size", "hidden")
         more = ("vision", "tell_reward", "tell_action")
         model = {name: getattr(self, name) for name in (*names, *more)}
         return Trial("gymnasium-environment", {"id": self.env}, "agent", model, ActorCritic.among(self))
@@ -84,7 +84,7 @@ class Agent(ActorCritic):
 
 MODELS = {"delta-net": "DeltaNet", "gated-delta": "Gated DeltaNet", "srwm": "SRWM", "lstm": "LSTM"}
 COLUMNS = {"CartPole-v1": "CartPole", "Pendulum-v1": "Pendulum"}
-OWN: dict[str, dict[str, Any]] = {"Pendulum-v1": {"reward_scale": 0.1, "discount": 0.9}}
+OWN: dict[str, dict[str, Any]] = {"Pendulum-v1": {"reward_scale": 0.1, "gamma": 0.9}}
 """Flags per environment: rewards of Pendulum go down to -16 per step."""
 
 
@@ -110,7 +110,7 @@ EXPERIMENT = Experiment(
         Claim("DeltaNet swings the pendulum up: a return above -300.", "", above(("delta-net", "Pendulum-v1"), -300.0)),
     ),
     notes=(
-        "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --discount 0.9`.",
+        "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --gamma 0.9`.",
     ),
     sanity="None: a comparison of ours, without numbers of a paper.",
 )

@@ -25,15 +25,15 @@ class Classifier(Supervised):
         validation_data: The same for validation; null for a random tenth of each class.
         test_data: The same for the test; null for a random tenth of each class.
         tokenizer: Tokenizer of texts, a name from "fastweights list tokenizers".
-        longest: Number of time steps that longer sequences are cut to.
+        max_length: Number of time steps that longer sequences are cut to.
         decay: Training steps at the end over which the learning rate falls linearly to 0; all where they are fewer.
         data_seed: Seed of the split.
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
             between them take turns over the blocks.
-        convolution: Width of the causal convolution in front of every layer; 0 for none.
+        conv_size: Width of the causal convolution in front of every layer; 0 for none.
         d_model: Size of the representation.
-        depth: Number of blocks.
-        heads: Number of heads of every layer.
+        num_layers: Number of blocks.
+        num_heads: Number of heads of every layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit.
         norm: LayerNorm before ("pre") or after ("post") every layer.
@@ -43,13 +43,13 @@ class Classifier(Supervised):
     validation_data: Path | None = None
     test_data: Path | None = None
     tokenizer: Literal["bytes", "characters", "words", "bpe"] = "bytes"
-    longest: int = 1000
+    max_length: int = 1000
     data_seed: int = 0
     layer: str = "delta-net"
-    convolution: int = 4
+    conv_size: int = 4
     d_model: int = 64
-    depth: int = 2
-    heads: int = 4
+    num_layers: int = 2
+    num_heads: int = 4
     d_ff: int = 128
     dropout: float = 0.1
     norm: Literal["pre", "post"] = "pre"
@@ -58,14 +58,14 @@ class Classifier(Supervised):
     batch_size: int = 32
     learning_rate: float = 2e-3
     decay: int = 2000
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     evaluate_every: int = 100
     patience: int = 10
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32, "longest": 50},
+            **{"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "max_length": 50},
             **{"steps": 20, "decay": 10, "evaluate_every": 10, "batch_size": 8},
         },
     }
@@ -77,16 +77,16 @@ class Classifier(Supervised):
         super().__post_init__()
         check_sizes(self)
         require(self.data is not None, "data", "a folder or a file", "none", "Add --data PATH.")
-        require_numbers(self, ("longest",), 1)
+        require_numbers(self, ("max_length",), 1)
         require_numbers(self, ("data_seed",), 0, LARGEST_SEED)
-        require_numbers(self, ("convolution",), 0, WIDEST)
-        require(self.convolution != 1, "convolution", "0 or at least 2", self.convolution)
+        require_numbers(self, ("conv_size",), 0, WIDEST)
+        require(self.conv_size != 1, "conv_size", "0 or at least 2", self.conv_size)
 
     def trial(self) -> Trial:
         """The trial of these flags."""
         files = {name: str(path) for name in ("data", "validation_data", "test_data") if (path := getattr(self, name))}
-        task = {**files, **{name: getattr(self, name) for name in ("tokenizer", "longest", "data_seed")}}
-        sizes = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "convolution", "norm")
+        task = {**files, **{name: getattr(self, name) for name in ("tokenizer", "max_length", "data_seed")}}
+        sizes = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "conv_size", "norm")
         model = {name: getattr(self, name) for name in sizes}
         return Trial("sequence-files", task, "sequence-classifier", model, Supervised.among(self))
 

@@ -35,8 +35,8 @@ class FewShot(Supervised):
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
             between them take turns over the blocks.
         d_model: Size of the representation.
-        depth: Number of blocks.
-        heads: Memories a layer.
+        num_layers: Number of blocks.
+        num_heads: Memories a layer.
         d_ff: Width of the feed-forward networks.
         dropout: Probability of dropping a unit of the blocks.
         norm: LayerNorm before ("pre") or after ("post") every layer, or on what goes round it ("raw-input").
@@ -55,8 +55,8 @@ class FewShot(Supervised):
     held_out: int = 10_000
     layer: str = "delta-net"
     d_model: int = 128
-    depth: int = 2
-    heads: int = 32
+    num_layers: int = 2
+    num_heads: int = 32
     d_ff: int = 256
     dropout: float = 0.0
     norm: Literal["pre", "post", "raw-input"] = "pre"
@@ -73,7 +73,7 @@ class FewShot(Supervised):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32, "width": 4, "held_out": 80},
+            **{"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "width": 4, "held_out": 80},
             **{"steps": 4, "decay": 2, "evaluate_every": 2, "batch_size": 4},
         },
     }
@@ -93,7 +93,7 @@ class FewShot(Supervised):
         """What is trained."""
         shown = {name: getattr(self, name) for name in ("ways", "shots", "labels", "side", "rotations", "shift")}
         own = {"folder": str(self.folder), "channels": 1 if self.grey else 3} if self.folder else {}
-        sizes = ("layer", "d_model", "depth", "heads", "d_ff", "dropout", "norm", "vision_loss")
+        sizes = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "vision_loss")
         model = {**{name: getattr(self, name) for name in sizes}, "vision_options": {"width": self.width}}
         training = Supervised.among(self)
         held_out = {"validation_size": self.held_out // 10, "test_size": self.held_out}

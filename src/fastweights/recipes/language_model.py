@@ -20,7 +20,7 @@ class LanguageModel(Language):
         text: UTF-8 text file.
         validation_text: UTF-8 text file for validation; null for the twentieth before the test part of the text.
         test_text: UTF-8 text file for the test; null for the last tenth of the text.
-        normaliser: Normaliser of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
+        qk_norm: Normaliser of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
     """
 
     text: Path | None = None
@@ -28,10 +28,10 @@ class LanguageModel(Language):
     test_text: Path | None = None
     tokenizer: Literal["characters", "words", "bytes", "bpe"] = "characters"
     layer: str = "lstm,gated-delta"
-    convolution: int = 4
+    conv_size: int = 4
     d_model: int = 192
-    depth: int = 2
-    heads: int = 6
+    num_layers: int = 2
+    num_heads: int = 6
     d_ff: int = 192
     dropout: float = 0.2
 
@@ -39,16 +39,24 @@ class LanguageModel(Language):
     batch_size: int = 4
     window: int = 256
     learning_rate: float = 4e-3
-    warmup: int = 50
+    warmup_steps: int = 50
     weight_decay: float = 0.01
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     evaluate_every: int = 250
     patience: int = 8
     sample: int = 400
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
-        "smoke": {"d_model": 32, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 64, "sample": 40},
+        "smoke": {
+            "d_model": 32,
+            "num_heads": 2,
+            "d_ff": 64,
+            "steps": 20,
+            "evaluate_every": 10,
+            "window": 64,
+            "sample": 40,
+        },
     }
     USE: ClassVar[str] = 'generate RUN --prompt "The"'
 

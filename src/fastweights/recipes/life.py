@@ -13,7 +13,7 @@ from fastweights.training.settings._training import require_numbers
 from fastweights.training.settings.remembering import Remembering
 
 NEURONS = "neurons-and-synapses"
-OF_NEURONS = ("neurons", "depth", "components", "embedding", "width", "body", "synapse")
+OF_NEURONS = ("neurons", "num_layers", "components", "embedding", "width", "body", "synapse")
 OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 
@@ -31,10 +31,10 @@ class Life(Remembering):
             "wikipedia", "noise" (letters at random), or files.
         layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME.
         units: Size of the layer; for all layers but "neurons-and-synapses".
-        heads: Memories of the layer, likewise.
-        convolution: Width of the causal convolution in front of it, likewise; 0 for none.
+        num_heads: Memories of the layer, likewise.
+        conv_size: Width of the causal convolution in front of it, likewise; 0 for none.
         neurons: Neurons of a hidden layer of "neurons-and-synapses".
-        depth: Its hidden layers.
+        num_layers: Its hidden layers.
         components: Of the state of each of its neurons and synapses.
         embedding: Size of the embedding of one of its layers.
         width: Hidden units of its operators' networks.
@@ -48,10 +48,10 @@ class Life(Remembering):
     elsewhere: str = ""
     layer: str = NEURONS
     units: int = 32
-    heads: int = 2
-    convolution: int = 2
+    num_heads: int = 2
+    conv_size: int = 2
     neurons: int = 2
-    depth: int = 1
+    num_layers: int = 1
     components: int = 6
     embedding: int = 4
     width: int = 8
@@ -72,11 +72,11 @@ class Life(Remembering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, ("characters", "convolution", "depth"), 0, WIDEST)
+        require_numbers(self, ("characters", "conv_size", "num_layers"), 0, WIDEST)
         # Files are found again from any folder.
         texts = [str(Path(name).resolve()) if Path(name).is_file() else name for name in self.elsewhere.split(",")]
         object.__setattr__(self, "elsewhere", ",".join(texts))
-        require_numbers(self, ("units", "heads", "neurons", "components", "embedding", "width"), 1, WIDEST)
+        require_numbers(self, ("units", "num_heads", "neurons", "components", "embedding", "width"), 1, WIDEST)
 
     def trial(self) -> Trial:
         """What is trained."""
@@ -86,7 +86,7 @@ class Life(Remembering):
         training = Remembering.among(self)
         if self.layer == NEURONS:
             return Trial("letters", text, "neuron-network", {n: getattr(self, n) for n in OF_NEURONS}, training)
-        model = {name: getattr(self, name) for name in ("layer", "units", "heads", "convolution")}
+        model = {name: getattr(self, name) for name in ("layer", "units", "num_heads", "conv_size")}
         return Trial("letters", text, "plain-reader", model, training)
 
 

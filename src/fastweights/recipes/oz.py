@@ -20,17 +20,17 @@ class Oz(Language):
     Args:
         text: A UTF-8 text file to learn instead of the book.
         characters: Of the text, from its beginning; 0 for all.
-        normaliser: Of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
+        qk_norm: Of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
     """
 
     text: Path | None = None
     characters: int = 0
     tokenizer: Literal["characters", "words", "bytes", "bpe"] = "characters"
     layer: str = "lstm,gated-delta"
-    convolution: int = 4
+    conv_size: int = 4
     d_model: int = 192
-    depth: int = 2
-    heads: int = 6
+    num_layers: int = 2
+    num_heads: int = 6
     d_ff: int = 192
     dropout: float = 0.1
 
@@ -38,16 +38,16 @@ class Oz(Language):
     batch_size: int = 4
     window: int = 256
     learning_rate: float = 4e-3
-    warmup: int = 50
+    warmup_steps: int = 50
     weight_decay: float = 0.01
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     evaluate_every: int = 250
     sample: int = 400
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"d_model": 32, "heads": 2, "d_ff": 64},
+            **{"d_model": 32, "num_heads": 2, "d_ff": 64},
             **{"steps": 20, "evaluate_every": 10, "window": 64},
             **{"characters": 20000, "sample": 40},
         },

@@ -26,8 +26,8 @@ class Wikitext2(Language):
     lines: int = 0
     held_out: int = 0
     d_model: int = 128
-    depth: int = 4
-    heads: int = 8
+    num_layers: int = 4
+    num_heads: int = 8
     d_ff: int = 512
     dropout: float = 0.2
     positions: str | None = None
@@ -37,16 +37,24 @@ class Wikitext2(Language):
     batch_size: int = 16
     window: int = 128
     learning_rate: float = 2e-3
-    warmup: int = 200
+    warmup_steps: int = 200
     weight_decay: float = 0.01
-    clip: float = 0.25
+    max_grad_norm: float = 0.25
     evaluate_every: int = 500
     sample: int = 60
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
-            **{"d_model": 32, "depth": 1, "heads": 2, "d_ff": 64, "steps": 20, "evaluate_every": 10, "window": 32},
+            **{
+                "d_model": 32,
+                "num_layers": 1,
+                "num_heads": 2,
+                "d_ff": 64,
+                "steps": 20,
+                "evaluate_every": 10,
+                "window": 32,
+            },
             **{"lines": 300, "held_out": 20, "cutoffs": (300,), "batch_size": 4, "sample": 10},
         },
     }
@@ -60,7 +68,12 @@ class Wikitext2(Language):
 
     def model_options(self) -> dict[str, Any]:
         """Of the model."""
-        output = {"tied": True, "scaled": True, "output_dropout": self.dropout, "cutoffs": self.cutoffs}
+        output = {
+            "tie_word_embeddings": True,
+            "scale_embeddings": True,
+            "output_dropout": self.dropout,
+            "cutoffs": self.cutoffs,
+        }
         return {**super().model_options(), **output, "positions": self.positions}
 
 

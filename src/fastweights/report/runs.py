@@ -240,7 +240,7 @@ def _record(run: Run | PackedRun) -> Record | Skipped:
 
 def _anneals(training: dict[str, Any]) -> bool:
     """Whether the learning rate is 0 at the last training step: then a longer run would need another schedule."""
-    return training.get("floor") == 0 or bool(training.get("decay")) or training.get("anneal") == 1
+    return training.get("min_lr_ratio") == 0 or bool(training.get("decay")) or training.get("anneal") == 1
 
 
 def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ class AssociativeRecall(FreshTask):
     Training sequences are always new (our choice), whereas the authors draw 100,000 once.
 
     Args:
-        vocabulary: N.
+        vocab_size: N.
         length: T.
         pairs: n.
         evaluation_size: Sequences in the validation set and in the test set.
@@ -33,7 +33,7 @@ class AssociativeRecall(FreshTask):
     Source: Arora et al. 2024, Zoology; the defaults are its shortest setting.
     """
 
-    vocabulary: int = 8192
+    vocab_size: int = 8192
     length: int = 64
     pairs: int = 4
     evaluation_size: int = 3000
@@ -41,31 +41,31 @@ class AssociativeRecall(FreshTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        even = self.vocabulary >= 4 and self.vocabulary % 2 == 0
-        require(even, "vocabulary", "an even number of at least 4", self.vocabulary)
-        most = min(self.vocabulary // 2 - 1, self.length // 4)
+        even = self.vocab_size >= 4 and self.vocab_size % 2 == 0
+        require(even, "vocab_size", "an even number of at least 4", self.vocab_size)
+        most = min(self.vocab_size // 2 - 1, self.length // 4)
         remedy = "Each pair needs a different key and four steps: two to show it, two to query it."
         require(1 <= self.pairs <= most, "pairs", f"from 1 to {most}", self.pairs, remedy)
 
     @property
     def input_size(self) -> int:
-        return self.vocabulary
+        return self.vocab_size
 
     @property
     def output_size(self) -> int:
-        return self.vocabulary
+        return self.vocab_size
 
     @property
     def commonest(self) -> int:
         """The class of any value, since all are equally likely."""
-        return self.vocabulary - 1
+        return self.vocab_size - 1
 
     @property
     def chance(self) -> dict[str, float]:
-        return {"loss": self._uniform_loss, "accuracy": 2 / self.vocabulary}
+        return {"loss": self._uniform_loss, "accuracy": 2 / self.vocab_size}
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
-        half, length = self.vocabulary // 2, 2 * self.pairs
+        half, length = self.vocab_size // 2, 2 * self.pairs
         keys = _distinct(random, n, half - 1, self.pairs) + 1
         values = _distinct(random, n, half, self.pairs) + half
         queries = length + 2 * self._gaps(random, n)

@@ -52,7 +52,7 @@ class SequenceFiles(Labelled):
         test_data: The same for the test; empty for a part of `data`.
         tokenizer: Tokenizer of texts, from `fastweights list tokenizers`. It learns from training texts alone, except
             for "characters", which must know all.
-        longest: Number of steps that longer sequences are cut to.
+        max_length: Number of steps that longer sequences are cut to.
         data_seed: Seed of the draw.
 
     Source: the layout of folders is that of Maas et al. 2011.
@@ -62,12 +62,12 @@ class SequenceFiles(Labelled):
     validation_data: str = ""
     test_data: str = ""
     tokenizer: str = "bytes"
-    longest: int = 1000
+    max_length: int = 1000
     data_seed: int = 0
 
     def __post_init__(self) -> None:
         require_name("tokenizer", self.tokenizer, TOKENIZERS.names())
-        require(self.longest >= 1, "longest", "at least 1", self.longest)
+        require(self.max_length >= 1, "max_length", "at least 1", self.max_length)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
 
     @property
@@ -108,8 +108,8 @@ class SequenceFiles(Labelled):
         )
         share = float((self.sets[0].labels == self.commonest).double().mean())
         commonest = f"{self.output_size} classes, of which {self.classes[self.commonest]!r} has {100 * share:.0f} %"
-        cut = sum(int((part.lengths == self.longest).sum()) for part in self.sets)
-        return f"{sizes}; {commonest}{f'; {cut:,} end after {self.longest:,} steps (--longest)' if cut else ''}"
+        cut = sum(int((part.lengths == self.max_length).sum()) for part in self.sets)
+        return f"{sizes}; {commonest}{f'; {cut:,} end after {self.max_length:,} steps (--max-length)' if cut else ''}"
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -126,7 +126,7 @@ class SequenceFiles(Labelled):
     @cached_property
     def sets(self) -> tuple[Sequences, Sequences, Sequences]:
         """Training, validation and test set."""
-        training, validation, test = (self.encoding.sequences(part, self.longest) for part in self._parts)
+        training, validation, test = (self.encoding.sequences(part, self.max_length) for part in self._parts)
         return training, validation, test
 
     def facts(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class SequenceFiles(Labelled):
 
     def batch(self, values: Sequence[Value]) -> Padded:
         """Texts, or arrays `[T, D]`, as inputs of a model."""
-        rows = [self.encoding.encode(value)[: self.longest] for value in values]
+        rows = [self.encoding.encode(value)[: self.max_length] for value in values]
         require(all(len(row) for row in rows), "data", "of at least one step per sequence", "none")
         return padded(rows)
 

@@ -79,7 +79,7 @@ def check_tokens_are_in_range(make: Make) -> None:
         assert len(part.sources) == len(part.targets) == len(part.references) > 0, "sets are not of pairs"
         for side in (part.sources, part.targets):
             assert side.lengths.min() > 0, "a sentence is empty"
-            assert 0 <= side.tokens.min() <= side.tokens.max() < task.vocabulary, "a token is out of range"
+            assert 0 <= side.tokens.min() <= side.tokens.max() < task.vocab_size, "a token is out of range"
             assert not torch.isin(side.tokens, torch.tensor([task.begin, task.end])).any(), "a mark is in a sentence"
 
 

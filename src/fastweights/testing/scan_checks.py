@@ -52,12 +52,12 @@ class Arguments(NamedTuple):
     params: Any
     reset: Tensor | None
     lengths: Tensor | None = None
-    initial: Any = None
+    initial_state: Any = None
 
     def to(self, dtype: torch.dtype) -> "Arguments":
         """Inputs and params in another dtype; states are never narrower than float32."""
         wide = torch.promote_types(dtype, torch.float32)
-        dtypes = {"inputs": dtype, "params": dtype, "state": wide, "initial": wide}
+        dtypes = {"inputs": dtype, "params": dtype, "state": wide, "initial_state": wide}
         return self._replace(**{part: _cast(getattr(self, part), to) for part, to in dtypes.items()})
 
 
@@ -74,7 +74,7 @@ def run(cell: Cell, backend: str, a: Arguments) -> tuple[Tensor, Any]:
 
 def leaves(a: Arguments) -> dict[str, Tensor]:
     """The tensors that may have a gradient, by name."""
-    records = {part: getattr(a, part) for part in ("inputs", "state", "params", "initial")}
+    records = {part: getattr(a, part) for part in ("inputs", "state", "params", "initial_state")}
     return {
         f"{part}.{name}": leaf
         for part, record in records.items()
@@ -252,12 +252,12 @@ def _join(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def check_reset_returns_to_the_initial_state(cell: Cell, backend: str) -> None:
     """No state means the initial one that was given; a reset returns to it. Gradients reach it through all of them."""
-    initial = tree_map_only(Tensor, lambda x: x[0], sample_state(cell, ODD, seed=5))
+    initial_state = tree_map_only(Tensor, lambda x: x[0], sample_state(cell, ODD, seed=5))
     reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
     reset[:, [5, 6, 20]] = True
-    a = with_gradients(arguments(cell, ODD)._replace(state=None, reset=reset, initial=initial))
+    a = with_gradients(arguments(cell, ODD)._replace(state=None, reset=reset, initial_state=initial_state))
     outputs = _outputs(*run(cell, backend, a))
-    given = tree_map_only(Tensor, lambda x: x.expand(ODD.B, *x.shape), a.initial)
+    given = tree_map_only(Tensor, lambda x: x.expand(ODD.B, *x.shape), a.initial_state)
     cuts = [0, 5, 6, 20, ODD.T]
     alone = [run(cell, backend, _time(a._replace(state=given, reset=None), *cut)) for cut in pairwise(cuts)]
     want = _outputs(torch.cat([y for y, _ in alone], dim=1), alone[-1][1])
@@ -474,8 +474,8 @@ def check_bad_input_is_refused(cell: Cell, backend: str) -> None:
         "lengths of another batch": a._replace(lengths=torch.ones(ODD.B + 1, dtype=torch.long)),
         "lengths as a mask": a._replace(lengths=a.reset),
         "lengths as a list": a._replace(lengths=[1, 2]),  # type: ignore[arg-type]
-        "an initial state of every member": a._replace(initial=a.state),
-        "an initial state of another kind": a._replace(initial=a.inputs),
+        "an initial state of every member": a._replace(initial_state=a.state),
+        "an initial state of another kind": a._replace(initial_state=a.inputs),
     }.items():
         message = _refusal(cell, backend, bad)
         assert message, f"{name} is accepted"

@@ -16,9 +16,10 @@ def descend(
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     losses: Sequence[Callable[[], Tensor]],
-    clip: float,
+    max_grad_norm: float,
 ) -> float:
-    """Takes an optimiser step on a sum of losses, with the gradient clipped to norm `clip` unless 0; returns the sum.
+    """Takes an optimiser step on a sum of losses, with the gradient clipped to norm `max_grad_norm` unless 0; returns
+    the sum.
 
     Each loss is computed and differentiated before the next, so that only one has its activations in memory.
     """
@@ -30,9 +31,9 @@ def descend(
             loss = compute()
             fabric.backward(loss)
         total = total + loss.detach()
-    if clip:
+    if max_grad_norm:
         # A NaN gradient makes the next loss NaN, which every loop checks.
-        fabric.clip_gradients(model, optimiser, max_norm=clip, error_if_nonfinite=False)
+        fabric.clip_gradients(model, optimiser, max_norm=max_grad_norm, error_if_nonfinite=False)
     optimiser.step()
     return total.item()
 

@@ -65,9 +65,9 @@ class Session:
         """Moves model and optimiser to their device, and creates the run folder, after all arguments are checked."""
         if self.fabric.is_global_zero:
             self._begin()
-        if self.settings.compiled:
+        if self.settings.compile:
             compile_blocks(self.model)
-        if self.settings.recompute:
+        if self.settings.gradient_checkpointing:
             recompute(self.model)
         self.model, self.optimiser = self.fabric.setup(self.model, optimiser)
         seed_apart(self.fabric, self.settings.seed)

@@ -22,7 +22,7 @@ class FastWeightConfig(PretrainedConfig):
         intermediate_size: Width of the feed-forward networks; `4 * hidden_size` if None.
         dropout: Dropout probability.
         norm: Place of LayerNorm, from `fastweights list norms`.
-        convolution: Width of a causal convolution in front of every layer; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer; 0 for none.
         layer_options: Options of the layers.
         tie_word_embeddings: Whether the output map shares the weights of the embedding.
         use_cache: Whether the model returns its state, outside of training.
@@ -42,13 +42,13 @@ class FastWeightConfig(PretrainedConfig):
         intermediate_size: int | None = None,
         dropout: float = 0.0,
         norm: str = "pre",
-        convolution: int = 0,
+        conv_size: int = 0,
         layer_options: dict[str, Any] | None = None,
         tie_word_embeddings: bool = False,
         use_cache: bool = True,
         **others: Any,
     ) -> None:
-        self.layer, self.layer_options, self.norm, self.convolution = layer, layer_options or {}, norm, convolution
+        self.layer, self.layer_options, self.norm, self.conv_size = layer, layer_options or {}, norm, conv_size
         self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
         self.num_attention_heads, self.intermediate_size = num_attention_heads, intermediate_size
         self.dropout, self.use_cache = dropout, use_cache

@@ -65,9 +65,9 @@ class FastWeightPreTrainedModel(PreTrainedModel):
             config.intermediate_size,
             config.dropout,
             config.norm,
-            config.convolution,
+            config.conv_size,
             options,
-            tied=config.tie_word_embeddings,
+            tie_word_embeddings=config.tie_word_embeddings,
         )
 
     def read(

@@ -152,7 +152,7 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
     state, reset = call.tensors.state, call.tensors.reset
     if reset is not None:
         # A reset at the first step replaces the carried state, so that a NaN in it does not survive.
-        state = where(reset[:, 0], call.tensors.initial, state)
+        state = where(reset[:, 0], call.tensors.initial_state, state)
     read, last = scan(prepared.scan, matrix(stage, state))
     if prepared.start is not None and prepared.left is not None:
         last = last + prepared.start * prepared.left.unsqueeze(-2)
@@ -162,6 +162,6 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
 def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """A scalar before and after every step, and the last one, by name."""
     plus, floor = (x.expand(call.plan.leading) for x in evaluate(stage.function, call, named))
-    start = None if call.tensors.reset is None else getattr(call.tensors.initial, stage.state)
+    start = None if call.tensors.reset is None else getattr(call.tensors.initial_state, stage.state)
     before, after = running_max(getattr(call.tensors.state, stage.state), plus, floor, start, call)
     return {stage.before: before, stage.after: after}, {stage.state: after[:, -1]}

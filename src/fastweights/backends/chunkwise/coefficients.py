@@ -42,7 +42,7 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     if call.tensors.reset is not None:
         marks["stays"] = ~call.tensors.reset[..., None], 1.0
     if call.tensors.reset is not None and not call.starts_at_zero:
-        start = matrix(stage, call.tensors.initial)
+        start = matrix(stage, call.tensors.initial_state)
         before, after = _left(stage, call, named)
         marks |= {"left_before": (before, 0.0), "left_after": (after, 0.0)}
         left, still = after[:, -1], [*still, start]
@@ -261,6 +261,6 @@ def seen(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
 def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tensor:
     """Reads `[B, T, H G, R]`, whose last axis joins axes of the state, as `[B, T, H, *shape]`."""
     order = (*part.groups, *axes)
-    B, T, heads = x.shape[:3]
-    x = x.reshape(B, T, heads // part.matrices, *part.sizes(order))
+    B, T, num_heads = x.shape[:3]
+    x = x.reshape(B, T, num_heads // part.matrices, *part.sizes(order))
     return x.permute(0, 1, 2, *(3 + order.index(a) for a in sorted(order))).reshape(*x.shape[:3], *shape)

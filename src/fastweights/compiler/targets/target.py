@@ -24,11 +24,11 @@ class Operands(NamedTuple):
     """The tensors that a kernel reads in both passes.
 
     `tensors` are the inputs `[B, T, H, ...]`, the state `[B, H, ...]` and the params `[H, ...]`, one after the other.
-    `initial` is the state `[B, H, ...]` after a reset, empty without resets.
+    `initial_state` is the state `[B, H, ...]` after a reset, empty without resets.
     """
 
     tensors: Sequence[Tensor]
-    initial: Sequence[Tensor]
+    initial_state: Sequence[Tensor]
     reset: Tensor | None
     lengths: Tensor | None
 
@@ -59,7 +59,7 @@ class OneStep(Protocol):
     def __call__(
         self,
         tensors: Sequence[Tensor],
-        initial: Sequence[Tensor] = (),
+        initial_state: Sequence[Tensor] = (),
         reset: Tensor | None = None,
         out: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:

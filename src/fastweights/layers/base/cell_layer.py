@@ -20,14 +20,14 @@ class Programmed(Layer):
 
     Args:
         d_model: Size of the input and output.
-        slow_net: A module from x `[B, T, input_size]` and controls to `cell.Inputs` `[B, T, H, ...]`, which has `heads`
-            and `sizes`.
+        slow_net: A module from x `[B, T, input_size]` and controls to `cell.Inputs` `[B, T, H, ...]`, which has
+            `num_heads` and `sizes`.
         cell: The cell.
         scale: Factor on the output of the memory.
         backend: The backend of `scan`.
         constants: Values of the parameters of the cell with the role "constant".
         output: A module that replaces W_o; a linear map without bias if None.
-        initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
+        initial_state: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
         read_dropout: Dropout probability of the outputs of the memory, before W_o.
     """
 
@@ -40,7 +40,7 @@ class Programmed(Layer):
         backend: str = "auto",
         constants: Mapping[str, float] | None = None,
         output: nn.Module | None = None,
-        initial: Any = "zero",
+        initial_state: Any = "zero",
         read_dropout: Probability = 0.0,
     ) -> None:
         super().__init__()
@@ -52,11 +52,11 @@ class Programmed(Layer):
         self.backend = backend
         self.slow_net = slow_net
         self.state_has_sizes = not letters(cell, "State") <= letters(cell, "Inputs") | letters(cell, "Params")
-        self.slow_weights = SlowWeights(cell, slow_net.heads, slow_net.sizes, constants)
-        self.start = Start.of_heads(cell, slow_net.heads, slow_net.sizes, initial)
+        self.slow_weights = SlowWeights(cell, slow_net.num_heads, slow_net.sizes, constants)
+        self.start = Start.of_heads(cell, slow_net.num_heads, slow_net.sizes, initial_state)
         read = prod(cell.output.shape(slow_net.sizes))
         self.read_dropout = nn.Dropout(read_dropout) if read_dropout else nn.Identity()
-        self.output = nn.Linear(slow_net.heads * read, d_model, bias=False) if output is None else output
+        self.output = nn.Linear(slow_net.num_heads * read, d_model, bias=False) if output is None else output
 
     def take(self, state: Any, x: Tensor) -> Any:
         """Returns the state unchanged, since the scan checks it."""
@@ -82,7 +82,9 @@ class Programmed(Layer):
         return self.start.of_batch(batch_size, self)
 
 
-def require_heads(d_model: int, heads: int) -> None:
-    """Raises unless `heads` divides `d_model`."""
-    fits = heads >= 1 and d_model % heads == 0
-    require(fits, "heads", f"a divisor of d_model={d_model}", heads, "Give key_size and value_size for other sizes.")
+def require_heads(d_model: int, num_heads: int) -> None:
+    """Raises unless `num_heads` divides `d_model`."""
+    fits = num_heads >= 1 and d_model % num_heads == 0
+    require(
+        fits, "num_heads", f"a divisor of d_model={d_model}", num_heads, "Give key_size and value_size for other sizes."
+    )

@@ -11,6 +11,7 @@ from fastweights.cell import Cell
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import find, is_address, names_in
+from fastweights.core.other_names import unexpected
 from fastweights.layers.base.fast_weight import FastWeight, takes_keys
 from fastweights.registry import LAYERS, hyphens, names
 
@@ -18,7 +19,7 @@ LayerKind = str | Cell | Callable[..., Any]
 """A name from `fastweights list layers`, an import path `MODULE:NAME` or `PATH.py:NAME`, or the object itself.
 
 The object is a rule, a step or a `Cell`, which `FastWeight` turns into a layer, or a class or function that returns a
-layer with the common interface. Its first parameter is `d_model`; `heads` is passed if it has such a parameter.
+layer with the common interface. Its first parameter is `d_model`; `num_heads` is passed if it has such a parameter.
 """
 LayerKinds = LayerKind | Sequence[LayerKind]
 """One layer for all blocks of a stack, or several that alternate."""
@@ -30,12 +31,12 @@ def layer_names() -> list[str]:
 
 
 def layer_options(layer: LayerKinds) -> set[str]:
-    """Options that a layer accepts, with `heads` if it has any; of several layers, the union of their options."""
+    """Options that a layer accepts, with `num_heads` if it has any; of several layers, the union of their options."""
     return {option for kind in layer_kinds(layer) for option in _options(_maker(kind))}
 
 
 @checked
-def make_layer(layer: LayerKind, d_model: Size, heads: Size, **options: Any) -> nn.Module:
+def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any) -> nn.Module:
     """Returns a layer by name or from a rule, a step, a cell, a class or a function.
 
     Args:
@@ -43,37 +44,39 @@ def make_layer(layer: LayerKind, d_model: Size, heads: Size, **options: Any) -> 
             itself: a rule, a step, a `Cell`, or a class or function with the first parameter `d_model` that returns a
             layer.
         d_model: Size of the input and output.
-        heads: Number of memories; ignored by layers without heads.
+        num_heads: Number of memories; ignored by layers without heads.
         options: Further options of the layer: see `layer_options`.
 
     Raises:
         InputError: the layer or one of its options does not exist.
 
-    >>> type(make_layer("delta-net", d_model=32, heads=4)).__name__
+    >>> type(make_layer("delta-net", d_model=32, num_heads=4)).__name__
     'DeltaNet'
-    >>> make_layer("gated-delta", d_model=32, heads=4, feature_map="dpfp-2").cell.name
+    >>> make_layer("gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2").cell.name
     'gated-delta'
     """
     maker = _maker(layer)
     accepted = _options(maker)
-    for option, value in options.items():
-        _require_option(option in accepted, option, value, _name_of(layer))
-    if "heads" in accepted:
-        options = {"heads": heads, **options}
+    for option in options:
+        _require_option(option, accepted, _name_of(layer))
+    if "num_heads" in accepted:
+        options = {"num_heads": num_heads, **options}
     return _call(maker, _name_of(layer), d_model, options)
 
 
 @checked
-def make_layers(layer: LayerKinds, depth: Size, d_model: Size, heads: Size, /, **options: Any) -> Iterator[nn.Module]:
-    """Yields the layers of a stack of `depth` blocks: the same in every block, or several that alternate.
+def make_layers(
+    layer: LayerKinds, num_layers: Size, d_model: Size, num_heads: Size, /, **options: Any
+) -> Iterator[nn.Module]:
+    """Yields the layers of a stack of `num_layers` blocks: the same in every block, or several that alternate.
 
     Args:
         layer: A layer as in `make_layer`, a list of them, or names separated by commas. Block n has the n-th of them,
             and after the last the first follows again: "delta-net,delta-net,softmax-attention" in six blocks has
             softmax attention in the third and the sixth.
-        depth: Number of blocks.
+        num_layers: Number of blocks.
         d_model: Size of the input and output.
-        heads: Number of memories per layer.
+        num_heads: Number of memories per layer.
         options: Each option is passed to all layers that accept it.
 
     Raises:
@@ -84,14 +87,20 @@ def make_layers(layer: LayerKinds, depth: Size, d_model: Size, heads: Size, /, *
     """
     kinds = layer_kinds(layer)
     remedy = "Each block has one layer, and the layers alternate."
-    require(len(kinds) <= depth, "layer", f"at most {depth} layers for {depth} blocks", f"{len(kinds)} layers", remedy)
+    require(
+        len(kinds) <= num_layers,
+        "layer",
+        f"at most {num_layers} layers for {num_layers} blocks",
+        f"{len(kinds)} layers",
+        remedy,
+    )
     accepted = layer_options(kinds)
-    for option, value in options.items():
-        _require_option(option in accepted, option, value, ", ".join(map(_name_of, kinds)))
-    for n in range(depth):
+    for option in options:
+        _require_option(option, accepted, ", ".join(map(_name_of, kinds)))
+    for n in range(num_layers):
         kind = kinds[n % len(kinds)]
         layer_options_ = {option: value for option, value in options.items() if option in _options(_maker(kind))}
-        yield make_layer(kind, d_model, heads, **layer_options_)
+        yield make_layer(kind, d_model, num_heads, **layer_options_)
 
 
 def layer_kinds(layer: LayerKinds) -> list[LayerKind]:
@@ -132,7 +141,7 @@ def _options(maker: Callable[..., Any]) -> set[str]:
     if not isinstance(maker, partial):
         return options
     has_keys = takes_keys(maker.keywords["cell"])
-    return options - ({"cell"} if has_keys else {"cell", "feature_map", "normaliser"})
+    return options - ({"cell"} if has_keys else {"cell", "feature_map", "qk_norm"})
 
 
 def _call(maker: Callable[..., Any], layer: str, d_model: int, options: dict[str, Any]) -> nn.Module:
@@ -147,8 +156,9 @@ def _call(maker: Callable[..., Any], layer: str, d_model: int, options: dict[str
     return module
 
 
-def _require_option(accepted: bool, option: str, value: Any, layer: str) -> None:
-    require(accepted, option, f"left out for {layer}, which has no such option", repr(value))
+def _require_option(option: str, accepted: set[str], layer: str) -> None:
+    if option not in accepted:
+        raise unexpected(option, sorted(accepted), layer)
 
 
 def _name_of(kind: LayerKind) -> str:

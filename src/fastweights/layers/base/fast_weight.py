@@ -16,19 +16,19 @@ class FastWeight(Programmed):
 
     Args:
         d_model: Size of the input and output.
-        heads: Number of memories; it divides `d_model` unless both sizes are given.
+        num_heads: Number of memories; it divides `d_model` unless both sizes are given.
         cell: A step, a rule, a name or a `Cell`, as in `Cell.from_function`.
         key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
         value_size: Size of the values; `d_model // heads` if None.
         feature_map: A name from `fastweights list feature-maps`; that of the cell if None. Only for cells with keys.
-        normaliser: Normaliser of keys and queries; that of the cell if None. Only for cells with keys.
-        squashing: Activation of the rates: "sigmoid", or "twice-sigmoid" for rates up to 2.
+        qk_norm: Normaliser of keys and queries; that of the cell if None. Only for cells with keys.
+        rate_activation: Activation of the rates: "sigmoid", or "twice-sigmoid" for rates up to 2.
         scale: Factor on the output of the memory.
         backend: The backend of `scan`.
         sizes: The cell's own letters, beside K and V.
         constants: Values of the cell's parameters with the role "constant".
-        initial: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`; where one is
-            an `nn.Parameter`, a copy of it is learned.
+        initial_state: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`; where
+            one is an `nn.Parameter`, a copy of it is learned.
         read_dropout: Probability of dropping a number that was read, in front of W_o: with dropout behind the layer,
             as in a block, what version 1 of the Delta RNN and LSTM has in the code of Irie et al. 2021.
         query: "projection": q is a linear map of x. "input": q is x itself, of which every head gets its own part
@@ -38,31 +38,33 @@ class FastWeight(Programmed):
     def __init__(
         self,
         d_model: Size,
-        heads: Size,
+        num_heads: Size,
         cell: Any,
         key_size: Size | None = None,
         value_size: Size | None = None,
         feature_map: str | None = None,
-        normaliser: str | None = None,
-        squashing: str = "sigmoid",
+        qk_norm: str | None = None,
+        rate_activation: str = "sigmoid",
         scale: float = 1.0,
         backend: str = "auto",
         sizes: Mapping[str, int] | None = None,
         constants: Mapping[str, float] | None = None,
-        initial: Any = "zero",
+        initial_state: Any = "zero",
         read_dropout: Probability = 0.0,
         query: str = "projection",
     ) -> None:
         cell = Cell.from_function(cell)
         if key_size is None or value_size is None:
-            require_heads(d_model, heads)
-        head_size = d_model // heads
-        keys = _keys(cell, head_size if key_size is None else key_size, feature_map, normaliser)
+            require_heads(d_model, num_heads)
+        head_size = d_model // num_heads
+        keys = _keys(cell, head_size if key_size is None else key_size, feature_map, qk_norm)
         values = {"V": head_size if value_size is None else value_size}
         _require_letters(cell, sizes or {})
-        cell = prepared_by(cell, keys, squashing)
-        slow_net = SlowNet(d_model, heads, cell, keys, {**values, **(sizes or {})}, squashing, query=query)
-        super().__init__(d_model, slow_net, cell, scale, backend, constants, initial=initial, read_dropout=read_dropout)
+        cell = prepared_by(cell, keys, rate_activation)
+        slow_net = SlowNet(d_model, num_heads, cell, keys, {**values, **(sizes or {})}, rate_activation, query=query)
+        super().__init__(
+            d_model, slow_net, cell, scale, backend, constants, initial_state=initial_state, read_dropout=read_dropout
+        )
 
 
 def _require_letters(cell: Cell, sizes: Mapping[str, int]) -> None:
@@ -76,10 +78,10 @@ def takes_keys(cell: Cell) -> bool:
     return any(slot.kind == "key" for slot in cell.slots["Inputs"].values())
 
 
-def _keys(cell: Cell, size: int, feature_map: str | None, normaliser: str | None) -> Keys:
+def _keys(cell: Cell, size: int, feature_map: str | None, qk_norm: str | None) -> Keys:
     if takes_keys(cell):
         defaults = cell.key_maps
-        return Keys(size, feature_map or defaults.feature_map, normaliser or defaults.normaliser)
-    for name, value in {"feature_map": feature_map, "normaliser": normaliser}.items():
+        return Keys(size, feature_map or defaults.feature_map, qk_norm or defaults.qk_norm)
+    for name, value in {"feature_map": feature_map, "qk_norm": qk_norm}.items():
         require(value is None, name, f"left out for {cell.name}, which computes its keys itself", repr(value))
     return Keys(size, "identity", "none")

@@ -21,41 +21,41 @@ class FastWeightNetwork(Programmed):
 
     Args:
         d_model: Number of units of all heads, and size of the output.
-        heads: Number of independent networks; divides `d_model`.
+        num_heads: Number of independent networks; divides `d_model`.
         cell: The cell, or its name.
         inner_steps: S, at least 1.
         decay: lambda, from 0 to 1.
         rate: eta, at least 0.
         input_size: Size of the input; `d_model` if None.
         backend: The backend of `scan`.
-        initial: The initial state, as in `FastWeight`.
+        initial_state: The initial state, as in `FastWeight`.
     """
 
     def __init__(
         self,
         d_model: Size,
-        heads: Size,
+        num_heads: Size,
         cell: Any,
         inner_steps: Size,
         decay: float,
         rate: NotNegative,
         input_size: Size | None,
         backend: str,
-        initial: Any,
+        initial_state: Any,
     ) -> None:
-        _check(d_model, heads, decay)
-        sizes, named_cell = {"S": inner_steps, "R": d_model // heads}, Cell.from_function(cell)
+        _check(d_model, num_heads, decay)
+        sizes, named_cell = {"S": inner_steps, "R": d_model // num_heads}, Cell.from_function(cell)
         input_width = d_model if input_size is None else input_size
-        slow_net = SlowNet(input_width, heads, named_cell, Keys(sizes["R"], "identity", "none"), sizes)
+        slow_net = SlowNet(input_width, num_heads, named_cell, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}
-        super().__init__(d_model, slow_net, named_cell, 1.0, backend, constants, nn.Identity(), initial)
+        super().__init__(d_model, slow_net, named_cell, 1.0, backend, constants, nn.Identity(), initial_state)
         change_initial(self.slow_weights, _start_small)
 
 
-def _check(d_model: int, heads: int, decay: float) -> None:
+def _check(d_model: int, num_heads: int, decay: float) -> None:
     """Raises unless R and lambda are such that the network works and its fast weights stay bounded."""
-    require_heads(d_model, heads)
-    units = d_model // heads
+    require_heads(d_model, num_heads)
+    units = d_model // num_heads
     require(units >= 3, "d_model / heads", "at least 3", units, "LayerNorm of 2 units leaves only their signs.")
     require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
 

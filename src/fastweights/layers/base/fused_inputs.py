@@ -15,7 +15,7 @@ from fastweights.registry import RATE_ACTIVATIONS
 from fastweights.signature import TensorSpec
 
 
-def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
+def prepared_by(cell: Cell, keys: Keys, rate_activation: str) -> Cell:
     """Returns the cell whose keys and queries of size `keys.input_size`, and rates, are raw outputs of a slow network.
 
     A kernel then reads them once and stores no intermediate results, which would take as long as the memory itself.
@@ -26,14 +26,14 @@ def prepared_by(cell: Cell, keys: Keys, squashing: str) -> Cell:
     needs_preparation = "rate" in roles or ("key" in roles and (keys.features, keys.normalised) != ("identity", "none"))
     if not (needs_preparation and address and keys.function):
         return cell
-    return Cell.from_function(prepared(address, keys.features, keys.input_size, keys.normalised, squashing))
+    return Cell.from_function(prepared(address, keys.features, keys.input_size, keys.normalised, rate_activation))
 
 
 @family
-def prepared(address: str, features: str, size: int, normalised: str, squashing: str) -> Callable[..., Any]:
+def prepared(address: str, features: str, size: int, normalised: str, rate_activation: str) -> Callable[..., Any]:
     """The step of the cell at an import path, whose keys have `size` numbers before the feature map."""
     cell, keys = Cell.from_function(find_imported(address)), Keys(size, features, normalised)
-    by_kind = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(squashing)}
+    by_kind = {"key": keys.function, "rate": RATE_ACTIVATIONS.load(rate_activation)}
     functions = tuple(by_kind.get(slot.kind, _identity) for slot in cell.slots["Inputs"].values())
     run, Inputs = cell.step, cell.Inputs
 

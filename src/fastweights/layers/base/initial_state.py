@@ -21,22 +21,27 @@ class Start(nn.Module):
     Args:
         of: The NamedTuple of the state, or its cell, which pickles NamedTuples that it created.
         shapes: The shape of every field, without the batch.
-        initial: "zero", "learned", or a record of constants that broadcast to the shapes. An `nn.Parameter` among them
-            is copied and trained.
+        initial_state: "zero", "learned", or a record of constants that broadcast to the shapes. An `nn.Parameter` among
+            them is copied and trained.
     """
 
-    def __init__(self, of: type | Cell, shapes: Mapping[str, tuple[int, ...]], initial: Any) -> None:
+    def __init__(self, of: type | Cell, shapes: Mapping[str, tuple[int, ...]], initial_state: Any) -> None:
         super().__init__()
         self.of = of
         self.shapes = dict(shapes)
-        self.is_zero = isinstance(initial, str) and initial == "zero"
-        constants = getattr(initial, "_fields", None) == tuple(shapes)
+        self.is_zero = isinstance(initial_state, str) and initial_state == "zero"
+        constants = getattr(initial_state, "_fields", None) == tuple(shapes)
         requirement = f"'zero', 'learned' or a {self.kind.__name__}({', '.join(shapes)})"
-        require(constants or (isinstance(initial, str) and initial in KINDS), "initial", requirement, repr(initial))
+        require(
+            constants or (isinstance(initial_state, str) and initial_state in KINDS),
+            "initial_state",
+            requirement,
+            repr(initial_state),
+        )
         self._values: dict[str, Tensor] = {}
         for name, shape in () if self.is_zero else self.shapes.items():
             require_free(self, name, self.kind.__name__)
-            value = getattr(initial, name, None)
+            value = getattr(initial_state, name, None)
             if constants:
                 self._values[name] = _constant(name, value, shape)
             if constants and not isinstance(value, nn.Parameter):
@@ -60,10 +65,10 @@ class Start(nn.Module):
         return self.of.State if isinstance(self.of, Cell) else self.of
 
     @staticmethod
-    def of_heads(cell: Cell, heads: int, sizes: Mapping[str, int], initial: Any) -> "Start":
+    def of_heads(cell: Cell, num_heads: int, sizes: Mapping[str, int], initial_state: Any) -> "Start":
         """The initial state of a cell, `[H, ...]`."""
         slots = cell.slots["State"].items()
-        return Start(cell, {name: (heads, *slot.shape(sizes)) for name, slot in slots}, initial)
+        return Start(cell, {name: (num_heads, *slot.shape(sizes)) for name, slot in slots}, initial_state)
 
     def forward(self) -> Any:
         """Returns the record, without the batch; None for zeros."""
@@ -94,5 +99,5 @@ def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     fits = tensor.ndim <= len(shape) and all(
         mine in (1, theirs) for mine, theirs in zip(reversed(tensor.shape), reversed(shape), strict=False)
     )
-    require(fits, f"initial.{name}", f"{list(shape)} or broadcast to it", list(tensor.shape))
+    require(fits, f"initial_state.{name}", f"{list(shape)} or broadcast to it", list(tensor.shape))
     return tensor.expand(shape).clone()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, checked, fit
 from fastweights.core.errors import require
+from fastweights.core.other_names import unexpected
 from fastweights.core.padding import check_ends, only, within
 from fastweights.layers.base.like import first_float
 from fastweights.layers.base.validation import check_controls, check_input, check_marks, fit_state
@@ -18,6 +19,8 @@ from fastweights.steps import step_of
 Controls = Mapping[str, Tensor]
 """Control signals of steps by name, `[B, T]` or `[B, T, ...]`."""
 NO_CONTROLS: Controls = {}
+CALL = ("x", "state", "reset", "lengths", "controls")
+"""The arguments of a call of a layer."""
 
 
 class Layer(nn.Module):
@@ -60,8 +63,11 @@ class Layer(nn.Module):
         reset: Tensor | None = None,
         lengths: Tensor | None = None,
         controls: Controls | None = None,
+        **unknown: object,
     ) -> tuple[Tensor, Any]:
         """Checks a call, masks padding, and runs the layer."""
+        if unknown:
+            raise unexpected(next(iter(unknown)), CALL, type(self).__name__)
         check_input(x, self.input_size, self.like)
         check_marks(x, reset, lengths)
         check_controls(x, controls, self.controls, type(self).__name__)

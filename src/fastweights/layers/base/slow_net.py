@@ -100,11 +100,11 @@ class SlowNet(nn.Module):
     def __init__(
         self,
         input_size: int,
-        heads: int,
+        num_heads: int,
         cell: Cell,
         keys: Keys,
         sizes: Mapping[str, int],
-        squashing: str = "sigmoid",
+        rate_activation: str = "sigmoid",
         idle: int = 0,
         query: str = "projection",
     ) -> None:
@@ -112,10 +112,10 @@ class SlowNet(nn.Module):
         require_name("query", query, QUERIES)
         self.input_size = input_size
         self.query = query
-        self.heads = heads
+        self.num_heads = num_heads
         self.cell = cell
         self.keys = keys
-        self.squash = RATE_ACTIVATIONS.load(squashing)
+        self.squash = RATE_ACTIVATIONS.load(rate_activation)
         self.sizes = {**sizes, "K": keys.output_size}
         raw = {**sizes, "K": keys.input_size}
         inputs = cell.slots["Inputs"].items()
@@ -125,26 +125,28 @@ class SlowNet(nn.Module):
         self.shapes = {name: slot.shape(self.sizes) for name, slot in self.slots.items()}
         widths = {n: prod(slot.shape(raw if slot.kind == "key" else self.sizes)) for n, slot in self.slots.items()}
         if query == "input":
-            _require_query(cell, input_size, heads, keys.input_size)
+            _require_query(cell, input_size, num_heads, keys.input_size)
             del widths["q"]
         self.own = {n: width for n, width in widths.items() if not self.slots[n].is_shared}
         self.own |= {"": idle} if idle else {}
         self.shared = {n: width for n, width in widths.items() if self.slots[n].is_shared}
-        self.projection = nn.Linear(input_size, heads * sum(self.own.values()) + sum(self.shared.values()), bias=False)
+        self.projection = nn.Linear(
+            input_size, num_heads * sum(self.own.values()) + sum(self.shared.values()), bias=False
+        )
         if "decay" in self.kinds.values():
-            self.decay_bias = nn.Parameter(torch.empty(heads))
+            self.decay_bias = nn.Parameter(torch.empty(num_heads))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Spreads the decays of the heads; the projection initialises itself."""
         if hasattr(self, "decay_bias"):
-            assign(self.decay_bias, _spread_decays(self.heads, self.decay_bias.device))
+            assign(self.decay_bias, _spread_decays(self.num_heads, self.decay_bias.device))
 
     def forward(self, x: Tensor, controls: Controls = NO_CONTROLS) -> Any:
         """x `[B, T, D]`, the cell's controls `[B, T, ...]` -> `cell.Inputs` of tensors `[B, T, H, ...]`."""
         fields = self._split_heads(self.projection(x))
         if self.query == "input":
-            fields = {"q": x.unflatten(-1, (self.heads, -1)), **fields}
+            fields = {"q": x.unflatten(-1, (self.num_heads, -1)), **fields}
         fields.update(self._map_keys({name: fields[name] for name, kind in self.kinds.items() if kind == "key"}))
         emitted = {name: self._finish(name, value) for name, value in fields.items()}
         return self.cell.Inputs(**emitted, **self._marks(x, controls))
@@ -152,10 +154,10 @@ class SlowNet(nn.Module):
     def _split_heads(self, outputs: Tensor) -> dict[str, Tensor]:
         """Splits the outputs of the linear map into the inputs of the cell, `[B, T, H, ...]`."""
         width = sum(self.own.values())
-        per_head = outputs[..., : self.heads * width].unflatten(-1, (self.heads, width))
+        per_head = outputs[..., : self.num_heads * width].unflatten(-1, (self.num_heads, width))
         by_name = dict(zip(self.own, per_head.split([*self.own.values()], -1), strict=True))
         if self.shared:
-            shared = outputs[..., self.heads * width :].unsqueeze(-2).expand(*per_head.shape[:-1], -1)
+            shared = outputs[..., self.num_heads * width :].unsqueeze(-2).expand(*per_head.shape[:-1], -1)
             by_name |= zip(self.shared, shared.split([*self.shared.values()], -1), strict=True)
         return {name: by_name[name] for name in self.slots if name in by_name}
 
@@ -173,7 +175,7 @@ class SlowNet(nn.Module):
         shape = self.controls[name].shape(self.sizes)
         if mark.shape[2:] != shape:
             raise invalid(name, f"{[*x.shape[:2], *shape]} like the steps of x", list(mark.shape))
-        return mark.to(x.dtype).unsqueeze(2).expand(*x.shape[:2], self.heads, *shape)
+        return mark.to(x.dtype).unsqueeze(2).expand(*x.shape[:2], self.num_heads, *shape)
 
     def _map_keys(self, keys: dict[str, Tensor]) -> dict[str, Tensor]:
         """Maps all keys in one call, since random features must be the same for keys and queries."""
@@ -196,17 +198,17 @@ class SlowNet(nn.Module):
                 return value
 
 
-def _require_query(cell: Cell, input_size: int, heads: int, key_size: int) -> None:
+def _require_query(cell: Cell, input_size: int, num_heads: int, key_size: int) -> None:
     """`InputError` unless the cell reads with a query that a head's part of x can be."""
     slot = cell.slots["Inputs"].get("q")
     fits = slot is not None and slot.axes in ("K", str(key_size)) and not slot.is_shared
     require(fits, "query", f"'projection' for {cell.name}, which reads with no single query q", "'input'")
     remedy = "The query of a head is its part of x."
-    fits = heads * key_size == input_size
-    require(fits, "key_size", f"{input_size} / {heads} with query='input' and {heads} heads", key_size, remedy)
+    fits = num_heads * key_size == input_size
+    require(fits, "key_size", f"{input_size} / {num_heads} with query='input' and {num_heads} heads", key_size, remedy)
 
 
-def _spread_decays(heads: int, device: torch.device) -> Tensor:
+def _spread_decays(num_heads: int, device: torch.device) -> Tensor:
     """Biases for decays from 0.9 to 0.999, so that the heads start with memories of about 10 to 1000 steps."""
-    forgotten = torch.logspace(-1, -3, heads, device=device)
+    forgotten = torch.logspace(-1, -3, num_heads, device=device)
     return (1 / forgotten - 1).log()

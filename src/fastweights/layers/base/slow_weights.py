@@ -18,25 +18,25 @@ class SlowWeights(nn.Module):
 
     Args:
         cell: The cell that the weights belong to.
-        heads: Number of heads.
+        num_heads: Number of heads.
         sizes: Sizes of the letters of the cell.
         constants: Values of the fields with the role "constant", which are not trained.
     """
 
     def __init__(
-        self, cell: Cell, heads: int, sizes: Mapping[str, int], constants: Mapping[str, float] | None = None
+        self, cell: Cell, num_heads: int, sizes: Mapping[str, int], constants: Mapping[str, float] | None = None
     ) -> None:
         super().__init__()
         self.cell = cell
         self.slots = cell.slots.get("Params", {})
-        self.heads = heads
+        self.num_heads = num_heads
         self._constants = dict(constants or {})
         _require_constants(
             cell, [name for name, slot in self.slots.items() if slot.kind == "constant"], self._constants
         )
         for name, slot in self.slots.items():
             require_free(self, name, f"Params of {cell.name}")
-            tensor = torch.empty(1 if slot.is_shared else heads, *slot.shape(sizes))
+            tensor = torch.empty(1 if slot.is_shared else num_heads, *slot.shape(sizes))
             if slot.kind == "constant" or slot.role.startswith("fixed"):
                 self.register_buffer(name, tensor)
             else:
@@ -66,7 +66,7 @@ class SlowWeights(nn.Module):
 
     def _of_all_heads(self, name: str, slot: TensorSpec) -> Tensor:
         weight: Tensor = getattr(self, name)
-        return weight.expand(self.heads, *weight.shape[1:]) if slot.is_shared else weight
+        return weight.expand(self.num_heads, *weight.shape[1:]) if slot.is_shared else weight
 
 
 def _require_constants(cell: Cell, names: Sequence[str], constants: Mapping[str, float]) -> None:

@@ -12,14 +12,14 @@ from fastweights.layers.base.slow_net import Keys
 class Split(nn.Module):
     """Splits x into one part per head, through a feature map, for cells that act as their own slow network."""
 
-    def __init__(self, d_model: int, heads: int, cell: Cell, features: str, value_size: int) -> None:
+    def __init__(self, d_model: int, num_heads: int, cell: Cell, features: str, value_size: int) -> None:
         super().__init__()
         self.input_size = d_model
-        self.heads = heads
+        self.num_heads = num_heads
         self.cell = cell
-        self.keys = Keys(d_model // heads, features, "none")
+        self.keys = Keys(d_model // num_heads, features, "none")
         self.sizes = {"K": self.keys.output_size, "V": value_size}
 
     def forward(self, x: Tensor, controls: Controls) -> Any:
         """x `[B, T, D]`, no controls -> `cell.Inputs` of one tensor `[B, T, H, K]`."""
-        return self.cell.Inputs(self.keys(x.unflatten(-1, (self.heads, -1))))
+        return self.cell.Inputs(self.keys(x.unflatten(-1, (self.num_heads, -1))))

@@ -33,12 +33,12 @@ def run_in_segments(
     """
     if reset is None and lengths is None:
         return run(x, start(len(x)) if state is None else state)
-    initial = start(len(x))
-    state = initial if state is None else state
+    initial_state = start(len(x))
+    state = initial_state if state is None else state
     outputs = []
     for first, end in _segments(x, reset, lengths):
         if reset is not None:
-            state = where(reset[:, first], initial, state)
+            state = where(reset[:, first], initial_state, state)
         y, after = run(x[:, first:end], state)
         state = after if lengths is None else where(lengths > first, after, state)
         outputs.append(y)
@@ -61,21 +61,21 @@ def run_as_scan(
     weights: Sequence[Tensor],
     x: Tensor,
     state: Any,
-    initial: Any,
+    initial_state: Any,
     reset: Tensor | None,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Any]:
     """Runs one layer of such a network as a scan, with any number of steps, resets and lengths.
 
     `weights` are torch's [C, R, b, b']. The inputs of the step are the parts of C x + b + b', and its parameters those
-    of R, for every gate. `state` has leaves `[B, D]`, `initial` leaves `[D]`; None for zeros.
+    of R, for every gate. `state` has leaves `[B, D]`, `initial_state` leaves `[D]`; None for zeros.
     """
     cell, (C, R, *biases) = Cell.from_function(step), weights
     assert cell.Params is not None
     gates = len(cell.slots["Params"])
     inputs = cell.Inputs(*linear(x, C, torch.stack(biases).sum(0)).unsqueeze(2).chunk(gates, dim=-1))
     params = cell.Params(*R.unsqueeze(0).chunk(gates, dim=1))
-    start = None if initial is None else type(initial)(*(leaf.unsqueeze(0) for leaf in initial))
+    start = None if initial_state is None else type(initial_state)(*(leaf.unsqueeze(0) for leaf in initial_state))
     before = type(state)(*(leaf.unsqueeze(1) for leaf in state))
     y, last = scan(cell, inputs, before, params, reset, lengths, start)
     return y.squeeze(2), type(state)(*(leaf.squeeze(1) for leaf in last))

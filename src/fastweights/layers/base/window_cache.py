@@ -44,11 +44,11 @@ def number_segments(filled: Tensor, reset: Tensor | None, steps: int) -> Tensor:
     return torch.cat([cached, new], dim=1)
 
 
-def visible(segments: Tensor, steps: int, window: int) -> Tensor:
+def visible(segments: Tensor, steps: int, window_size: int) -> Tensor:
     """Attention mask, bool `[B, T, cached + T]`: the last `window` steps of the same segment, with the step itself."""
     time = torch.arange(segments.shape[1], device=segments.device)
     back = time[-steps:, None] - time
-    near = (back >= 0) & (back < window)
+    near = (back >= 0) & (back < window_size)
     return near & (segments[:, -steps:, None] == segments[:, None, :])
 
 

@@ -36,7 +36,7 @@ class FastWeightProgrammer(Layer):
 
     Args:
         slow_net: The slow network.
-        fast_net: A layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, heads=4)`.
+        fast_net: A layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, num_heads=4)`.
         d_slow: D, the size of y and of the output of the slow network.
         sees_output: Whether y[t-1] is appended to the input x[t] of the slow network.
     """

@@ -31,5 +31,5 @@ class Conv4(ChannelsLast):
 
 
 def _block(channels: int, width: int, dropout: float) -> list[nn.Module]:
-    convolution = nn.Conv2d(channels, width, 3, padding=1)
-    return [convolution, nn.BatchNorm2d(width), nn.MaxPool2d(2), Dropout(dropout), nn.ReLU()]
+    conv_size = nn.Conv2d(channels, width, 3, padding=1)
+    return [conv_size, nn.BatchNorm2d(width), nn.MaxPool2d(2), Dropout(dropout), nn.ReLU()]

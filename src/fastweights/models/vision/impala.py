@@ -40,7 +40,7 @@ class Residual(nn.Module):
     def __init__(self, width: Size) -> None:
         super().__init__()
         convolutions = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
-        self.path = nn.Sequential(*(part for convolution in convolutions for part in (nn.ReLU(), convolution)))
+        self.path = nn.Sequential(*(part for conv_size in convolutions for part in (nn.ReLU(), conv_size)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `[n, width, side, side]` to the same shape."""

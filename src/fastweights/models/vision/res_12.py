@@ -42,8 +42,8 @@ class Res12(ChannelsLast):
         return maps.mean((2, 3))
 
 
-def _he(convolution: nn.Conv2d) -> None:
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="leaky_relu")
+def _he(conv_size: nn.Conv2d) -> None:
+    nn.init.kaiming_normal_(conv_size.weight, mode="fan_out", nonlinearity="leaky_relu")
 
 
 class ResidualBlock(nn.Module):

@@ -17,13 +17,13 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 LABELS = {"t-maze": "T-maze, L = 10", "repeat-previous": "RepeatPrevious, easy", "autoencode": "Autoencode, easy"}
 TRAINING: dict[str, dict[str, Any]] = {
-    "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "unroll": 12, "episodes": 4},
+    "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "unroll_length": 12, "episodes": 4},
     "cpu": {"evaluate_every": 50, "episodes": 64, "patience": 10},
 }
 OWN: dict[str, dict[str, Any]] = {
-    "t-maze": {"steps": 1_000, "batch_size": 128, "unroll": 33},
-    "repeat-previous": {"steps": 1_000, "batch_size": 128, "unroll": 33, "discount": 0.5},
-    "autoencode": {"steps": 2_000, "batch_size": 40, "unroll": 104, "discount": 0.5},
+    "t-maze": {"steps": 1_000, "batch_size": 128, "unroll_length": 33},
+    "repeat-previous": {"steps": 1_000, "batch_size": 128, "unroll_length": 33, "gamma": 0.5},
+    "autoencode": {"steps": 2_000, "batch_size": 40, "unroll_length": 104, "gamma": 0.5},
 }
 """What preset cpu has beside that: an unroll of an episode where gradients have to reach back so far, and a discount
 that spares advantages the noise of later rewards where every reward is for the action before it."""
@@ -34,16 +34,25 @@ RATE = 8e-3
 def trial(model: str, column: str, preset: str) -> Trial:
     """One block of D = 64 for fast weights, 64 units for the LSTM, all behind 64 rectified linear units."""
     layer, (task, options) = model.removesuffix(CUT), COLUMNS[column]
-    network: dict[str, Any] = {"layer": layer, "d_model": 64, "depth": 1, "heads": 4, "d_ff": 128, "hidden": 64}
+    network: dict[str, Any] = {
+        "layer": layer,
+        "d_model": 64,
+        "num_layers": 1,
+        "num_heads": 4,
+        "d_ff": 128,
+        "hidden": 64,
+    }
     if layer == "lstm":
-        network |= {"depth": 0, "heads": 1}
+        network |= {"num_layers": 0, "num_heads": 1}
     else:
-        network["convolution"] = 4
+        network["conv_size"] = 4
     if layer == "srwm":
         network["options"] = {"feature_map": "softmax"}
     settings = {**TRAINING[preset], **(OWN[column] if preset == "cpu" else {})}
-    truncate = int(model.endswith(CUT))
-    training = ActorCritic(bootstrap_time_limits=False, truncate=truncate, learning_rate=RATE, greedy=False, **settings)
+    bptt_length = int(model.endswith(CUT))
+    training = ActorCritic(
+        bootstrap_time_limits=False, bptt_length=bptt_length, learning_rate=RATE, greedy=False, **settings
+    )
     return Trial(task, options, "agent", network, training)
 
 

@@ -31,7 +31,7 @@ def trial(
     task: str, task_options: dict[str, Any], model: str, units: int, rate: float, training: dict[str, Any]
 ) -> Trial:
     """Any of the four networks with `units` features, in batches of 128 and with a clip of 5."""
-    settings = Supervised(batch_size=128, learning_rate=rate, clip=5.0, **training)
+    settings = Supervised(batch_size=128, learning_rate=rate, max_grad_norm=5.0, **training)
     if model == "glimpse-network":
         return Trial(task, task_options, model, {"features": units}, settings)
     options: dict[str, Any] = {"layer": model, "units": units, "embedding": 100, "projection": 0, "hidden": 100}

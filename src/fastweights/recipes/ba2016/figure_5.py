@@ -15,7 +15,7 @@ HALF = 0.5
 COLUMNS = {"16-3": "N = 16, M = 3", "24-5": "N = 24, M = 5"}
 RATES = {("irnn", "24-5"): 3.5e-3}
 """The best rates of ba2016/catch-rates, by network and screen, where another than 6e-3 was best."""
-A3C = {"acting": "hogwild", "actors": 16, "device": "cpu"}
+A3C = {"mode": "hogwild", "num_actors": 16, "device": "cpu"}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "episodes": 8},
     "cpu": {"steps": 800, "evaluate_every": 50, "batch_size": 256, "episodes": 192},
@@ -26,11 +26,11 @@ TRAINING: dict[str, dict[str, Any]] = {
 def trial(model: str, column: str, preset: str) -> Trial:
     """64 units behind 64 rectified linear ones, and an unroll of one episode."""
     size, seen = (int(number) for number in column.split("-"))
-    network = {"layer": model, "d_model": 64, "depth": 0, "heads": 1, "hidden": 64, "tell_reward": False}
+    network = {"layer": model, "d_model": 64, "num_layers": 0, "num_heads": 1, "hidden": 64, "tell_reward": False}
     rate = RATES.get((model, column), 6e-3)
     settings: dict[str, Any] = {"bootstrap_time_limits": False, **TRAINING[preset]}
     # Gradients are small in networks without layer normalisation: RMSProp's usual epsilon of 0.01 would slow them down.
-    training = ActorCritic(unroll=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **settings)
+    training = ActorCritic(unroll_length=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **settings)
     return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
 
 

@@ -36,7 +36,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """R units, batches of 128 and a clip of 5 for all models alike."""
     length = {**TRAINING[preset], **LONGER.get((preset, model, column), {})}
     rate = OWN_RATES.get((model, column), RATES[model])
-    training = Supervised(batch_size=128, learning_rate=rate, clip=5.0, **length)
+    training = Supervised(batch_size=128, learning_rate=rate, max_grad_norm=5.0, **length)
     options = {"layer": model, "units": int(column), "embedding": 50, "projection": 100, "hidden": 100}
     return Trial("associative-retrieval", SIZES.get(preset, {}), "recurrent-model", options, training)
 

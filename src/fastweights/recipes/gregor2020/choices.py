@@ -20,7 +20,7 @@ CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "operator": ("the operator puts out u", {"model_options": {"effect": "operator"}}),
     "same-component": ("one component transmits and gates", {"model_options": {"gates": 0}}),
     "swapped-components": ("component 1 transmits, 0 gates", {"model_options": {"transmits": 1, "gates": 0}}),
-    "depth-2": ("two hidden layers", {"model_options": {"depth": 2}}),
+    "depth-2": ("two hidden layers", {"model_options": {"num_layers": 2}}),
 }
 """What differs from Figure 1 at delay 80, by name: a label, and the parts of a trial."""
 

@@ -12,7 +12,7 @@ MODELS = {str(n): f"{n} hidden neurons" for n in (2, 32)}
 ALLOWING: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "none": ("as in Figure 1", {}),
     "segment-40": ("with segments of 40", {"training": {"segment": 40, "steps": 10_000}}),
-    "depth-2": ("with two layers", {"model_options": {"depth": 2}}),
+    "depth-2": ("with two layers", {"model_options": {"num_layers": 2}}),
     "embedding-16": ("with embeddings of 16", {"model_options": {"embedding": 16}}),
 }
 """What may allow it, by name: a label, and the parts of a trial."""

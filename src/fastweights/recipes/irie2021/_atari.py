@@ -9,13 +9,13 @@ from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.training.settings.actor_critic import ActorCritic
 
 NETWORKS: dict[str, dict[str, Any]] = {
-    "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
+    "lstm": {"layer": "lstm", "num_layers": 0, "d_model": 256, "num_heads": 1},
     "feed-forward": {"layer": None},
-    "linear": {"layer": "sum", "options": {"feature_map": "elu", "normaliser": "sum-5"}},
-    "delta-net": {"layer": "delta-net", "options": {"normaliser": "sum-5"}},
-    "delta-rnn": {"layer": "delta-rnn", "options": {"feature_map": "softmax", "normaliser": "none"}},
+    "linear": {"layer": "sum", "options": {"feature_map": "elu", "qk_norm": "sum-5"}},
+    "delta-net": {"layer": "delta-net", "options": {"qk_norm": "sum-5"}},
+    "delta-rnn": {"layer": "delta-rnn", "options": {"feature_map": "softmax", "qk_norm": "none"}},
     "recurrent-delta-net": {"layer": "recurrent-delta-net"},
-    "recurrent-delta-net-large": {"layer": "recurrent-delta-net", "depth": 4, "d_model": 256, "heads": 8},
+    "recurrent-delta-net-large": {"layer": "recurrent-delta-net", "num_layers": 4, "d_model": 256, "num_heads": 8},
 }
 """Two blocks of D = 128 with 4 heads and 512 units unless it says otherwise; the large one keeps the 512. Keys of the
 Delta RNN go through a softmax, as in the authors' code for reinforcement learning."""
@@ -50,28 +50,35 @@ LEARNER = 32 * 50
 """Steps of an update."""
 
 TRAINING: dict[str, dict[str, Any]] = {
-    "smoke": {"steps": 1, "evaluate_every": 1, "batch_size": 2, "unroll": 2, "episodes": 1, "longest": 3},
+    "smoke": {
+        "steps": 1,
+        "evaluate_every": 1,
+        "batch_size": 2,
+        "unroll_length": 2,
+        "episodes": 1,
+        "max_episode_steps": 3,
+    },
     "cpu": {
         "steps": 5_000,
         "evaluate_every": 500,
         "batch_size": 24,
-        "unroll": 20,
+        "unroll_length": 20,
         "episodes": 24,
         "test_episodes": 96,
         "greedy": False,
         "epsilon": 1e-5,
-        "squares": 0.01,
+        "initial_square_avg": 0.01,
     },
     "paper": {
         "evaluate_every": 1_250,
         "batch_size": 32,
         "environments": 48,
-        "acting": "impala",
-        "actors": 4,
-        "unroll": 50,
+        "mode": "impala",
+        "num_actors": 4,
+        "unroll_length": 50,
         "episodes": 30,
         "test_episodes": 150,
-        "longest": 100_000,
+        "max_episode_steps": 100_000,
     },
 }
 NOTES = (
@@ -106,9 +113,9 @@ def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
     settings = {"learning_rate": 6e-4, **TRAINING[preset]}
     if preset == "paper":
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
-    truncate = 0 if model in ("lstm", "feed-forward") else 1
+    bptt_length = 0 if model in ("lstm", "feed-forward") else 1
     eye = {"vision": "a3c"} if preset == "cpu" else {}
-    training = ActorCritic(bootstrap_time_limits=False, keep="last", truncate=truncate, **settings)
+    training = ActorCritic(bootstrap_time_limits=False, keep="last", bptt_length=bptt_length, **settings)
     task = {"game": column, "frames": FRAMES.get(column, 400_000)}
     return Trial("atari", task, "agent", {**NETWORKS[model], **eye}, training)
 

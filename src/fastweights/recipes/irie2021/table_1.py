@@ -22,7 +22,7 @@ FROM_2021 = ("transformer", "linear")
 """Whose numbers are those of Schlag et al. 2021, Table 2, to the last digit: so is how they are built."""
 
 FULL = ("delta-net", "delta-rnn", "recurrent-delta-net")
-GATED = {"feature_map": "elu", "normaliser": "sum"}
+GATED = {"feature_map": "elu", "qk_norm": "sum"}
 """The keys of DeltaNet."""
 
 UNSCALED = ("delta-mlp", "delta-delta-net")
@@ -34,7 +34,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     models of Schlag et al. 2021."""
     if column != "truncated":
         options = {**(GATED if model == "gated-delta" else {}), **words.scaled(preset)}
-        return words.without_positions(preset, model, options, "small", carry=column == "full")
+        return words.without_positions(preset, model, options, "small", carry_state=column == "full")
     one = truncated(model, preset)
     return one._replace(task_options={**one.task_options, **words.EVALUATED.get(preset, {})})
 
@@ -50,7 +50,7 @@ def truncated(model: str, preset: str) -> Trial:
     if model != "delta-mlp":
         return blocks
     # As many parameters as the others have: two blocks in a memory, and half as many of these.
-    more = {"options": {"depth": 2, "idle": True}, "depth": max(blocks.model_options["depth"] // 2, 1)}
+    more = {"options": {"num_layers": 2, "idle": True}, "num_layers": max(blocks.model_options["num_layers"] // 2, 1)}
     return blocks._replace(model_options={**blocks.model_options, **more})
 
 

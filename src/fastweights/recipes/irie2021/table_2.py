@@ -45,8 +45,8 @@ REDUCED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """What preset cpu changes in a task, and in its training."""
 
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "softmax-attention": ("softmax-attention", {"window": 1024, "rotates": False, "bias": True}),
-    "linear": ("sum", {"normaliser": "none"}),
+    "softmax-attention": ("softmax-attention", {"window_size": 1024, "use_rope": False, "bias": True}),
+    "linear": ("sum", {"qk_norm": "none"}),
     "delta-net": ("delta-net", {}),
     "delta-rnn": ("delta-rnn", {}),
     "recurrent-delta-net": ("recurrent-delta-net", {}),
@@ -59,9 +59,9 @@ AROUND: dict[str, dict[str, Any]] = {
 """What the blocks of a model have that others do not."""
 
 BLOCKS: dict[str, dict[str, Any]] = {
-    "smoke": {"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32, "dropout": 0.1},
-    "cpu": {"d_model": 64, "depth": 2, "heads": 4, "d_ff": 256, "dropout": 0.1},
-    "paper": {"d_model": 256, "depth": 4, "heads": 16, "d_ff": 1024, "dropout": 0.1},
+    "smoke": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "dropout": 0.1},
+    "cpu": {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 256, "dropout": 0.1},
+    "paper": {"d_model": 256, "num_layers": 4, "num_heads": 16, "d_ff": 1024, "dropout": 0.1},
 }
 LSTM: dict[str, dict[str, Any]] = {
     "smoke": {"units": 16, "embedding": 8},
@@ -111,7 +111,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
         return Trial(task, options, "recurrent-model", one, training)
     layer, layer_options = LAYERS[model]
     blocks = {"layer": layer, **BLOCKS[preset], **AROUND.get(model, {}), "options": layer_options}
-    blocks |= {"depth": BLOCKS["paper"]["depth"]} if long else {}
+    blocks |= {"num_layers": BLOCKS["paper"]["num_layers"]} if long else {}
     return Trial(task, options, "block-model", blocks, training)
 
 

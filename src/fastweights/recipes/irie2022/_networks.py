@@ -23,14 +23,14 @@ WIRING: dict[str, dict[str, Any]] = {
 """Blocks as in the authors' code: LayerNorm in front of DeltaNet, and beside the SRWM, on what goes round it."""
 
 REDUCED_BLOCKS: dict[str, dict[str, Any]] = {
-    "smoke": {"d_model": 16, "depth": 1, "heads": 2, "d_ff": 32},
-    "cpu": {"d_model": 128, "depth": 2, "heads": 8, "d_ff": 256},
+    "smoke": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32},
+    "cpu": {"d_model": 128, "num_layers": 2, "num_heads": 8, "d_ff": 256},
 }
 """With heads of 16, as in the paper."""
 
 SMALLER_BLOCKS: dict[str, dict[str, Any]] = {
     **REDUCED_BLOCKS,
-    "cpu": {"d_model": 64, "depth": 2, "heads": 4, "d_ff": 128},
+    "cpu": {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 128},
 }
 """For episodes of more than a few pictures."""
 

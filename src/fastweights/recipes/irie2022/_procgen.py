@@ -21,12 +21,12 @@ LABELS = {
 SOFTMAX = {"feature_map": "softmax"}
 NETWORKS: dict[str, dict[str, Any]] = {
     "feed-forward": {"layer": None},
-    "lstm": {"layer": "lstm", "depth": 0, "d_model": 256, "heads": 1},
-    "fake-srwm": {"layer": "fake-srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
-    "delta-net": {"layer": "delta-net", "options": {"normaliser": "sum-5"}},
-    "srwm": {"layer": "srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
-    "reset-srwm": {"layer": "no-carry-srwm", "heads": 8, "norm": "plain", "options": SOFTMAX},
-    "sr-delta-net": {"layer": "sr-delta-net", "heads": 8, "norm": "plain", "options": SOFTMAX},
+    "lstm": {"layer": "lstm", "num_layers": 0, "d_model": 256, "num_heads": 1},
+    "fake-srwm": {"layer": "fake-srwm", "num_heads": 8, "norm": "plain", "options": SOFTMAX},
+    "delta-net": {"layer": "delta-net", "options": {"qk_norm": "sum-5"}},
+    "srwm": {"layer": "srwm", "num_heads": 8, "norm": "plain", "options": SOFTMAX},
+    "reset-srwm": {"layer": "no-carry-srwm", "num_heads": 8, "norm": "plain", "options": SOFTMAX},
+    "sr-delta-net": {"layer": "sr-delta-net", "num_heads": 8, "norm": "plain", "options": SOFTMAX},
 }
 """Two blocks of D = 128 with 512 units: no LayerNorm in front of what is self-referential, as in the authors' code.
 Each self-referential matrix reads softmax(x), as the text says of reinforcement learning (appendix B.2 and Eq. 5)."""
@@ -34,24 +34,31 @@ Each self-referential matrix reads softmax(x), as the text says of reinforcement
 EASY = {game: game.capitalize() for game in ("bigfish", "fruitbot", "leaper", "maze", "plunder", "starpilot")}
 MEMORY = {game: game.capitalize() for game in ("dodgeball", "heist", "maze", "miner")}
 TRAINING: dict[str, dict[str, Any]] = {
-    "smoke": {"batch_size": 12, "steps": 1, "evaluate_every": 1, "unroll": 2, "episodes": 1, "longest": 3},
+    "smoke": {
+        "batch_size": 12,
+        "steps": 1,
+        "evaluate_every": 1,
+        "unroll_length": 2,
+        "episodes": 1,
+        "max_episode_steps": 3,
+    },
     "cpu": {
         "batch_size": 24,
         "steps": 5_000,
         "evaluate_every": 500,
-        "unroll": 20,
+        "unroll_length": 20,
         "episodes": 48,
         "test_episodes": 192,
         "greedy": False,
-        "longest": 1_000,
+        "max_episode_steps": 1_000,
         "epsilon": 1e-5,
-        "squares": 0.01,
+        "initial_square_avg": 0.01,
     },
     "paper": {
         "batch_size": 32,
         "environments": 48,
-        "acting": "impala",
-        "actors": 4,
+        "mode": "impala",
+        "num_actors": 4,
         "evaluate_every": 1_250,
     },
 }
@@ -102,10 +109,10 @@ def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, pre
     unroll, levels = (100, 500) if memory else (50, 200)
     settings = dict(TRAINING[preset])
     if preset == "paper":
-        settings |= {"unroll": unroll, "steps": millions * 1_000_000 // (settings["batch_size"] * unroll)}
+        settings |= {"unroll_length": unroll, "steps": millions * 1_000_000 // (settings["batch_size"] * unroll)}
         settings |= {"episodes": 20 * len(games), "test_episodes": 200 * len(games)}
-    truncate = int(model not in ("lstm", "feed-forward"))
-    fixed: dict[str, Any] = {"bootstrap_time_limits": False, "keep": "last", "truncate": truncate}
+    bptt_length = int(model not in ("lstm", "feed-forward"))
+    fixed: dict[str, Any] = {"bootstrap_time_limits": False, "keep": "last", "bptt_length": bptt_length}
     training = ActorCritic(**{"learning_rate": 6e-4, **fixed, **settings})
     task = {"games": list(games), "distribution": "memory" if memory else "easy", "levels": levels}
     eye = {"vision": "a3c"} if preset == "cpu" else {}

@@ -54,15 +54,15 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {"validation_size": 1600, "test_size": 80_000},
 }
 PAPER: dict[str, dict[str, Any]] = {
-    "omniglot": {"d_model": 256, "depth": 2, "heads": 16, "d_ff": 1024},
-    "others": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 1024},
-    "deep": {"d_model": 256, "depth": 4, "heads": 16, "d_ff": 2048},
+    "omniglot": {"d_model": 256, "num_layers": 2, "num_heads": 16, "d_ff": 1024},
+    "others": {"d_model": 256, "num_layers": 3, "num_heads": 16, "d_ff": 1024},
+    "deep": {"d_model": 256, "num_layers": 4, "num_heads": 16, "d_ff": 2048},
 }
 LSTM: dict[str, dict[str, Any]] = {
-    "smoke": {"d_model": 16, "depth": 1},
-    "cpu": {"d_model": 256, "depth": 1},
-    "omniglot": {"d_model": 512, "depth": 2},
-    "others": {"d_model": 512, "depth": 1},
+    "smoke": {"d_model": 16, "num_layers": 1},
+    "cpu": {"d_model": 256, "num_layers": 1},
+    "omniglot": {"d_model": 512, "num_layers": 2},
+    "others": {"d_model": 512, "num_layers": 1},
 }
 ADAM: dict[str, Any] = {"betas": (0.9, 0.995), "epsilon": 1e-9}
 SHORT: dict[str, Any] = {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3}
@@ -106,7 +106,7 @@ def _paper(model: str, column: str, length: int) -> tuple[dict[str, Any], Superv
     dropout = 0.2 if model.endswith(RES_12) and task == "fc100" else 0.0
     width = 64 if task == "omniglot" else 32
     options = network(model, length, PAPER["deep" if deep else sizes], LSTM[sizes], width, VISION["paper"], dropout)
-    own = {"learning_rate": 1e-3, "clip": 1.0} if model == "lstm" and task != "omniglot" else {}
+    own = {"learning_rate": 1e-3, "max_grad_norm": 1.0} if model == "lstm" and task != "omniglot" else {}
     return options, Supervised(**ADAM, **{**PUBLISHED[task], **own})
 
 

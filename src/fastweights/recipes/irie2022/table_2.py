@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 BLOCKS: dict[str, dict[str, Any]] = {
     **SMALLER_BLOCKS,
-    "paper": {"d_model": 256, "depth": 3, "heads": 16, "d_ff": 256},
+    "paper": {"d_model": 256, "num_layers": 3, "num_heads": 16, "d_ff": 256},
 }
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3},
@@ -56,7 +56,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "precision": "bf16-mixed",
     },
     "paper": {
-        **{"steps": 1_000_000, "batch_size": 32, "accumulate": 2, "evaluate_every": 4000},
+        **{"steps": 1_000_000, "batch_size": 32, "gradient_accumulation_steps": 2, "evaluate_every": 4000},
         **{"learning_rate": 3e-4},
     },
 }

@@ -17,7 +17,7 @@ MODELS = {
     "fwm-tanh": "Rule of Schlag (2021), tanh",
 }
 OTHER_RULES = ("sum-dpfp-1", "fwm-dpfp-1", "fwm-tanh")
-DELTA = {"memory": "delta", "normaliser": "sum", "query_normaliser": "sum-6"}
+DELTA = {"memory": "delta", "qk_norm": "sum", "query_norm": "sum-6"}
 MEMORIES: dict[str, dict[str, Any]] = {
     "delta-dpfp-1": {**DELTA, "feature_map": "dpfp-1"},
     "delta-dpfp-2": {**DELTA, "feature_map": "dpfp-2"},

@@ -13,8 +13,10 @@ HEAD = 64
 COLUMNS = {"64": "keys of 64", "256": "keys of 256", "512": "keys of 512"}
 """By the size of a key behind the feature map."""
 
-SIZES: dict[str, Any] = {"d_model": 1024, "depth": 6, "heads": 16, "d_ff": 4096, "dropout": 0.3}
-TRAINING = Translation(steps=35_000, batch_size=3 * 16 * 3584, learning_rate=5e-4, warmup=4000, evaluate_every=780)
+SIZES: dict[str, Any] = {"d_model": 1024, "num_layers": 6, "num_heads": 16, "d_ff": 4096, "dropout": 0.3}
+TRAINING = Translation(
+    steps=35_000, batch_size=3 * 16 * 3584, learning_rate=5e-4, warmup_steps=4000, evaluate_every=780
+)
 
 
 def feature_map(model: str, size: str) -> str:
@@ -96,7 +98,7 @@ EXPERIMENT = Experiment(
         "Neither does it state the learning rate, the beam and the length penalty: 5e-4 is the rate of the recipe that "
         "it adapts, a beam of 5 and a penalty of 1 are ours. FAIRSEQ evaluates with a beam of 4 and a penalty of 0.6.",
         "The best weights are chosen by the BLEU of the likeliest tokens.",
-        "A batch of preset paper, 172,032 tokens, does not fit one device: add --accumulate 48.",
+        "A batch of preset paper, 172,032 tokens, does not fit one device: add --gradient-accumulation-steps 48.",
         "Softmax and ELU + 1 have keys of 64, whatever else.",
         MEASURED,
         "FAVOR+ stands here for the kernel of softmax attention, scores divided by the root of 64: without the root, "

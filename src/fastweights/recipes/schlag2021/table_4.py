@@ -19,16 +19,16 @@ MEMORIES = {"paper": (15, 64, 128), "cpu": (8, 11, 21), "smoke": (2,)}
 """Steps that Transformer-XL remembers when it is tested, besides those of its training. The first has as many numbers
 as the state of DeltaNet: 15 steps of 2 x 256 numbers a layer in the paper, 8 of 2 x 64 in preset cpu."""
 
-SHORTER: dict[str, dict[str, int]] = {"paper": {"steps": 200_000, "warmup": 1000}}
+SHORTER: dict[str, dict[str, int]] = {"paper": {"steps": 200_000, "warmup_steps": 1000}}
 """How much less Transformer-XL is trained."""
 
-GATED = {"feature_map": "elu", "normaliser": "sum"}
+GATED = {"feature_map": "elu", "qk_norm": "sum"}
 """The keys of DeltaNet."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """A trial without positions. The state is carried, or every window starts from zeros."""
-    memory = {"memory": words.SIZES[preset]["medium"].training["window"]}
+    memory = {"mem_len": words.SIZES[preset]["medium"].training["window"]}
     scaled = words.scaled(preset, "medium")
     layers = {
         "linear": ("linear-attention", scaled),
@@ -36,7 +36,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
         "transformer-xl": ("transformer-xl", memory),
         "gated-delta": ("gated-delta", {**GATED, **scaled}),
     }
-    one = words.without_positions(preset, *layers[model], "medium", carry=column == "medium")
+    one = words.without_positions(preset, *layers[model], "medium", carry_state=column == "medium")
     if model != "transformer-xl":
         return one
     training: Any = one.training

@@ -26,15 +26,15 @@ TRAINING: dict[str, dict[str, Any]] = {
     "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
 }
 TASK: dict[str, dict[str, Any]] = {
-    "smoke": {"vocabulary": 64, "length": 64, "evaluation_size": 40},
-    "cpu": {"vocabulary": 64, "length": 64, "evaluation_size": 500},
+    "smoke": {"vocab_size": 64, "length": 64, "evaluation_size": 40},
+    "cpu": {"vocab_size": 64, "length": 64, "evaluation_size": 500},
 }
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """Two blocks of width 64 with short convolutions, as today's language models have them."""
-    training = Supervised(batch_size=64, learning_rate=RATES.get(model, 4e-3), clip=1.0, **TRAINING[preset])
-    options = {"layer": model, "d_model": 64, "depth": 2, "heads": 2, "d_ff": 128, "convolution": 4}
+    training = Supervised(batch_size=64, learning_rate=RATES.get(model, 4e-3), max_grad_norm=1.0, **TRAINING[preset])
+    options = {"layer": model, "d_model": 64, "num_layers": 2, "num_heads": 2, "d_ff": 128, "conv_size": 4}
     task = {**TASK[preset], "pairs": int(column)}
     return Trial("associative-recall", task, "block-model", options, training)
 

@@ -83,7 +83,7 @@ class Pairs(Task):
 
     @property
     @abstractmethod
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         """Number of tokens, with the begin and end tokens."""
 
     @property
@@ -121,7 +121,7 @@ class Pairs(Task):
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return (self.vocabulary,)
+        return (self.vocab_size,)
 
     def batch(self, chosen: Sequence[int], pairs: PairSet) -> PairBatch:
         """Returns pairs of a set as a batch."""

@@ -17,25 +17,25 @@ class KneserNey:
 
     Args:
         tokens: The training sequence, integers from 0 to `vocabulary - 1`.
-        vocabulary: Number of tokens.
+        vocab_size: Number of tokens.
         order: Length n of the longest n-gram; 1 is the unigram model.
 
     Source: Kneser and Ney 1995; Chen and Goodman 1999, Sec. 2.7 and Eq. 26 (discount).
     """
 
-    def __init__(self, tokens: Numbers, vocabulary: int, order: int) -> None:
+    def __init__(self, tokens: Numbers, vocab_size: int, order: int) -> None:
         require(order >= 1, "order", "at least 1", order)
         require(len(tokens) >= order, "tokens", f"at least {order} for order {order}", len(tokens))
-        self.vocabulary = vocabulary
+        self.vocab_size = vocab_size
         # Every n-gram is a number: that of its history among those of n - 1 tokens, and its last token.
         codes, ends = [], []
         grams = np.zeros(len(tokens) + 1, dtype=np.int64)
         for _ in range(order):
-            pairs = grams[:-1] * vocabulary + tokens[len(tokens) + 1 - len(grams) :]
+            pairs = grams[:-1] * vocab_size + tokens[len(tokens) + 1 - len(grams) :]
             distinct, end, grams = np.unique(pairs, return_index=True, return_inverse=True)
             codes.append(distinct)
             ends.append((end, grams))
-        self.levels = [_Level(distinct, vocabulary, _counts(*ends[n : n + 2])) for n, distinct in enumerate(codes)]
+        self.levels = [_Level(distinct, vocab_size, _counts(*ends[n : n + 2])) for n, distinct in enumerate(codes)]
 
     def bits(self, tokens: Numbers) -> float:
         """Mean bits per token, over all but the first, for which there is no prediction."""
@@ -43,7 +43,7 @@ class KneserNey:
 
     def probabilities(self, tokens: Numbers) -> NDArray[np.float64]:
         """Probability of every token given the tokens before it; the first ones have shorter histories."""
-        p = np.full(len(tokens), 1 / self.vocabulary)
+        p = np.full(len(tokens), 1 / self.vocab_size)
         grams = np.zeros(len(tokens) + 1, dtype=np.int64)
         for level in self.levels:
             start = len(tokens) + 1 - len(grams)
@@ -68,14 +68,14 @@ class _Level:
 
     Args:
         codes: Sorted codes of the n-grams, `history * vocabulary + token`; the index of an n-gram is its position.
-        vocabulary: Number of tokens.
+        vocab_size: Number of tokens.
         counts: Count of every n-gram.
     """
 
-    def __init__(self, codes: Numbers, vocabulary: int, counts: Numbers) -> None:
+    def __init__(self, codes: Numbers, vocab_size: int, counts: Numbers) -> None:
         self.codes, self.counts = codes, counts
-        self.vocabulary = vocabulary
-        histories = codes // vocabulary
+        self.vocab_size = vocab_size
+        histories = codes // vocab_size
         self.totals = np.bincount(histories, weights=counts)
         self.continuations = np.bincount(histories, weights=counts > 0)
         once, twice = (counts == 1).sum(), (counts == 2).sum()
@@ -83,7 +83,7 @@ class _Level:
 
     def find(self, histories: Numbers, tokens: Numbers) -> Numbers:
         """Index of the n-gram of every token after its history; -1 if it is unseen."""
-        code = histories * self.vocabulary + tokens
+        code = histories * self.vocab_size + tokens
         index = np.searchsorted(self.codes, code).clip(max=len(self.codes) - 1)
         return np.where((self.codes[index] == code) & (histories >= 0), index, -1)
 

@@ -53,7 +53,7 @@ class Parallel(Pairs):
         return BPE.learn("\n".join(line for side in self._lines("train") for line in side), self.pieces)
 
     @property
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         return len(self.tokenizer) + 2
 
     @property

@@ -115,10 +115,10 @@ class Encoding:
         mean, deviation = self.moments
         return torch.from_numpy(((value - mean) / deviation).astype(np.float32))
 
-    def sequences(self, examples: Iterable[Example], longest: int) -> Sequences:
-        """Encodes labelled examples, cut to `longest` steps; those without a step are skipped."""
+    def sequences(self, examples: Iterable[Example], max_length: int) -> Sequences:
+        """Encodes labelled examples, cut to `max_length` steps; those without a step are skipped."""
         number = {name: index for index, name in enumerate(self.classes)}
-        encoded = [(self.encode(e.value)[:longest], number[e.label]) for e in examples if e.label is not None]
+        encoded = [(self.encode(e.value)[:max_length], number[e.label]) for e in examples if e.label is not None]
         rows, labels = zip(*[(row, label) for row, label in encoded if len(row)], strict=True)
         values = torch.cat(rows)
         lengths, targets = torch.tensor([len(row) for row in rows]), torch.tensor(labels)

@@ -28,7 +28,7 @@ def make_fabric(settings: Training) -> Fabric:
     missing."""
     by_torchrun = settings.devices > 1 and launched() > 1
     local_devices = int(os.environ["LOCAL_WORLD_SIZE"]) if by_torchrun else settings.devices
-    kind = Sharded if settings.sharded else DDPStrategy
+    kind = Sharded if settings.fsdp else DDPStrategy
     try:
         return Fabric(
             accelerator=settings.device,

@@ -38,7 +38,7 @@ def train(session: Session) -> None:
     Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` where an actor died that cannot be replaced.
     """
     settings = session.settings
-    mode = MODES[settings.acting]
+    mode = MODES[settings.mode]
     optimiser = rms_prop(session.model, settings)
     model, wrapped = session.set_up(optimiser)
     carried = session.resume(mode.blank(session))
@@ -132,7 +132,7 @@ def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: i
     # Separate random numbers, so that an evaluation does not change the training.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        for t in range(settings.longest * episodes):
+        for t in range(settings.max_episode_steps * episodes):
             require_finite(observed, f"time step {t + 1} of the evaluation")
             parameters = torch.zeros(number, actions.outputs + actions.learned)
             if model is not None:

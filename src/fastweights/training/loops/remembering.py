@@ -177,7 +177,7 @@ def update(
         )
         return results[0] + settings.online * online_loss.mean() if settings.online else results[0]
 
-    descend(fabric, model, optimiser, [loss], settings.clip)
+    descend(fabric, model, optimiser, [loss], settings.max_grad_norm)
     return results[0].item(), detach(results[1])
 
 

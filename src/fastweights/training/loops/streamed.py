@@ -45,15 +45,23 @@ def train(session: Session) -> None:
     model, optimiser = session.set_up(adam_w(session.model, settings))
     # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
-    like = session.bare.initial_state(rows) if settings.carry else ()  # type: ignore[operator]
+    like = session.bare.initial_state(rows) if settings.carry_state else ()  # type: ignore[operator]
     carried, progress = session.resume(like), session.progress
     with session.running():
         while not progress.stopped:
             window = progress.step % len(windows)
             set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
-            before = carried if settings.carry and window else None
-            loss, after = update(fabric, model, optimiser, windows[window], before, settings.clip, settings.accumulate)
-            carried = after if settings.carry else ()
+            before = carried if settings.carry_state and window else None
+            loss, after = update(
+                fabric,
+                model,
+                optimiser,
+                windows[window],
+                before,
+                settings.max_grad_norm,
+                settings.gradient_accumulation_steps,
+            )
+            carried = after if settings.carry_state else ()
             session.require_number(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
             note = _evaluate(session, model) if session.due else ""
@@ -105,7 +113,7 @@ def show(session: Session, result: Result, console: Console) -> None:
     console.print(table)
     beaten = [baseline for baseline, value in result.baselines.items() if mine < value]
     console.print(f"{name} is better than {beaten[-1] if beaten else 'none of the baselines'}.", highlight=False)
-    if session.settings.sample and session.settings.carry:
+    if session.settings.sample and session.settings.carry_state:
         prompt = task.before_test[-200:].to(next(session.model.parameters()).device)
         tokens = session.model.generate(prompt[None], session.settings.sample, temperature=0.8, seed=1)  # type: ignore[operator]
         sample = f"\nA sample, after {task.decode(prompt)[-60:]!r}:\n\n{task.decode(tokens[0])}"
@@ -116,7 +124,7 @@ def show(session: Session, result: Result, console: Console) -> None:
 def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -> dict[str, float]:
     """Mean loss, bits and perplexity per token over all but the first: with carried state, or by sliding windows."""
     device = next(model.parameters()).device
-    read = _carried if settings.carry else _windowed
+    read = _carried if settings.carry_state else _windowed
     with evaluating(model):
         total = sum(part.double().sum().item() for part in read(model, tokens.to(device), settings.window, stride))
     loss = total / (len(tokens) - 1)
@@ -182,11 +190,11 @@ def update(
     optimiser: torch.optim.Optimizer,
     batch: tuple[Tensor, Tensor],
     before: Any,
-    clip: float,
-    accumulate: int = 1,
+    max_grad_norm: float,
+    gradient_accumulation_steps: int = 1,
 ) -> tuple[float, Any]:
     """One training step; returns the loss in nats and the state, without its history."""
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), accumulate)
+    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), gradient_accumulation_steps)
     after = []
 
     def loss(index: int) -> Tensor:
@@ -196,7 +204,7 @@ def update(
         after.append(detach(state))
         return losses.mean() / len(parts)
 
-    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], clip)
+    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], max_grad_norm)
     return total, tree_map(lambda *leaves: torch.cat(leaves), *after) if len(after) > 1 else after[0]
 
 

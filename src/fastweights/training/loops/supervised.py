@@ -34,7 +34,15 @@ def train(session: Session) -> None:
     with session.running():
         while not session.progress.stopped:
             set_learning_rate(optimiser, settings.learning_rate_at(session.progress.step))
-            loss = update(fabric, model, optimiser, task, next(batches), settings.clip, settings.accumulate)
+            loss = update(
+                fabric,
+                model,
+                optimiser,
+                task,
+                next(batches),
+                settings.max_grad_norm,
+                settings.gradient_accumulation_steps,
+            )
             session.count(loss, f"loss {loss:.3g}")
             session.rest((), _evaluate(session, model) if session.due else "")
 
@@ -88,11 +96,11 @@ def update(
     optimiser: torch.optim.Optimizer,
     task: Labelled,
     batch: Batch,
-    clip: float,
-    accumulate: int = 1,
+    max_grad_norm: float,
+    gradient_accumulation_steps: int = 1,
 ) -> float:
     """One training step on a batch; returns its loss."""
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), accumulate)
+    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), gradient_accumulation_steps)
     weights = _weights(fabric, [targets for _, targets in parts])
 
     def loss(part: tuple[Tensor, ...], weight: float) -> Tensor:
@@ -100,7 +108,7 @@ def update(
         return task.loss(model(inputs, targets.shape[1]), targets) * weight
 
     losses = [partial(loss, *pair) for pair in zip(parts, weights, strict=True)]
-    return descend(fabric, model, optimiser, losses, clip)
+    return descend(fabric, model, optimiser, losses, max_grad_norm)
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:

@@ -49,7 +49,8 @@ def finish(session: Session) -> Result:
     fabric, task, settings = session.fabric, session.task, session.settings
     model = fabric.setup_module(session.model)
     parts = (
-        measure(fabric, model, task, part, settings.beam, settings.penalty) for part in (task.validation, task.test)
+        measure(fabric, model, task, part, settings.num_beams, settings.length_penalty)
+        for part in (task.validation, task.test)
     )
     return session.result(*parts)
 
@@ -57,10 +58,10 @@ def finish(session: Session) -> Result:
 def show(session: Session, result: Result, console: Console) -> None:
     """Prints BLEU with its signature, and a few translations."""
     task, settings = session.task, session.settings
-    how = f"beam {settings.beam}, length penalty {settings.penalty:g}, {SIGNATURE}"
+    how = f"beam {settings.num_beams}, length penalty {settings.length_penalty:g}, {SIGNATURE}"
     console.print(f"BLEU {result.test['bleu']:.1f} on test data ({how})", highlight=False)
     few = Sentences.of(task.test.sources[n] for n in range(min(3, len(task.test.sources))))
-    translations = translate(session.model, task, few, settings.beam, settings.penalty)
+    translations = translate(session.model, task, few, settings.num_beams, settings.length_penalty)
     for n, sentence in enumerate(translations):
         lines = [task.decode(few[n]), sentence, f"({task.test.references[n]})"]
         console.print("\n" + "\n".join(lines), markup=False, highlight=False)
@@ -79,13 +80,17 @@ def update(
     # With fewer sentences than processes, each process has all of them.
     shares = fabric.world_size if len(batch.target) >= fabric.world_size else 1
     tokens = int(batch.target_lengths.sum()) / shares
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), settings.accumulate)
-    how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.smoothing, "reduction": "sum"}
+    parts = micro_batches(
+        (fabric.to_device(part_of(fabric, part)) for part in batch), settings.gradient_accumulation_steps
+    )
+    how: Any = {"ignore_index": IGNORE, "label_smoothing": settings.label_smoothing, "reduction": "sum"}
 
     def loss(part: PairBatch) -> Tensor:
         return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
-    return descend(fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.clip)
+    return descend(
+        fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.max_grad_norm
+    )
 
 
 def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
@@ -96,7 +101,7 @@ def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
 
 @torch.no_grad()
 def measure(
-    fabric: Fabric, model: nn.Module, task: Pairs, pairs: PairSet, beam: int, penalty: float
+    fabric: Fabric, model: nn.Module, task: Pairs, pairs: PairSet, num_beams: int, length_penalty: float
 ) -> dict[str, float]:
     """Mean loss in nats per token, and BLEU of translations."""
     import sacrebleu
@@ -109,11 +114,11 @@ def measure(
                 _logits(model, batch), batch.labels.flatten(), ignore_index=IGNORE, reduction="sum"
             ).item()
             tokens += int(batch.target_lengths.sum())
-        translations = translate(model, task, pairs.sources, beam, penalty)
+        translations = translate(model, task, pairs.sources, num_beams, length_penalty)
     return {"loss": total / tokens, "bleu": sacrebleu.corpus_bleu(translations, [list(pairs.references)]).score}
 
 
-def translate(model: nn.Module, task: Pairs, sources: Sentences, beam: int, penalty: float) -> list[str]:
+def translate(model: nn.Module, task: Pairs, sources: Sentences, num_beams: int, length_penalty: float) -> list[str]:
     """The best hypothesis of every non-empty source sentence, of at most twice its tokens plus 10."""
     device = next(model.parameters()).device
     translations = [""] * len(sources)
@@ -125,7 +130,7 @@ def translate(model: nn.Module, task: Pairs, sources: Sentences, beam: int, pena
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         marks = (task.begin, task.end, 2 * lengths + 10)
-        batches = model.translate(padded.to(device), lengths.to(device), *marks, beam, penalty)  # type: ignore[operator]
+        batches = model.translate(padded.to(device), lengths.to(device), *marks, num_beams, length_penalty)  # type: ignore[operator]
         for n, hypotheses in zip(chosen, batches, strict=True):
             translations[n] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
     return translations
@@ -135,7 +140,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     """Evaluates on validation data; returns a line of progress."""
     progress, task = session.progress, session.task
     train_loss = progress.mean_loss
-    measured = measure(session.fabric, model, task, task.validation, beam=1, penalty=1.0)
+    measured = measure(session.fabric, model, task, task.validation, num_beams=1, length_penalty=1.0)
     session.judge(measured, {"learning_rate": session.optimiser.param_groups[0]["lr"]})
     line = f"step {progress.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
     rate = f"{session.clock.rate(progress.step):,.1f} training steps/s"

@@ -52,7 +52,7 @@ class Synchronous:
     def blank(session: Session) -> Any:
         """The initial state of the agents, and a buffer for the actions until the next evaluation."""
         settings, rows = session.settings, rows_of(session)
-        steps = min(settings.evaluate_every, settings.steps) * settings.unroll
+        steps = min(settings.evaluate_every, settings.steps) * settings.unroll_length
         return session.bare.initial_state(rows), session.task.actions.blank(rows, steps)  # type: ignore[operator]
 
     @property
@@ -63,7 +63,7 @@ class Synchronous:
     def learn(self) -> float:
         """Acts for an unroll, and takes a training step on it."""
         session, settings = self.session, self.session.settings
-        unroll = self.worker.act(session.bare, settings.unroll)
+        unroll = self.worker.act(session.bare, settings.unroll_length)
         set_learning_rate(self.optimiser, settings.learning_rate_at(session.progress.step))
         return update(session.fabric, self.model, self.optimiser, unroll, settings)
 
@@ -90,7 +90,7 @@ class Synchronous:
         fabric, settings = self.session.fabric, self.session.settings
         began = self.session.progress.step - updates
         worlds = self.session.task.worlds(len(history), seed_of(settings.seed, fabric.global_rank, began))
-        steps, bootstrap = updates * settings.unroll, settings.bootstrap_time_limits
+        steps, bootstrap = updates * settings.unroll_length, settings.bootstrap_time_limits
         state, compiled = to(state, fabric.device), settings.compiles_steps
         self.worker = RolloutWorker(worlds, state, history, steps, fabric.device, bootstrap, compiled)
 
@@ -100,7 +100,7 @@ class ActorProcesses:
 
     def __init__(self, session: Session) -> None:
         self.session, self.returns = session, Returns()
-        self.seats = list(range(session.settings.actors))
+        self.seats = list(range(session.settings.num_actors))
         self.seed = (session.settings.seed, session.fabric.global_rank, session.progress.step)
         self.pool: WorkerPool
 
@@ -146,7 +146,9 @@ class ImpalaActors(ActorProcesses):
         self.copies = [deepcopy(session.bare).cpu().share_memory() for _ in range(self.COPIES)]
         self.ready: list[list[Tensor]] = []
         rows = rows_of(session) // len(self.seats)
-        self.buffers = [buffer_for(self.copies[0], session.task, rows, session.settings.unroll) for _ in self.seats]
+        self.buffers = [
+            buffer_for(self.copies[0], session.task, rows, session.settings.unroll_length) for _ in self.seats
+        ]
         _, self.structure = tree_flatten(self.buffers[0])
         rooms = [tree_flatten(room)[0] for room in self.buffers]
         arguments = (session.task, self.copies, rooms, session.settings, self.seed)
@@ -204,7 +206,7 @@ class HogwildActors(ActorProcesses):
         super().__init__(session)
         require(session.fabric.device.type == "cpu", "device", "cpu with hogwild", session.fabric.device.type)
         session.bare.share_memory()
-        state, squares = optimiser.optimizer.state, session.settings.squares
+        state, squares = optimiser.optimizer.state, session.settings.initial_square_avg
         moments = [_shared_moments(state, parameter, squares) for parameter in session.bare.parameters()]
         self.started = session.progress.step
         arguments = (session.task, session.bare, moments, session.settings, self.seed)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def rms_prop(model: nn.Module, settings: ActorCritic) -> torch.optim.Optimizer:
     """Creates the optimiser of a run."""
     optimiser = torch.optim.RMSprop(model.parameters(), settings.learning_rate, settings.alpha, settings.epsilon)
-    if settings.squares:
-        optimiser.register_step_pre_hook(partial(_begin, settings.squares))
+    if settings.initial_square_avg:
+        optimiser.register_step_pre_hook(partial(_begin, settings.initial_square_avg))
     return optimiser
 
 
@@ -47,7 +47,7 @@ def update(
         InputError: The loss is not finite; the message names the module and the time step.
     """
     *tensors, start = unroll
-    parts = micro_batches(tensors, settings.accumulate)
+    parts = micro_batches(tensors, settings.gradient_accumulation_steps)
     size = len(parts[0][0])
 
     def loss(index: int) -> Tensor:
@@ -57,7 +57,7 @@ def update(
         # Processes average their gradients, but the loss is a sum.
         return value * fabric.world_size
 
-    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], settings.clip)
+    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], settings.max_grad_norm)
     return total / fabric.world_size
 
 
@@ -66,16 +66,16 @@ def objective(model: nn.Module, unroll: Unroll, settings: ActorCritic) -> Tensor
 
     Source: Espeholt et al. 2018 (IMPALA), Sec. 4.2.
     """
-    parameters, values, _ = model(*unroll.inputs, unroll.start, settings.truncate)
+    parameters, values, _ = model(*unroll.inputs, unroll.start, settings.bptt_length)
     actions: Any = model.actions
     policy = actions.distribution(parameters[:, :-1])
     chosen = policy.log_prob(unroll.action[:, 1:])
-    discounts = settings.discount * ~unroll.first[:, 1:]
+    discounts = settings.gamma * ~unroll.first[:, 1:]
     log_ratios = chosen - unroll.log_probability
     returns = vtrace(log_ratios, discounts, rewards_of(unroll, settings), values[:, :-1], values[:, -1])
     critic = (returns.targets - values[:, :-1]).square().sum() / 2
-    gain: Tensor = (returns.advantages * chosen).sum() + settings.entropy_cost * policy.entropy().sum()
-    return settings.value_cost * critic - gain
+    gain: Tensor = (returns.advantages * chosen).sum() + settings.entropy_coef * policy.entropy().sum()
+    return settings.value_coef * critic - gain
 
 
 def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
@@ -87,7 +87,7 @@ def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
     earned = settings.reward_scale * unroll.reward[:, 1:]
     if settings.clip_reward:
         earned = earned.clamp(-settings.clip_reward, settings.clip_reward)
-    return earned + settings.discount * unroll.beyond
+    return earned + settings.gamma * unroll.beyond
 
 
 def require_finite_loss(loss: Tensor, model: nn.Module, unroll: Unroll) -> None:

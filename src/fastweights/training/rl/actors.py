@@ -57,7 +57,7 @@ def begin_learning(
     agent, optimiser = deepcopy(model), rms_prop(model, settings)
     for parameter, shared in zip(model.parameters(), moments, strict=True):
         optimiser.state[parameter] = shared
-    worker = _worker_of(agent, task, settings.batch_size // settings.actors, settings, (*seed, seat, hired))
+    worker = _worker_of(agent, task, settings.batch_size // settings.num_actors, settings, (*seed, seat, hired))
 
     def learn(step: int) -> tuple[float, float, int]:
         agent.load_state_dict(model.state_dict())
@@ -66,8 +66,8 @@ def begin_learning(
         loss = objective(agent, unroll, settings)
         require_finite_loss(loss, agent, unroll)
         loss.backward()
-        if settings.clip:
-            nn.utils.clip_grad_norm_(agent.parameters(), settings.clip)
+        if settings.max_grad_norm:
+            nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
         for parameter, copy in zip(model.parameters(), agent.parameters(), strict=True):
             parameter.grad = copy.grad
         set_learning_rate(optimiser, settings.learning_rate_at(step))
@@ -83,7 +83,7 @@ def _worker_of(
     """Creates the rollout worker of an actor, whose actions are not replayed."""
     torch.manual_seed(seed_of(*seed))
     worlds, state = task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
-    history = task.actions.blank(rows, settings.unroll)
+    history = task.actions.blank(rows, settings.unroll_length)
     bootstrap, compiled = settings.bootstrap_time_limits, settings.compiles_steps
     return RolloutWorker(worlds, state, history, 0, bootstrap=bootstrap, compiled=compiled)
 
@@ -91,7 +91,7 @@ def _worker_of(
 def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
     """Returns an unroll, with the sum and number of the returns of episodes that ended in it."""
     worker.taken, worker.returns = 0, Returns()
-    unroll = worker.act(agent, settings.unroll)
+    unroll = worker.act(agent, settings.unroll_length)
     return unroll, (worker.returns.earned, worker.returns.ended)
 
 

@@ -27,10 +27,10 @@ class Hardware(NamedTuple):
 
     device: str | None = None
     devices: int | None = None
-    accumulate: int | None = None
-    recompute: bool | None = None
-    sharded: bool | None = None
-    compiled: bool | None = None
+    gradient_accumulation_steps: int | None = None
+    gradient_checkpointing: bool | None = None
+    fsdp: bool | None = None
+    compile: bool | None = None
     precision: str | None = None
 
     def given(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ ANY_TIME = tuple(name for name in Hardware._fields if name != "precision")
 
 
 BEFORE = {
-    **{"actors": 2, "acting": "synchronous", "squares": 0.0},
+    **{"num_actors": 2, "mode": "synchronous", "initial_square_avg": 0.0},
     **{"bootstrap_time_limits": False, "reward_scale": 1.0, "decay": 0, "state_every": 0, "test_curve": False},
     **{"environments": 0, "test_episodes": 0, "keep": "best"},
 }
@@ -81,10 +81,11 @@ class Training:
         seed: Seed of the initial weights, of the order of the data and of dropout.
         device: Device of training: "auto", "cpu", "cuda", "mps".
         devices: Number of processes that share every batch, each with a device, or with its part of the cores.
-        accumulate: Number of gradient accumulation steps per batch, to save memory.
-        recompute: Whether activations of blocks are recomputed in the backward pass (gradient checkpointing).
-        sharded: Whether weights and optimizer state are sharded over devices (FSDP).
-        compiled: Whether blocks are compiled with torch.compile, which takes a minute and can be slower on a CPU.
+        gradient_accumulation_steps: Number of gradient accumulation steps per batch, to save memory.
+        gradient_checkpointing: Whether activations of blocks are recomputed in the backward pass (gradient
+            checkpointing).
+        fsdp: Whether weights and optimizer state are sharded over devices (FSDP).
+        compile: Whether blocks are compiled with torch.compile, which takes a minute and can be slower on a CPU.
         precision: "32-true", or "bf16-mixed" for mixed precision, with memories in float32.
     """
 
@@ -95,10 +96,10 @@ class Training:
     seed: int = 1
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = 1
-    accumulate: int = 1
-    recompute: bool = False
-    sharded: bool = False
-    compiled: bool = False
+    gradient_accumulation_steps: int = 1
+    gradient_checkpointing: bool = False
+    fsdp: bool = False
+    compile: bool = False
     precision: Precision = "32-true"
 
     @classmethod
@@ -111,8 +112,10 @@ class Training:
         require_numbers(self, ("steps", "batch_size", "evaluate_every"), 1)
         require_numbers(self, ("patience",), 0)
         require_numbers(self, ("devices",), 1, MOST_DEVICES)
-        require_numbers(self, ("accumulate",), 1)
-        parts = self.devices * self.accumulate
-        of = "the number of devices" + (" times that of parts to accumulate" if self.accumulate > 1 else "")
+        require_numbers(self, ("gradient_accumulation_steps",), 1)
+        parts = self.devices * self.gradient_accumulation_steps
+        of = "the number of devices" + (
+            " times that of parts to accumulate" if self.gradient_accumulation_steps > 1 else ""
+        )
         require(self.batch_size % parts == 0, "batch_size", f"a multiple of {parts}, {of}", self.batch_size)
         require_numbers(self, ("seed",), 0, LARGEST_SEED)

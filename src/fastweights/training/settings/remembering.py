@@ -27,7 +27,7 @@ class Remembering(Training):
         learning_rate: Learning rate of Adam.
         decay: Number of last training steps over which the learning rate falls to 0; 0 for a constant rate.
         betas: Betas of Adam.
-        clip: Maximum gradient norm.
+        max_grad_norm: Maximum gradient norm.
     """
 
     batch_size: int = 1
@@ -41,17 +41,21 @@ class Remembering(Training):
     learning_rate: float
     decay: int = 0
     betas: tuple[float, float] = (0.9, 0.999)
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            self.accumulate == 1, "accumulate", "1 for online training", self.accumulate, "Use fewer parallel streams."
+            self.gradient_accumulation_steps == 1,
+            "gradient_accumulation_steps",
+            "1 for online training",
+            self.gradient_accumulation_steps,
+            "Use fewer parallel streams.",
         )
         require_numbers(self, ("segment", "delay", "early"), 1)
         require_numbers(self, ("online", "decay"), 0)
         require(self.decay <= self.steps, "decay", f"at most steps={self.steps}", self.decay)
-        require_positive(self, ("learning_rate", "clip"))
+        require_positive(self, ("learning_rate", "max_grad_norm"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         fits = self.bounds == "behind" or self.delay > self.segment
         remedy = "With bounds 'behind' it counts from the start of the segment."

@@ -14,30 +14,30 @@ class Streamed(Training):
     Args:
         batch_size: Number of parallel streams into which the text is split.
         window: Number of steps per window.
-        carry: Whether the state is carried from window to window, without its gradient. Otherwise every window starts
-            from the initial state, also in evaluations.
+        carry_state: Whether the state is carried from window to window, without its gradient. Otherwise every window
+            starts from the initial state, also in evaluations.
         stride: Distance of the windows of an evaluation, without a carried state. Steps in two windows are scored in
             the first, so that in most windows the last `stride` steps count.
         learning_rate: Peak learning rate of AdamW.
         betas: Betas of AdamW.
-        warmup: Number of training steps until the peak, which a cosine decay follows.
-        floor: Final learning rate as a fraction of the peak.
+        warmup_steps: Number of training steps until the peak, which a cosine decay follows.
+        min_lr_ratio: Final learning rate as a fraction of the peak.
         weight_decay: Decoupled weight decay of all matrices.
-        clip: Largest norm of the gradient.
+        max_grad_norm: Largest norm of the gradient.
         sample: Tokens to generate at the end, if a state is carried.
         state_every: Tokens between two measurements of the norm of a carried state on test data; 0 for none.
         memories: Numbers of steps of memory, besides its own, with which a model of such layers is tested, too.
     """
 
     window: int
-    carry: bool = True
+    carry_state: bool = True
     stride: int = 1
     learning_rate: float
     betas: tuple[float, float] = (0.9, 0.95)
-    warmup: int = 0
-    floor: float = 0.1
+    warmup_steps: int = 0
+    min_lr_ratio: float = 0.1
     weight_decay: float = 0.0
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     sample: int = 0
     state_every: int = 0
     memories: tuple[int, ...] = ()
@@ -46,17 +46,17 @@ class Streamed(Training):
         super().__post_init__()
         require_numbers(self, ("window", "stride"), 1)
         require(self.stride <= self.window, "stride", f"at most window={self.window}", self.stride)
-        require(0 <= self.floor <= 1, "floor", "from 0 to 1", self.floor)
+        require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", "from 0 to 1", self.min_lr_ratio)
         require(all(steps >= 1 for steps in self.memories), "memories", "of at least 1 step each", self.memories)
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
-        require_numbers(self, ("warmup", "weight_decay", "sample", "state_every"), 0)
+        require_numbers(self, ("warmup_steps", "weight_decay", "sample", "state_every"), 0)
         remedy = "A model that starts from zeros in every window carries no state."
-        require(self.carry or not self.state_every, "state_every", "0 without carry", self.state_every, remedy)
-        require_positive(self, ("learning_rate", "clip"))
+        require(self.carry_state or not self.state_every, "state_every", "0 without carry", self.state_every, remedy)
+        require_positive(self, ("learning_rate", "max_grad_norm"))
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine decay to the floor."""
-        rise = min((step + 1) / self.warmup, 1.0) if self.warmup else 1.0
-        progress = max(step - self.warmup, 0) / max(self.steps - self.warmup, 1)
-        half = (1 - self.floor) / 2
+        rise = min((step + 1) / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
+        progress = max(step - self.warmup_steps, 0) / max(self.steps - self.warmup_steps, 1)
+        half = (1 - self.min_lr_ratio) / 2
         return self.learning_rate * rise * (1 - half + half * math.cos(math.pi * progress))

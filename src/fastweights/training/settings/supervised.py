@@ -15,7 +15,7 @@ class Supervised(Training):
         decay: Number of last training steps over which the rate falls linearly to 0; 0 for a constant rate.
         betas: Betas of Adam.
         epsilon: Epsilon of Adam.
-        clip: Maximum gradient norm; 0 for no limit.
+        max_grad_norm: Maximum gradient norm; 0 for no limit.
         goal: Validation loss at which training stops; 0 for none.
         test_curve: Whether test data are measured at every evaluation too, for a curve; they choose nothing.
     """
@@ -24,13 +24,13 @@ class Supervised(Training):
     decay: int = 0
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
-    clip: float = 0.0
+    max_grad_norm: float = 0.0
     goal: float = 0.0
     test_curve: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, ("clip", "decay", "goal"), 0)
+        require_numbers(self, ("max_grad_norm", "decay", "goal"), 0)
         require(self.decay <= self.steps, "decay", f"at most steps={self.steps}", self.decay)
         require_positive(self, ("learning_rate", "epsilon"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)

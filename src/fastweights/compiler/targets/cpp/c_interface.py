@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 KINDS = {
     "Inputs": Kind("inputs", "in_", "x", "batch, time, heads", "TIME * HEADS"),
     "State": Kind("state", "state_", "state", "batch, heads", "HEADS", "", " /* zeros: nothing is remembered yet */"),
-    "Params": Kind("params", "param_", "params", "heads", "HEADS"),
+    "Params": Kind("params", "param_", "params", "num_heads", "HEADS"),
 }
 Y = KINDS["Inputs"]._replace(prefix="")
 

@@ -42,10 +42,10 @@ class _Called:
         rest = [x.contiguous() for x in tensors[self.inputs :]]
         return (inputs, rest[: self.states], rest[self.states :]), strides
 
-    def _threads(self, heads: int, steps: int) -> int:
-        """The number of threads for `steps` steps of each of `heads` heads. A thread needs enough work to be worth its
-        start."""
-        return max(1, min(torch.get_num_threads(), heads, heads * steps * self.size // THREAD))
+    def _threads(self, num_heads: int, steps: int) -> int:
+        """The number of threads for `steps` steps of each of `num_heads` heads. A thread needs enough work to be worth
+        its start."""
+        return max(1, min(torch.get_num_threads(), num_heads, num_heads * steps * self.size // THREAD))
 
 
 class _Alike(NamedTuple):
@@ -59,7 +59,7 @@ class _Alike(NamedTuple):
     are_read: bool
     doubtful: list[int]
     shape: tuple[int, ...]
-    heads: int
+    num_heads: int
     most: int
     alone: bytes
 
@@ -80,7 +80,7 @@ class OneStep(_Called):
     def __call__(
         self,
         tensors: Sequence[Tensor],
-        initial: Sequence[Tensor] = (),
+        initial_state: Sequence[Tensor] = (),
         reset: Tensor | None = None,
         out: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
@@ -88,12 +88,12 @@ class OneStep(_Called):
         key = (tensors[0].shape, *[x.stride() for x in tensors])
         alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
         if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
-            return self([x.resolve_neg() for x in tensors], initial, reset, out)
+            return self([x.resolve_neg() for x in tensors], initial_state, reset, out)
         if not alike.are_read:
             tensors = [x for record in self._given(tensors)[0] for x in record]
         y = tensors[0].new_empty(alike.shape)
         out = [torch.empty_like(x) for x in tensors[self.inputs : self.inputs + self.states]] if out is None else out
-        starts = [] if reset is None else [x.contiguous() for x in (*initial, reset)]
+        starts = [] if reset is None else [x.contiguous() for x in (*initial_state, reset)]
         places = [x.data_ptr() for x in starts] or self._nowhere
         pointers = [*[x.data_ptr() for x in tensors], *places, y.data_ptr(), *[x.data_ptr() for x in out]]
         packed, threads = self._pack(*pointers), min(torch.get_num_threads(), alike.most)
@@ -102,7 +102,7 @@ class OneStep(_Called):
         elif self._has_threads:
             self._call(packed, self._numbers(tensors, threads))
         else:
-            share(partial(self._call_range, packed, tensors, (starts, y, out)), alike.heads, threads)
+            share(partial(self._call_range, packed, tensors, (starts, y, out)), alike.num_heads, threads)
         return y, out
 
     def _call_range(self, packed: bytes, tensors: Sequence[Tensor], others: Any, first: int, last: int) -> None:
@@ -136,15 +136,15 @@ class _Way(NamedTuple):
         self, tensors: Sequence[Tensor | None], sizes: Sequence[int], threads: int, strides: Sequence[int]
     ) -> None:
         """Runs all heads of all members; `sizes` are batch, time, heads and steps per chunk."""
-        heads = sizes[0] * sizes[2]
+        num_heads = sizes[0] * sizes[2]
 
         def call(first: int, last: int, threads: int = 1) -> None:
             self.function(_pointers(tensors), _numbers((*sizes, threads, first, last, *strides)))
 
         if self.has_threads or threads == 1:
-            call(0, heads, threads)
+            call(0, num_heads, threads)
         else:
-            share(call, heads, threads)
+            share(call, num_heads, threads)
 
 
 class Kernel(_Called):
@@ -184,7 +184,7 @@ class Kernel(_Called):
         B, T, H = operands.tensors[0].shape[:3]
         (inputs, first, params), strides = self._given(operands.tensors)
         d_inputs, d_first = _empty_like(inputs), _empty_like(first)
-        d_initial = _empty_like(operands.initial) if operands.initial else []
+        d_initial = _empty_like(operands.initial_state) if operands.initial_state else []
         d_params = [x.new_empty((B, *x.shape)) for x in params] if params else []
         named = _marks(operands, first) | {"all_in": inputs, "all_param": params}
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()]}
@@ -214,9 +214,9 @@ def _empty_like(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def _marks(operands: Operands, state: Sequence[Tensor]) -> dict[str, Sequence[Tensor | None]]:
     """The initial state, the resets and the lengths; None in the place of a tensor that is absent."""
-    _, initial, reset, lengths = operands
+    _, initial_state, reset, lengths = operands
     return {
-        "initial_state": [x.contiguous() for x in initial] if initial else [None] * len(state),
+        "initial_state": [x.contiguous() for x in initial_state] if initial_state else [None] * len(state),
         "reset": [None if reset is None else reset.contiguous()],
         "lengths": [None if lengths is None else lengths.contiguous()],
     }

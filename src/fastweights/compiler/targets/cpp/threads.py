@@ -11,14 +11,14 @@ POOL = PerProcess(partial(ThreadPoolExecutor, thread_name_prefix="fastweights-ke
 """A pool that is separate from that of `alone`. No task in it waits for another, so it cannot deadlock."""
 
 
-def share(call: Callable[[int, int], None], heads: int, threads: int) -> None:
+def share(call: Callable[[int, int], None], num_heads: int, threads: int) -> None:
     """Runs `call(first, last)` for consecutive ranges of all heads, one range per thread.
 
     The function that `call` calls must release Python's lock, as functions of `ctypes` do. The result does not depend
     on the number of threads: every head is computed by the same instructions. `call` must hold a reference to all
     memory that it uses, since an interrupted caller may leave before the other threads.
     """
-    bounds = [heads * n // threads for n in range(threads + 1)]
+    bounds = [num_heads * n // threads for n in range(threads + 1)]
     own, *others = pairwise(bounds)
     futures = [POOL.own.submit(call, *bound) for bound in others]
     try:

@@ -32,7 +32,7 @@ class Kernel:
 
     def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
         """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
-        tensors, initial, reset, lengths = operands
+        tensors, initial_state, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
         # Behind the end of a sequence nothing is stored, and what an operation returns is the same from call to call.
@@ -40,7 +40,7 @@ class Kernel:
         y = make((B, T, H, *self.step.y.shape))
         last = [torch.empty_like(x) for x in state]
         kept = make((B * H, -(-T // chunk(self.size, T)), self.size) if keep else (0,))
-        named = self._given(inputs, params, initial or state, reset, lengths)
+        named = self._given(inputs, params, initial_state or state, reset, lengths)
         named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [kept]}
         self._launch("forward", FORWARD, named, keep)
         return [y, *last, kept]
@@ -49,7 +49,7 @@ class Kernel:
         self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]
     ) -> list[Tensor]:
         """The gradients of `operands.tensors` and of `operands.initial`."""
-        tensors, initial, reset, lengths = operands
+        tensors, initial_state, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
         source = self._source(B * H)
@@ -58,9 +58,9 @@ class Kernel:
         d_params = [_room(x.expand(B, *x.shape), 2, n) for x, n in zip(params, parts["params"], strict=True)]
         d_state = [_room(x, 2, n) for x, n in zip(state, parts["state"], strict=True)]
         # What resets leave to the initial state is added up where it lies.
-        d_initial = [_room(x, 2, n, True) for x, n in zip(initial, parts["state"], strict=False)]
+        d_initial = [_room(x, 2, n, True) for x, n in zip(initial_state, parts["state"], strict=False)]
         back = [torch.zeros_like(x) if d is None else d.contiguous() for d, x in zip(d_last, state, strict=True)]
-        named = self._given(inputs, params, initial or state, reset, lengths)
+        named = self._given(inputs, params, initial_state or state, reset, lengths)
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()], "last_d_state": back}
         named |= {"all_d_in": d_inputs, "all_d_state": d_state, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial or d_state
@@ -69,15 +69,15 @@ class Kernel:
         results = [_summed(d, x.ndim, 3) for d, x in zip(d_inputs, inputs, strict=True)]
         results += [_summed(d, x.ndim, 2) for d, x in zip(d_state, state, strict=True)]
         results += [_summed(d, x.ndim + 1, 2).sum(0) for d, x in zip(d_params, params, strict=True)]
-        return [*results, *(_summed(d, x.ndim, 2) for d, x in zip(d_initial, initial, strict=True))]
+        return [*results, *(_summed(d, x.ndim, 2) for d, x in zip(d_initial, initial_state, strict=True))]
 
-    def _source(self, heads: int) -> Source:
+    def _source(self, num_heads: int) -> Source:
         """The source for a number of heads, counted over the batch."""
-        if heads not in self.sources:
-            source = sourced(self.passes, self.title, self.dtype, heads)
+        if num_heads not in self.sources:
+            source = sourced(self.passes, self.title, self.dtype, num_heads)
             # Where a program has the same rows, the code is the same.
-            self.sources[heads] = next((s for s in self.sources.values() if s.rows == source.rows), source)
-        return self.sources[heads]
+            self.sources[num_heads] = next((s for s in self.sources.values() if s.rows == source.rows), source)
+        return self.sources[num_heads]
 
     def _cuts(self, source: Source, kind: str) -> list[int]:
         """The number of parts of each gradient of a kind; 0 for a gradient that one program computes."""
@@ -96,7 +96,7 @@ class Kernel:
         self,
         inputs: Sequence[Tensor],
         params: Sequence[Tensor],
-        initial: Sequence[Tensor],
+        initial_state: Sequence[Tensor],
         reset: Tensor | None,
         lengths: Tensor | None,
     ) -> dict[str, Sequence[Tensor | None]]:
@@ -104,7 +104,7 @@ class Kernel:
         return {
             "all_in": inputs,
             "all_param": params,
-            "initial_state": [x.contiguous() for x in initial],
+            "initial_state": [x.contiguous() for x in initial_state],
             "reset": [None if reset is None else reset.contiguous().view(torch.uint8)],
             # The lengths were not checked, because that would wait for the device.
             "lengths": [None if lengths is None else lengths.clamp(0, inputs[0].shape[1])],

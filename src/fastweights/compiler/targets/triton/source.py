@@ -389,24 +389,24 @@ class Source:
         ]
 
 
-def sourced(passes: Passes, title: str, dtype: torch.dtype, heads: int = FULL) -> Source:
+def sourced(passes: Passes, title: str, dtype: torch.dtype, num_heads: int = FULL) -> Source:
     """The kernels for a number of heads, counted over the batch. With few heads, several programs share a head.
 
     The kernels ignore the tensors that the recompute pass keeps: the backward pass computes them again in registers.
     """
     step = passes.step
     partition = cut(step)
-    rows = 0 if partition is None else _rows(partition, step, heads)
+    rows = 0 if partition is None else _rows(partition, step, num_heads)
     return Source(step, title, dtype, partition if rows else None, rows)
 
 
-def _rows(partition: Cut, step: Step, heads: int) -> int:
+def _rows(partition: Cut, step: Step, num_heads: int) -> int:
     """The number of rows of a program: as many as one warp holds, or fewer to occupy the chip; 0 for all rows."""
     across = max(padded(d.size // partition.size) for n, d in step.state.items() if partition.leaves[n] is not None)
     rows = padded(partition.size)
     while rows > 1 and rows * across > WARP:
         rows //= 2
-    while rows > LEAST and heads * -(-partition.size // rows) < FULL:
+    while rows > LEAST and num_heads * -(-partition.size // rows) < FULL:
         rows //= 2
     return 0 if rows >= partition.size else rows
 

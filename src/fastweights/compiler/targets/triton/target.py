@@ -52,14 +52,14 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
     """None: a launch costs more time than a kernel for a single time step would save."""
 
 
-def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, heads: int) -> str:
+def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, num_heads: int) -> str:
     """The grid, warps, registers, spills and shared memory of both kernels for a number of heads, and the source."""
     from fastweights.compiler.targets.triton.occupancy import choose, target_of
 
     _require_triton()
-    kernels = sourced(passes(), spec.title, spec.dtype, heads)
+    kernels = sourced(passes(), spec.title, spec.dtype, num_heads)
     grid = f"{kernels.cuts} of {kernels.rows} rows a head" if kernels.cut else "one a head"
-    lines = [f"{kernels.title}, {heads} heads on {chip}: {heads * kernels.cuts} programs, {grid}"]
+    lines = [f"{kernels.title}, {num_heads} heads on {chip}: {num_heads * kernels.cuts} programs, {grid}"]
     for name in WAYS:
         assembled = choose(kernels, name, target_of(chip))
         registers = f"{assembled.registers} registers a thread, {assembled.spills} bytes spilt"

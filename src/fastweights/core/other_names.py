@@ -1,0 +1,65 @@
+"""Names that other libraries give to arguments, and the names of these arguments here."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from fastweights.core.errors import InputError
+
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "d_model": ("hidden_size", "embed_dim", "embedding_dim", "hidden_dim", "model_dim", "dim", "n_embd", "width"),
+    "num_heads": ("heads", "nhead", "n_head", "n_heads", "num_attention_heads"),
+    "num_layers": ("depth", "layers", "n_layer", "n_layers", "num_hidden_layers", "num_blocks"),
+    "vocab_size": ("vocabulary", "vocab", "ntoken", "n_tokens", "num_tokens", "num_embeddings"),
+    "d_ff": ("dim_feedforward", "intermediate_size", "ffn_dim", "n_inner"),
+    "key_size": ("head_dim", "head_k_dim", "d_k", "d_state", "state_size"),
+    "value_size": ("head_v_dim", "d_v"),
+    "conv_size": ("convolution", "d_conv", "conv_kernel", "use_short_conv"),
+    "qk_norm": ("normaliser", "normalizer", "use_qk_l2norm_in_kernel"),
+    "rate_activation": ("squashing", "beta_activation", "allow_neg_eigval"),
+    "feature_map": ("qk_activation", "kernel"),
+    "initial_state": ("initial", "learn_initial_state"),
+    "window_size": ("window", "sliding_window", "attention_window"),
+    "use_rope": ("rope", "rotary", "rotates"),
+    "lengths": ("attention_mask", "mask", "key_padding_mask", "src_key_padding_mask", "padding_mask", "seq_lens"),
+    "state": ("hidden_state", "hidden", "hx", "h_0", "past_key_values", "cache", "cache_params", "initial_state"),
+    "reset": ("cu_seqlens", "seq_idx", "done", "first", "is_init"),
+    "max_new_tokens": ("length", "max_length", "max_tokens"),
+    "eos_token_id": ("end", "eos"),
+    "num_beams": ("beam", "beams", "beam_size", "beam_width"),
+    "length_penalty": ("penalty",),
+    "tie_word_embeddings": ("tied", "tie_weights", "weight_tying"),
+    "targets": ("labels", "target"),
+    "tokens": ("input_ids", "idx", "x", "input", "inputs"),
+    "x": ("input", "inputs", "hidden_states", "input_ids"),
+}
+"""Names of an argument elsewhere, by its name here."""
+
+
+def name_here(name: str, accepted: Iterable[str]) -> str | None:
+    """The name that an argument of another library has among the accepted ones; None if it has none.
+
+    >>> name_here("attention_mask", ["x", "lengths"])
+    'lengths'
+    """
+    return next((here for here in accepted if name in OTHER_NAMES.get(here, ())), None)
+
+
+def unexpected(name: str, accepted: Sequence[str], owner: str) -> InputError:
+    """The error for an argument that a function or a layer does not have, to be raised by the caller.
+
+    It names the right argument where the name is known from another library, or is misspelt.
+
+    Args:
+        name: The argument.
+        accepted: The arguments that exist.
+        owner: What was called, such as the name of a layer.
+
+    >>> raise unexpected("nhead", ["d_model", "num_heads"], "DeltaNet")
+    Traceback (most recent call last):
+        ...
+    fastweights.core.errors.InputError: DeltaNet has no argument 'nhead'. Use num_heads.
+    """
+    here = name_here(name, accepted)
+    nearest = [here] if here else get_close_matches(name, accepted, n=1, cutoff=0.7)
+    remedy = f"Use {nearest[0]}." if nearest else f"It has {', '.join(accepted)}." if accepted else ""
+    return InputError(f"{owner} has no argument {name!r}. {remedy}".rstrip())
