@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from fastweights.compiler.ir.nodes import COMPUTED, Input, Load, Map, Node, Value, upstream, whole
-from fastweights.compiler.network.lower import Lowered, Special
-from fastweights.compiler.network.program import (
+from fastweights.compiler.ir.network import (
     Buffer,
     CellStep,
     Convert,
@@ -16,6 +14,8 @@ from fastweights.compiler.network.program import (
     Role,
     View,
 )
+from fastweights.compiler.ir.nodes import COMPUTED, Input, Load, Map, Node, Value, upstream, whole
+from fastweights.compiler.network.lower import Lowered, Special
 from fastweights.compiler.network.view import base_of, is_dense, offset_of, strides_of
 
 
@@ -158,7 +158,9 @@ class Grouping:
                 return Gather(made[0], views["table"][0], views["index"][0])
         assert special.spec is not None
         return CellStep(
-            special.spec,
+            special.spec.cell,
+            special.spec.sizes,
+            special.spec.dtype,
             inputs=views["inputs"],
             states=views["states"],
             params=views["params"],

@@ -15,8 +15,8 @@ from fastweights.cell import Cell
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.lower import Lowering
 from fastweights.compiler.frontend.trace import Trace
+from fastweights.compiler.ir.network import Buffer, ElementType, Role
 from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Node, Shape, Value, whole
-from fastweights.compiler.network.program import Buffer, ElementType, Role
 from fastweights.compiler.network.trace import NetworkTrace
 from fastweights.compiler.network.view import base_of, strides_of
 from fastweights.compiler.op import sizes_of

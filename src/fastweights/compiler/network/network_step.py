@@ -2,25 +2,25 @@
 
 import threading
 from collections.abc import Sequence
-from ctypes import c_char_p, c_int
 from struct import Struct
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fastweights.compiler import pipeline
 from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.errors import Unsupported
-from fastweights.compiler.network.emit import Source, source
+from fastweights.compiler.ir.network import Buffer, Precision, Program, Role
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.network.group import group
 from fastweights.compiler.network.leaves import leaves, rebuilt
 from fastweights.compiler.network.lower import Lowered, lower
 from fastweights.compiler.network.precision import store_weights
-from fastweights.compiler.network.program import Buffer, Precision, Program, Role
 from fastweights.compiler.network.trace import trace
 from fastweights.compiler.network.weights import Weights
-from fastweights.compiler.targets.cpp import build
-from fastweights.compiler.targets.cpp.cpu import lanes
+from fastweights.compiler.targets.cell_spec import CellSpec
+from fastweights.compiler.targets.target import BuiltNetwork, target_of
 
 LINE = 64
 """Bytes of a line of the cache, at which scratch memory begins."""
@@ -42,21 +42,21 @@ class NetworkStep:
     """
 
     def __init__(self, module: nn.Module, arguments: tuple[Any, ...], precision: Precision = "float32") -> None:
-        name = type(module).__name__
         self.program, lowered, self._results = alone(_program, module, arguments)
         constants, dtype = lowered.constants, lowered.dtype or torch.float32
         self.dtypes = {"real": dtype, "int64": torch.int64, "bool": torch.bool}
         if precision != "float32" and dtype == torch.float32:
             store_weights(self.program, precision)
         self.weights = Weights(module, self.program, constants, dtype)
-        text = source(self.program, dtype, lanes(dtype))
-        self.call = _built(f"network-{name}", text)
+        target: Any = target_of("cpu")
+        built: BuiltNetwork = target.network(self.program, dtype, _passes)
+        self.call = built.function
         self.given = [b for b in self.program.buffers if b.role in (Role.INPUT, Role.STATE)]
         self.made = [b for b in self.program.buffers if b.role in (Role.OUTPUT, Role.NEW_STATE)]
         self._pack = Struct(f"{len(self.given) + len(self.made) + 1}P").pack
         self._places: list[int] = []
         self._packed = b""
-        self.text, self.dtype, self._scratch = text, dtype, _Scratch(text, dtype)
+        self.built, self.dtype, self._scratch = built, dtype, _Scratch(built, dtype)
         self.state = self._results[-1]
 
     def __call__(self, tensors: list[Tensor]) -> Any:
@@ -105,7 +105,7 @@ class OwnState:
         self.inputs = [x for x, role in zip(self.given, roles, strict=True) if role is Role.INPUT]
         self.states = [x for x, role in zip(self.given, roles, strict=True) if role is Role.STATE]
         self.outputs = step.empty([b for b in step.made if b.role is Role.OUTPUT])
-        self.scratch, self.threads = _Scratch(step.text, step.dtype), 0
+        self.scratch, self.threads = _Scratch(step.built, step.dtype), 0
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor] | None:
         """The results but the state; None if the step must run layer by layer. The state is then unchanged."""
@@ -133,14 +133,14 @@ class OwnState:
 class _Scratch(threading.local):
     """Scratch memory, separate for every thread of Python."""
 
-    def __init__(self, text: Source, dtype: torch.dtype) -> None:
-        self.text, self.threads = text, 0
+    def __init__(self, built: BuiltNetwork, dtype: torch.dtype) -> None:
+        self.built, self.threads = built, 0
         self.memory = torch.empty(0, dtype=dtype)
 
     def address(self, threads: int) -> int:
         if threads > self.threads:
             self.threads = threads
-            self.memory = self.memory.new_empty(self.text.shared + threads * self.text.private + LINE)
+            self.memory = self.memory.new_empty(self.built.shared + threads * self.built.private + LINE)
         return (self.memory.data_ptr() + LINE - 1) // LINE * LINE
 
 
@@ -162,8 +162,5 @@ def _kinds(state: Any) -> list[tuple[tuple[int, ...], torch.dtype]]:
     return [(tuple(x.shape), x.dtype) for x in leaves(state)[0]]
 
 
-def _built(name: str, text: Source) -> Any:
-    stem = build.stem(name, build.source_digest(text.text))
-    library = build.load(stem) or build.build(text.text, stem)
-    library.network_step.restype, library.network_step.argtypes = c_int, [c_char_p, c_int]
-    return library.network_step
+def _passes(spec: CellSpec) -> Passes:
+    return pipeline.passes(spec.cell, spec.sizes, spec.dtype)

@@ -1,6 +1,6 @@
 """Stores the matrices of a program in bfloat16, or in int8 with a scale per row: a step reads less memory."""
 
-from fastweights.compiler.network.program import Buffer, Gather, Linear, Precision, Program, Role
+from fastweights.compiler.ir.network import Buffer, Gather, Linear, Precision, Program, Role
 
 LEAST = 1 << 10
 """Smallest number of elements of a matrix that is stored in another precision."""

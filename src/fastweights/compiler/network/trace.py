@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.trace import WHOLE, Lines, decompositions
 from fastweights.compiler.network.leaves import leaves, rebuilt
-from fastweights.core.source_location import line_of_error, reason_of
+from fastweights.core.source_location import FAULTS, is_fault, line_of_error, reason_of
 
 
 class NetworkTrace(NamedTuple):
@@ -55,7 +55,9 @@ def trace(module: nn.Module, arguments: tuple[Any, ...]) -> NetworkTrace:
             graph = make_fx(call, decompositions(WHOLE), "fake")(given, tensors)
             if _writes(graph):
                 graph = make_fx(torch.func.functionalize(graph), decompositions(WHOLE), "fake")(given, tensors)
-    except Exception as error:  # the errors of traces have no base class of their own
+    except (Unsupported, *FAULTS) as error:
+        if isinstance(error, Unsupported) or not is_fault(error):
+            raise
         what = f"{type(module).__name__} cannot be traced ({reason_of(error)})"
         raise Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value") from error
     inputs = [node.name for node in graph.graph.nodes if node.op == "placeholder"]

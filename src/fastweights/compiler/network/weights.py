@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from fastweights.compiler.ir.network import Buffer, Program, Role
 from fastweights.compiler.network.guard import ModuleGuard
-from fastweights.compiler.network.program import Buffer, Program, Role
 
 
 class Weights:

@@ -4,16 +4,13 @@ The function `network_step(p, threads)` takes the addresses of all buffers but t
 last address. It returns 0, or 1 if an index is outside of its table.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from fastweights.compiler import pipeline
-from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
-from fastweights.compiler.network.memory import Memory, place
-from fastweights.compiler.network.program import (
+from fastweights.compiler.ir.network import (
     Buffer,
     CellStep,
     Convert,
@@ -25,11 +22,14 @@ from fastweights.compiler.network.program import (
     Role,
     View,
 )
-from fastweights.compiler.network.structure import structure
+from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
+from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import constraints
 from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.network.memory import Memory, place
+from fastweights.compiler.targets.cpp.network.structure import structure
 from fastweights.compiler.targets.cpp.one_step import declaration, is_in_place, step_arguments
 from fastweights.compiler.targets.cpp.plan import StepPlan, plan_one_step
 from fastweights.compiler.targets.cpp.prologue import EXPORTED, Functions, beginning, padded, tables
@@ -52,16 +52,16 @@ class Source(NamedTuple):
     private: int
 
 
-def source(program: Program, dtype: torch.dtype, lanes: int) -> Source:
-    """The C++ of a network program."""
-    return Emitter(program, dtype, lanes).source()
+def source(program: Program, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes]) -> Source:
+    """The C++ of a network program, for vectors of `lanes` numbers. `passes` compiles its cells."""
+    return Emitter(program, dtype, lanes, passes).source()
 
 
 class Emitter:
     """Prints the operations of a program. Operations with the same structure share a function."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, lanes: int) -> None:
-        self.program, self.dtype, self.lanes = program, dtype, lanes
+    def __init__(self, program: Program, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes]) -> None:
+        self.program, self.dtype, self.lanes, self.passes = program, dtype, lanes, passes
         self.functions = Functions(dtype, lanes)
         self.loops: dict[Hashable, str] = {}
         self.cells: dict[Hashable, tuple[str, StepPlan]] = {}
@@ -188,7 +188,7 @@ class Emitter:
         return "\n".join([*tables([program]), function])
 
     def _cell(self, operation: CellStep) -> tuple[bool, list[str]]:
-        name, plan = self._cell_function(operation.spec)
+        name, plan = self._cell_function(CellSpec(operation.cell, operation.sizes, operation.dtype))
         B, _, H = operation.inputs[0].shape[:3]
         offset, lines = 0, list[str]()
         places = {}
@@ -228,7 +228,7 @@ class Emitter:
         key = (spec.cell.key, tuple(spec.sizes.items()))
         if key not in self.cells:
             name = f"cell_{len(self.cells)}"
-            plan = plan_one_step(pipeline.passes(spec.cell, spec.sizes, spec.dtype), self.lanes)
+            plan = plan_one_step(self.passes(spec), self.lanes)
             for node, buffer in plan.step.buffers.items():
                 if isinstance(node, ConstantTensor):
                     buffer.tensor = f"{name}_{buffer.tensor}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 
+from fastweights.compiler.ir.network import Loops
 from fastweights.compiler.ir.nodes import (
     Apply,
     Constant,
@@ -13,7 +14,6 @@ from fastweights.compiler.ir.nodes import (
     Reduce,
     Reshape,
 )
-from fastweights.compiler.network.program import Loops
 
 
 def structure(loops: Loops) -> tuple[Hashable, list[Node]]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fastweights.compiler.network.program import Buffer, Program, Role
+from fastweights.compiler.ir.network import Buffer, Program, Role
 from fastweights.compiler.targets.cpp.prologue import padded
 
 

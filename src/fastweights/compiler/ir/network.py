@@ -1,15 +1,17 @@
-"""A network program: operations over named buffers, without PyTorch and independent of the target.
+"""A network program: operations over named buffers, independent of the target.
 
-`lower.py` makes a program from a traced module, `emit.py` prints it as C++, and `library.py` runs it.
+The package `compiler/network` makes a program from a traced module, and a target prints and builds it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+import torch
+
+from fastweights.cell import Cell
 from fastweights.compiler.ir.nodes import Node, Shape, Value, volume
-from fastweights.compiler.targets.cell_spec import CellSpec
 
 ElementType = Literal["real", "int64", "bool", "bfloat16", "int8"]
 Precision = Literal["float32", "bfloat16", "int8"]
@@ -116,7 +118,9 @@ class CellStep:
     """One step of every head of a cell.
 
     Args:
-        spec: The cell, its sizes and its dtype.
+        cell: The cell.
+        sizes: The size of every axis of the cell.
+        dtype: The dtype of the cell's tensors.
         inputs: `[B, 1, H, ...]`, dense in the axes behind the heads.
         states: `[B, H, ...]`, contiguous.
         params: `[H, ...]`, contiguous.
@@ -126,7 +130,9 @@ class CellStep:
         new_states: `[B, H, ...]`.
     """
 
-    spec: CellSpec
+    cell: Cell
+    sizes: Mapping[str, int]
+    dtype: torch.dtype
     inputs: Sequence[View]
     states: Sequence[View]
     params: Sequence[View]
