@@ -39,11 +39,12 @@ inline real number(bfloat16 w) {
 // Numbers of a row of a weight.
 inline vec<width> numbers(const real* w) { return load<width>(w); }
 inline vec<width> numbers(const int8_t* w) {
-    // In two steps: GCC converts bytes to floats one by one.
+    // Twice as wide in each step: GCC would convert bytes to floats one by one.
     typedef int8_t narrow __attribute__((vector_size(width)));
+    typedef int16_t middle __attribute__((vector_size(2 * width)));
     narrow x;
     memcpy(&x, w, sizeof x);
-    return __builtin_convertvector(__builtin_convertvector(x, ints<width>), vec<width>);
+    return __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(x, middle), ints<width>), vec<width>);
 }
 inline vec<width> numbers(const bfloat16* w) {
     typedef uint16_t narrow __attribute__((vector_size(2 * width)));
