@@ -14,6 +14,9 @@ FROM_ZERO = (
 )
 """Settings that may be 0."""
 
+LONG = 10_000
+"""Smallest number of time steps per environment for which the step of an agent is compiled."""
+
 Mode = Literal["synchronous", "impala", "hogwild"]
 
 
@@ -102,6 +105,11 @@ class ActorCritic(Training):
     def frames(self) -> int:
         """Number of environment steps per training step."""
         return self.batch_size * self.unroll_length // (self.num_actors if self.mode == "hogwild" else 1)
+
+    @property
+    def compiles_steps(self) -> bool:
+        """Whether agents act for long enough that their time step is worth compiling, which takes seconds."""
+        return self.steps * self.unroll_length >= LONG
 
     @property
     def rows(self) -> int:
