@@ -51,7 +51,7 @@ def compiled_after(count: int | None) -> Iterator[None]:
 
 
 class StepExplanation(NamedTuple):
-    """How a module runs single time steps.
+    """The way a module runs single time steps.
 
     Args:
         is_compiled: Whether a step of the whole module is one compiled function.
