@@ -49,7 +49,7 @@ def page(name: str) -> str:
         *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
         f"**Output.** `[{cell.output.axes}]`.",
         f"**Backends.** {', '.join(backends(cell))}.",
-        f"`fastweights train oz --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
+        f"`fastweights train char-lm --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
         "guarantees.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -39,7 +39,7 @@ def curve(run):
 def test_they_learn_what_one_does_from_streams(tmp_path):
     for devices in ("1", "2"):
         flags = [*SMALL, "--dropout", "0", "--devices", devices, "--run", str(tmp_path / devices)]
-        assert cli.main(["train", "oz", *flags]) == 0
+        assert cli.main(["train", "char-lm", *flags]) == 0
     torch.testing.assert_close(curve(tmp_path / "2"), curve(tmp_path / "1"), rtol=1e-4, atol=1e-5)
 
 
@@ -87,7 +87,7 @@ def start(*arguments):
 def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
     """With dropout, of which each has its own."""
     run, whole = tmp_path / "stopped", tmp_path / "whole"
-    process = start("train", "oz", *TWO, "--run", run)
+    process = start("train", "char-lm", *TWO, "--run", run)
     deadline = time.monotonic() + 200
     while not (run / "last.safetensors").exists():
         assert time.monotonic() < deadline, process.communicate(timeout=9)
@@ -95,10 +95,10 @@ def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
     os.kill(process.pid, signal.SIGTERM)
     output, error = process.communicate(timeout=120)
     assert process.returncode == 130, output + error
-    assert f"fastweights train oz --run {run} --resume" in error
+    assert f"fastweights train char-lm --run {run} --resume" in error
     assert len(Run(run).metrics()) < 12
-    assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0
-    assert cli.main(["train", "oz", *TWO, "--run", str(whole)]) == 0
+    assert cli.main(["train", "char-lm", "--run", str(run), "--resume"]) == 0
+    assert cli.main(["train", "char-lm", *TWO, "--run", str(whole)]) == 0
     for file in ("last.safetensors", "best.safetensors"):
         assert (run / file).read_bytes() == (whole / file).read_bytes()
 
@@ -112,7 +112,7 @@ def refused(capsys, *arguments):
 
 def test_a_batch_is_shared_out_evenly(tmp_path, capsys):
     flags = ["--devices", "3", "--run", str(tmp_path / "run")]
-    assert "batch_size must be a multiple of 3" in refused(capsys, "train", "oz", *SMALL, *flags)
+    assert "batch_size must be a multiple of 3" in refused(capsys, "train", "char-lm", *SMALL, *flags)
     experiment = ["reproduce", GROUPS, "--preset", "smoke", "--folder", str(tmp_path)]
     assert "batch_size must be a multiple of 7" in refused(capsys, *experiment, "--devices", "7")
 

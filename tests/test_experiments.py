@@ -488,7 +488,7 @@ FORGERIES = {
     "result without time": ("result.json", {"seconds": None}),
     "endless result": ("result.json", {"parameters": 10**400}),
     "result of words": ("result.json", {"test": {"loss": 1.0, "more": "words"}}),
-    "recipe": ("config.json", {"recipe": "oz"}),
+    "recipe": ("config.json", {"recipe": "char-lm"}),
     "config": ("config.json", {"config": {}}),
     "environment": ("config.json", {"environment": []}),
 }

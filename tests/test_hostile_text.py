@@ -145,7 +145,7 @@ def hostile_run(tmp_path_factory):
     """A run whose vocabulary steers terminals."""
     run = tmp_path_factory.mktemp("hostile") / "run"
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
-    assert cli.main(["train", "oz", *sizes, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *sizes, "--run", str(run)]) == 0
     content = read_sealed(run / "config.json")
     tokens = content["task"]["tokens"]
     for letter, character in {"e": "\x1b", "t": "\x9b", "o": "\u202e", "h": "\x07", "n": "\u2066"}.items():

@@ -184,7 +184,7 @@ def test_an_error_ends_it_too():
 def run(tmp_path_factory):
     run = tmp_path_factory.mktemp("inspect") / "run"
     flags = ["--preset", "smoke", "--layer", "delta-net", "--sample", "0", "--characters", "9000"]
-    assert cli.main(["train", "oz", *flags, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *flags, "--run", str(run)]) == 0
     return run
 
 

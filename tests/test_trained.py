@@ -19,8 +19,8 @@ def runs(tmp_path_factory):
     """A language model, one with a layer of the user's own, and a run of an experiment."""
     folder = tmp_path_factory.mktemp("runs")
     own = f"{my_memories.__file__}:Wrapped"
-    assert cli.main(["train", "oz", *SMALL, "--run", str(folder / "book")]) == 0
-    assert cli.main(["train", "oz", *SMALL, "--layer", own, "--run", str(folder / "own")]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--run", str(folder / "book")]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--layer", own, "--run", str(folder / "own")]) == 0
     reproduce = ["reproduce", "state-tracking/groups", "--preset", "smoke", "--models", "delta-net", "--folder"]
     assert cli.main([*reproduce, str(folder / "papers")]) in (0, 1)
     return folder

@@ -19,8 +19,8 @@ from fastweights.training.distributed.torchrun import dismiss, follow, follows
 
 EPILOGUE = """examples:
   fastweights list layers                     all layers, with formula and source
-  fastweights train oz                        character-level model of a book, in minutes
-  fastweights train oz --layer lstm           the same with another layer
+  fastweights train char-lm                        character-level model of a book, in minutes
+  fastweights train char-lm --layer lstm           the same with another layer
   fastweights train --help                    recipes for your own data and for named data sets
   fastweights train classifier DATA           classifier of your own sequences
   fastweights generate RUN --prompt "Dorothy" text of the trained model

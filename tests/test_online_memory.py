@@ -118,7 +118,7 @@ def test_letters_are_27_symbols(tmp_path):
     assert Letters(text=str(path), merged=True).content.startswith(" t zoos t zoos")
 
 
-SMOKE = ("train", "life", "--preset", "smoke")
+SMOKE = ("train", "online-memory", "--preset", "smoke")
 
 
 def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path, monkeypatch, capsys):
@@ -159,7 +159,7 @@ def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert Run(tmp_path / "killed").result() is None
-    assert cli.main(["train", "life", "--run", str(tmp_path / "killed"), "--resume"]) == 0
+    assert cli.main(["train", "online-memory", "--run", str(tmp_path / "killed"), "--resume"]) == 0
     for file in ("last.safetensors", "best.safetensors"):
         assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert Run(tmp_path / "killed").result().test == Run(tmp_path / "whole").result().test
@@ -173,7 +173,7 @@ def test_a_life_that_is_no_number_stops_and_names_the_step(tmp_path, capsys):
     assert "loss must be a number" in error
     assert "after step" in error
     assert "learning_rate" in error
-    assert cli.main(["train", "life", "--run", path, "--resume"]) == 2, "it stops where it did"
+    assert cli.main(["train", "online-memory", "--run", path, "--resume"]) == 2, "it stops where it did"
     assert capsys.readouterr().err == error
 
 

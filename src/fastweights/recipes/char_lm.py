@@ -12,7 +12,7 @@ from fastweights.training.settings._training import require_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Oz(Language):
+class CharLM(Language):
     """A character model of The Wonderful Wizard of Oz, with any layer, beside Kneser-Ney baselines.
 
     Source: the text is L. Frank Baum's book of 1900, read as by Gregor 2020.
@@ -80,8 +80,8 @@ MODELS = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """The settings of `fastweights train oz` with another layer."""
-    return Oz(**{**Oz.PRESETS[preset], "layer": model}).trial()
+    """The settings of `fastweights train char-lm` with another layer."""
+    return CharLM(**{**CharLM.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
     models=MODELS,
     columns={"book": "the book"},
     published={},
-    presets={name: Preset(("book",), tuple(MODELS)) for name in Oz.PRESETS},
+    presets={name: Preset(("book",), tuple(MODELS)) for name in CharLM.PRESETS},
     trial=trial,
     claims=(
         Claim(
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
         Claim("The LSTM is better than DeltaNet.", "", below(*places("book", "lstm", "delta-net"))),
     ),
     notes=(
-        "All layers have the settings of `fastweights train oz`, found for blocks of an LSTM and of gated DeltaNet.",
+        "All layers have the settings of `fastweights train char-lm`, found for blocks of an LSTM and of gated DeltaNet.",
         "Kneser-Ney n-grams choose nothing, and so are fitted on all before the held-out tenth.",
     ),
     sanity="None: a comparison of ours, without numbers of a paper.",

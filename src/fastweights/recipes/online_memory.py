@@ -18,7 +18,7 @@ OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Life(Remembering):
+class OnlineMemory(Remembering):
     """Any layer in one long life of reading, asked for what it read before: does it learn to remember?
 
     Source: Gregor 2020, Sec. 5; there with learned update rules alone, the layer "neurons-and-synapses".
@@ -100,13 +100,13 @@ MODELS = {
 }
 DELAYS = {"10": "delay 10", "80": "delay 80"}
 RATES = {"srwm": 1e-4}
-"""Where another than that of `fastweights train life` was best in life-rates."""
+"""Where another than that of `fastweights train online-memory` was best in online-memory-rates."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """The settings of `fastweights train life` with another layer and delay."""
+    """The settings of `fastweights train online-memory` with another layer and delay."""
     rate = {"learning_rate": RATES[model]} if model in RATES else {}
-    return Life(**{**Life.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
+    return OnlineMemory(**{**OnlineMemory.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     notes=(
         "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
         "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
-        "All layers have the settings of `fastweights train life`; rates are those of life-rates, found at delay 10.",
+        "All layers have the settings of `fastweights train online-memory`; rates are those of online-memory-rates, found at delay 10.",
         "The life itself goes on with the state that it has. On other text a layer is born anew, with the weights that "
         "were best on validation data: what they came to rely on in a long life is not there then.",
         "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "

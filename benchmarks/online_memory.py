@@ -1,10 +1,10 @@
 """What a life of reading costs: an update, of a segment and a snippet of 10 symbols each, with its gradient and Adam.
 
-    python benchmarks/life.py                  # on one core; the kernel is built first
-    python benchmarks/life.py --symbols 20000  # longer
-    python benchmarks/life.py --into docs/learning-to-remember.md
+    python benchmarks/online_memory.py                  # on one core; the kernel is built first
+    python benchmarks/online_memory.py --symbols 20000  # longer
+    python benchmarks/online_memory.py --into docs/learning-to-remember.md
 
-"compiled" is what `fastweights train life` runs, beside the same steps as calls of PyTorch, one after the other. "In
+"compiled" is what `fastweights train online-memory` runs, beside the same steps as calls of PyTorch, one after the other. "In
 kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are
 seconds of the processor, which other programs beside it change less than those of the clock.
 """
@@ -18,7 +18,7 @@ from lightning_fabric import Fabric
 
 from fastweights.compiler.targets.cpp.kernel import Kernel
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.recipes.life import OF_NEURONS, Life
+from fastweights.recipes.online_memory import OF_NEURONS, OnlineMemory
 from fastweights.tasks.letters import Letters
 from fastweights.training.loops.remembering import Book, adam, update
 from fastweights.training.run_folder.run import environment
@@ -29,7 +29,7 @@ MILLION = 1_000_000
 
 def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
     """Seconds an update, and of them inside kernels."""
-    settings = Life(delay=delay)
+    settings = OnlineMemory(delay=delay)
     torch.manual_seed(settings.seed)
     model = NeuronNetwork(27, backend=backend, **{name: getattr(settings, name) for name in OF_NEURONS})
     fabric = Fabric(accelerator="cpu", devices=1)
@@ -70,9 +70,9 @@ class Inside:
 
 def row(name: str, total: float, kernels: float) -> str:
     """A line of the table."""
-    million = total / Life.segment * MILLION / 60
+    million = total / OnlineMemory.segment * MILLION / 60
     inside = f"{1e3 * kernels:.2f}" if kernels else ""
-    return f"| {name} | {1e3 * total:.2f} | {inside} | {1e3 * total / Life.segment:.3f} | {million:.1f} min |"
+    return f"| {name} | {1e3 * total:.2f} | {inside} | {1e3 * total / OnlineMemory.segment:.3f} | {million:.1f} min |"
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    updates = options.symbols // Life.segment
+    updates = options.symbols // OnlineMemory.segment
     lines = [
         f"On one core of {environment()['processor']}, in seconds of the processor:",
         "",
@@ -93,7 +93,7 @@ def main() -> None:
         row("the same steps as calls of PyTorch", *seconds("reference", max(updates // 50, 2), options.delay)),
     ]
     text = "\n".join(lines)
-    put(options.into, "life", text) if options.into else print(text)
+    put(options.into, "online_memory", text) if options.into else print(text)
 
 
 if __name__ == "__main__":
