@@ -1,4 +1,4 @@
-"""How the model of `fastweights train char-lm` was chosen: candidates that train equally long, compared on validation text.
+"""The choice of the model of `fastweights train char-lm`: candidates that train equally long, by validation loss.
 
     python benchmarks/demo.py --folder runs/demo             # times, trains what is missing, prints the table
     python benchmarks/demo.py --into docs/results/char-lm.md      # and puts it into a page

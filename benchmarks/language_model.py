@@ -22,8 +22,8 @@ import torch
 from torch import nn
 
 from fastweights.models.language_model import LanguageModel
-from fastweights.recipes.irie2021 import table_1
 from fastweights.recipes.char_lm import CharLM
+from fastweights.recipes.irie2021 import table_1
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.run import environment
 from page import put

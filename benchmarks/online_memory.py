@@ -4,7 +4,7 @@
     python benchmarks/online_memory.py --symbols 20000  # longer
     python benchmarks/online_memory.py --into docs/learning-to-remember.md
 
-"compiled" is what `fastweights train online-memory` runs, beside the same steps as calls of PyTorch, one after the other. "In
+"compiled" is what `fastweights train online-memory` runs, compared with the same steps as calls of PyTorch. "In
 kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are
 seconds of the processor, which other programs beside it change less than those of the clock.
 """

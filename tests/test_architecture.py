@@ -184,7 +184,7 @@ def test_a_report_needs_no_torch_and_a_trained_model_no_trainer(tmp_path):
     shutil.copytree(agents, tmp_path / "runs", ignore=shutil.ignore_patterns("figures", "report.*"))
     assert "torch" not in loaded(f"from fastweights.cli import main; main(['report', {str(tmp_path)!r}])")
     assert (tmp_path / "report.md").exists()
-    assert "lightning_fabric" not in loaded("import fastweights.experiments.load_run, fastweights.commands._play")
+    assert "lightning_fabric" not in loaded("import fastweights.experiments.load_run, fastweights.commands._episode")
 
 
 def test_every_public_part_has_a_docstring():

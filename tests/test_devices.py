@@ -47,7 +47,7 @@ def test_they_learn_what_one_does_from_streams(tmp_path):
 def test_they_learn_what_one_does_from_labelled_sequences(tmp_path):
     for devices in ("1", "2"):
         only = ["--models", "lstm", "--device", "cpu", "--devices", devices]
-        command = ["reproduce", "zoology/recall", "--preset", "smoke", *only, "--folder", str(tmp_path / devices)]
+        command = ["reproduce", "zoology/recall", "--preset", "smoke", *only, "--runs-dir", str(tmp_path / devices)]
         assert cli.main(command) == 0
     one, two = (next((tmp_path / devices).rglob("config.json")).parent for devices in ("1", "2"))
     torch.testing.assert_close(curve(two), curve(one), rtol=1e-4, atol=1e-5)
@@ -113,19 +113,19 @@ def refused(capsys, *arguments):
 def test_a_batch_is_shared_out_evenly(tmp_path, capsys):
     flags = ["--devices", "3", "--run", str(tmp_path / "run")]
     assert "batch_size must be a multiple of 3" in refused(capsys, "train", "char-lm", *SMALL, *flags)
-    experiment = ["reproduce", GROUPS, "--preset", "smoke", "--folder", str(tmp_path)]
+    experiment = ["reproduce", GROUPS, "--preset", "smoke", "--runs-dir", str(tmp_path)]
     assert "batch_size must be a multiple of 7" in refused(capsys, *experiment, "--devices", "7")
 
 
 def test_a_device_that_is_not_here_is_named(tmp_path, capsys):
     device = "mps" if torch.cuda.is_available() else "cuda"
-    error = refused(capsys, "reproduce", GROUPS, "--device", device, "--folder", str(tmp_path))
+    error = refused(capsys, "reproduce", GROUPS, "--device", device, "--runs-dir", str(tmp_path))
     assert "device must be available" in error
     assert not list(tmp_path.rglob("config.json"))
 
 
 def test_where_a_run_is_trained_is_no_part_of_what_it_is(tmp_path):
-    flags = ["reproduce", GROUPS, "--preset", "smoke", "--models", "lstm", "--folder", str(tmp_path)]
+    flags = ["reproduce", GROUPS, "--preset", "smoke", "--models", "lstm", "--runs-dir", str(tmp_path)]
     assert cli.main([*flags, "--device", "cpu"]) == 0
     (result,) = tmp_path.rglob("result.json")
     result.unlink()

@@ -59,12 +59,12 @@ pytestmark = pytest.mark.usefixtures("real_data")
 
 
 def reproduce(name, folder, *flags):
-    return cli.main(["reproduce", name, "--preset", "smoke", "--folder", str(folder), *flags])
+    return cli.main(["reproduce", name, "--preset", "smoke", "--runs-dir", str(folder), *flags])
 
 
 def start(name, folder, *flags):
     """The command in a process of its own, in a group of its own."""
-    flags = ["--preset", "smoke", "--folder", str(folder), *flags]
+    flags = ["--preset", "smoke", "--runs-dir", str(folder), *flags]
     command = [sys.executable, "-m", "fastweights.cli", "reproduce", name, *flags]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -156,11 +156,11 @@ def hostile_run(tmp_path_factory):
 
 
 def test_commands_print_no_character_of_a_vocabulary_that_steers(hostile_run, tmp_path, capsys):
-    generate = ["generate", str(hostile_run), "--prompt", "a", "--length", "200", "--seed", "1"]
+    generate = ["generate", str(hostile_run), "--prompt", "a", "--max-new-tokens", "200", "--seed", "1"]
     assert cli.main(generate) == 0
     assert cli.main([*generate, "--prompt", "b"]) == 0
     page = tmp_path / "p.html"
-    assert cli.main(["inspect", str(hostile_run), "--text", "a\x1b\u202eb\x9b", "--page", str(page)]) == 0
+    assert cli.main(["inspect", str(hostile_run), "--text", "a\x1b\u202eb\x9b", "--output", str(page)]) == 0
     cli.main(["evaluate", str(hostile_run)])
     assert cli.main(["report", str(hostile_run.parent)]) == 0
     captured = capsys.readouterr()

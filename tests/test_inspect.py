@@ -191,7 +191,7 @@ def run(tmp_path_factory):
 def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
     target = tmp_path / "page.html"
     words = "Dorothy (Toto) said so:\n"
-    assert cli.main(["inspect", str(run), "--text", words, "--page", str(target)]) == 0
+    assert cli.main(["inspect", str(run), "--text", words, "--output", str(target)]) == 0
     assert "2 memories, 24 tokens" in capsys.readouterr().out
     text = target.read_text(encoding="utf-8")
     assert not re.search(r"(src|href)=", text)

@@ -148,7 +148,7 @@ def test_a_text_that_is_not_there_is_refused_before_anything_begins(tmp_path, ca
 
 @pytest.mark.slow
 def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
-    flags = (*SMOKE, "--steps", "300", "--evaluate_every", "50")
+    flags = (*SMOKE, "--steps", "300", "--evaluate-every", "50")
     assert cli.main([*flags, "--run", str(tmp_path / "whole")]) == 0
     command = [sys.executable, "-m", "fastweights.cli", *flags, "--run", str(tmp_path / "killed")]
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
@@ -167,7 +167,7 @@ def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
 
 def test_a_life_that_is_no_number_stops_and_names_the_step(tmp_path, capsys):
     path = str(tmp_path / "run")
-    flags = ("--learning_rate", "1e30", "--steps", "60", "--evaluate_every", "5")
+    flags = ("--learning_rate", "1e30", "--steps", "60", "--evaluate-every", "5")
     assert cli.main([*SMOKE, *flags, "--run", path]) == 2
     error = capsys.readouterr().err
     assert "loss must be a number" in error

@@ -188,7 +188,9 @@ def trace(run):
     return run.parent / "trace"
 
 
-@pytest.mark.parametrize("command", [["evaluate"], ["generate", "--prompt", "a"], ["train", "char-lm", "--resume", "--run"]])
+@pytest.mark.parametrize(
+    "command", [["evaluate"], ["generate", "--prompt", "a"], ["train", "char-lm", "--resume", "--run"]]
+)
 def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsys):
     assert cli.main([*command, str(run)]) == 2
     error = capsys.readouterr().err

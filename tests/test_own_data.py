@@ -97,7 +97,7 @@ def _make_series(folder, rng):
 FORMATS = ("texts", "texts.csv", "texts.zip", "series", "rows", "wide.csv", "long.tsv", "arrays.npz")
 EXAMPLES = {
     "classifier": ["texts"],
-    "few-shot": ["--folder", "pictures", "--ways", "3", "--held-out", "20"],
+    "few-shot": ["pictures", "--ways", "3", "--held-out", "20"],
     "language-model": ["--text", "book.txt", "--sample", "4"],
     "translation": ["--source", "source.txt", "--target", "target.txt"],
 }
@@ -350,7 +350,9 @@ def test_a_run_is_enough_to_classify(name, here, capsys):
 def test_other_models_and_other_data_are_refused(here, capsys):
     assert train("classifier", "texts-run") == 0
     assert train("language-model", "book-run") == 0
-    assert "run must be one of a classifier" in refused(["classify", "book-run", "use.txt"], capsys)
+    assert "run must be a run of a classifier or a few-shot network" in refused(
+        ["classify", "book-run", "use.txt"], capsys
+    )
     assert "data must be texts, as in training, got numbers" in refused(["classify", "texts-run", "series"], capsys)
     assert "that is there" in refused(["classify", "texts-run", "nowhere"], capsys)
 

@@ -147,11 +147,13 @@ def test_commands_read_a_text_in_every_form(run, tmp_path, form, capsys):
     text, pages = body(form), []
     (tmp_path / "text").write_bytes(FORMS[form])
     for arguments in (["--file", str(tmp_path / "text")], ["--text", text.decode()]):
-        assert cli.main(["inspect", str(run), *arguments, "--page", str(tmp_path / "page.html")]) == 0
+        assert cli.main(["inspect", str(run), *arguments, "--output", str(tmp_path / "page.html")]) == 0
         pages.append((tmp_path / "page.html").read_bytes())
     assert pages[0] == pages[1]
     capsys.readouterr()
-    assert cli.main(["generate", str(run), "--prompt", FORMS[form].decode(), "--length", "3", "--seed", "1"]) == 0
+    assert (
+        cli.main(["generate", str(run), "--prompt", FORMS[form].decode(), "--max-new-tokens", "3", "--seed", "1"]) == 0
+    )
     assert capsys.readouterr().out.startswith(LINES)
     assert cli.main(["evaluate", str(run)]) == 0
 

@@ -88,8 +88,8 @@ def test_they_learn_what_one_does_and_one_of_them_speaks(alone, tmp_path):
 
 def test_the_runs_of_an_experiment_are_shared_one_after_the_other(tmp_path):
     flags = ["--preset", "smoke", "--device", "cpu", "--models", "delta-net", "lstm"]
-    torchrun("reproduce", "zoology/recall", *flags, "--folder", tmp_path / "two")
-    assert cli.main(["reproduce", "zoology/recall", *flags, "--folder", str(tmp_path / "one")]) == 0
+    torchrun("reproduce", "zoology/recall", *flags, "--runs-dir", tmp_path / "two")
+    assert cli.main(["reproduce", "zoology/recall", *flags, "--runs-dir", str(tmp_path / "one")]) == 0
     one, two = (sorted((tmp_path / name).rglob("config.json")) for name in ("one", "two"))
     assert len(one) == len(two) >= 2
     for a, b in zip(one, two, strict=True):

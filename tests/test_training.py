@@ -145,7 +145,9 @@ def test_evaluate_repeats_the_result(finished, capsys):
 def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
     texts = []
     for _ in range(2):
-        assert cli.main(["generate", str(finished), "--prompt", "Dorothy", "--length", "30", "--seed", "3"]) == 0
+        assert (
+            cli.main(["generate", str(finished), "--prompt", "Dorothy", "--max-new-tokens", "30", "--seed", "3"]) == 0
+        )
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert texts[0].startswith("Dorothy")
@@ -157,7 +159,7 @@ def test_an_end_is_a_token_however_many_prompts_there_are(text, tmp_path, capsys
     run, small = str(tmp_path / "words"), [*SMALL, "--tokenizer", "words", "--steps", "2"]
     assert cli.main(["train", "char-lm", *small, "--text", text, "--run", run]) == 0
     capsys.readouterr()
-    how = ["--length", "60", "--end", "the", "--temperature", "1"]
+    how = ["--max-new-tokens", "60", "--eos-token", "the", "--temperature", "1"]
     assert cli.main(["generate", run, "--prompt", "the", "--prompt", "and", *how, "--seed", "1"]) == 0
     together = capsys.readouterr().out.removesuffix("\n").split("\n\n")
     alone = []
@@ -260,7 +262,9 @@ def test_a_state_of_something_else_is_refused(finished, text, tmp_path, capsys):
     other, state = tmp_path / "lstm", tmp_path / "state.safetensors"
     flags = ["--layer", "lstm", "--steps", "1", "--evaluate-every", "1", "--text", text, "--run", str(other)]
     assert cli.main(["train", "char-lm", *SMALL, *flags]) == 0
-    assert cli.main(["generate", str(other), "--prompt", "The", "--length", "3", "--save-state", str(state)]) == 0
+    assert (
+        cli.main(["generate", str(other), "--prompt", "The", "--max-new-tokens", "3", "--save-state", str(state)]) == 0
+    )
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(state.read_bytes()[:-1])
     capsys.readouterr()

@@ -13,14 +13,14 @@ from fastweights.training.settings._training import require_numbers
 
 @dataclass(frozen=True, kw_only=True)
 class CharLM(Language):
-    """A character model of The Wonderful Wizard of Oz, with any layer, beside Kneser-Ney baselines.
+    """A character-level language model of The Wonderful Wizard of Oz, compared with Kneser-Ney n-grams.
 
-    Source: the text is L. Frank Baum's book of 1900, read as by Gregor 2020.
+    Source: the text is the book by L. Frank Baum, 1900, as in Gregor 2020.
 
     Args:
-        text: A UTF-8 text file to learn instead of the book.
-        characters: Of the text, from its beginning; 0 for all.
-        qk_norm: Of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
+        text: UTF-8 text file to use instead of the book.
+        characters: Number of characters from the start of the text; 0 for all.
+        qk_norm: Normalisation of keys and queries: "l2", "sum" or "none"; null for "l2" in layers with keys.
     """
 
     text: Path | None = None
@@ -44,6 +44,7 @@ class CharLM(Language):
     evaluate_every: int = 250
     sample: int = 400
 
+    DATA: ClassVar[tuple[str, ...]] = ("text", "characters", "tokenizer")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
@@ -100,7 +101,8 @@ EXPERIMENT = Experiment(
         Claim("The LSTM is better than DeltaNet.", "", below(*places("book", "lstm", "delta-net"))),
     ),
     notes=(
-        "All layers have the settings of `fastweights train char-lm`, found for blocks of an LSTM and of gated DeltaNet.",
+        "All layers have the settings of `fastweights train char-lm`, which were chosen for blocks of an LSTM and of "
+        "gated DeltaNet.",
         "Kneser-Ney n-grams choose nothing, and so are fitted on all before the held-out tenth.",
     ),
     sanity="None: a comparison of ours, without numbers of a paper.",

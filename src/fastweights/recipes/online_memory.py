@@ -19,27 +19,27 @@ OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineMemory(Remembering):
-    """Any layer in one long life of reading, asked for what it read before: does it learn to remember?
+    """A layer trained online on one long text, and tested on its recall of earlier passages.
 
-    Source: Gregor 2020, Sec. 5; there with learned update rules alone, the layer "neurons-and-synapses".
+    Source: Gregor 2020, Sec. 5, with learned update rules, the layer "neurons-and-synapses".
 
     Args:
-        text: A UTF-8 text file to read instead of the book.
-        characters: Of the text, from its beginning; 0 for all.
-        merged: Whether a run of what is no letter is one symbol.
-        elsewhere: Texts that are read in the end, and not learned from, with commas between: "shakespeare", "babi",
-            "wikipedia", "noise" (letters at random), or files.
-        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME.
-        units: Size of the layer; for all layers but "neurons-and-synapses".
-        num_heads: Memories of the layer, likewise.
-        conv_size: Width of the causal convolution in front of it, likewise; 0 for none.
-        neurons: Neurons of a hidden layer of "neurons-and-synapses".
-        num_layers: Its hidden layers.
-        components: Of the state of each of its neurons and synapses.
-        embedding: Size of the embedding of one of its layers.
-        width: Hidden units of its operators' networks.
-        body: What updates a neuron.
-        synapse: What updates a synapse.
+        text: UTF-8 text file to use instead of The Wonderful Wizard of Oz.
+        characters: Number of characters from the start of the text; 0 for all.
+        merged: One symbol for a run of characters other than letters, instead of one symbol per character.
+        elsewhere: Additional test texts, with commas: "shakespeare", "babi", "wikipedia", "noise" (random letters), or
+            files.
+        layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME.
+        units: Size of the layer; unused by "neurons-and-synapses".
+        num_heads: Number of heads of the layer; unused by "neurons-and-synapses".
+        conv_size: Width of the causal convolution in front of the layer; 0 for none; unused by "neurons-and-synapses".
+        neurons: Number of neurons per hidden layer of "neurons-and-synapses".
+        num_layers: Number of hidden layers of "neurons-and-synapses".
+        components: Number of components of the state of a neuron or a synapse of "neurons-and-synapses".
+        embedding: Size of the layer embeddings of "neurons-and-synapses".
+        width: Number of hidden units of the operators of "neurons-and-synapses".
+        body: Update operator of neurons of "neurons-and-synapses".
+        synapse: Update operator of synapses of "neurons-and-synapses".
     """
 
     text: Path | None = None
@@ -62,6 +62,7 @@ class OnlineMemory(Remembering):
     evaluate_every: int = 2_500
     learning_rate: float = 3e-3
 
+    DATA: ClassVar[tuple[str, ...]] = ("text", "characters", "merged", "elsewhere")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {"layer": "lstm", "steps": 20, "evaluate_every": 10, "characters": 2_000, "units": 8, "width": 4},
@@ -128,7 +129,8 @@ EXPERIMENT = Experiment(
     notes=(
         "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
         "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
-        "All layers have the settings of `fastweights train online-memory`; rates are those of online-memory-rates, found at delay 10.",
+        "All layers have the settings of `fastweights train online-memory`; rates are those of online-memory-rates, found "
+        "at delay 10.",
         "The life itself goes on with the state that it has. On other text a layer is born anew, with the weights that "
         "were best on validation data: what they came to rely on in a long life is not there then.",
         "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "
