@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import Field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from jsonargparse import ArgumentParser
 
@@ -86,14 +86,15 @@ def _add(group: Any, field: Field[Any], description: str) -> None:
     if field.type is bool:
         group.add_argument(flag, action=BooleanOptionalAction, **options)
     else:
-        group.add_argument(flag, type=field.type, **options, **_placeholder(field.type))
+        group.add_argument(flag, type=field.type, metavar=_placeholder(field.type), **options)
 
 
-def _placeholder(annotation: Any) -> dict[str, str]:
-    """The placeholder of a value in the help, unless its choices take that place."""
-    known = [METAVARS[one] for one in (annotation, *get_args(annotation)) if one in METAVARS]
-    values = f"[{known[0]},...]" if get_origin(annotation) is tuple else known[0] if known else ""
-    return {"metavar": values} if values else {}
+def _placeholder(annotation: Any) -> str:
+    """The placeholder of a value in the help: its type, or its choices."""
+    if get_origin(annotation) is Literal:
+        return f"{{{','.join(get_args(annotation))}}}"
+    name = next(METAVARS[one] for one in (annotation, *get_args(annotation)) if one in METAVARS)
+    return f"[{name},...]" if get_origin(annotation) is tuple else name
 
 
 def _group(kind: Any, name: str) -> str:

@@ -129,8 +129,8 @@ EXPERIMENT = Experiment(
     notes=(
         "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
         "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
-        "All layers have the settings of `fastweights train online-memory`; rates are those of online-memory-rates, found "
-        "at delay 10.",
+        "All layers have the settings of `fastweights train online-memory`; rates are those of online-memory-rates, "
+        "found at delay 10.",
         "The life itself goes on with the state that it has. On other text a layer is born anew, with the weights that "
         "were best on validation data: what they came to rely on in a long life is not there then.",
         "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "

@@ -5,13 +5,11 @@ from functools import lru_cache
 import numpy as np
 
 from fastweights.core.errors import require
+from fastweights.tasks.data_sets.cifar_100 import ARCHIVE
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.data_files import require_found
 from fastweights.tasks.sources.images import Bytes
 from fastweights.tasks.sources.pictures import FileVersion, Pictures, digest_of, version_of
 
-ARCHIVE = "cifar-100/cifar-100-binary.tar.gz"
-WHENCE = "www.cs.toronto.edu/~kriz/cifar.html, CIFAR-100 binary version"
 PARTS = ("train.bin", "test.bin")
 NAMES = ("coarse_label_names.txt", "fine_label_names.txt")
 SIDE = 32
@@ -21,7 +19,7 @@ RECORD = 2 + 3 * SIDE**2
 
 def cifar_100() -> Pictures:
     """All photographs, by `group/class`; read once per process."""
-    return _read(version_of(require_found(ARCHIVE, WHENCE)))
+    return _read(version_of(ARCHIVE.fetch()))
 
 
 @lru_cache(maxsize=1)
@@ -31,11 +29,11 @@ def _read(archive: FileVersion) -> Pictures:
         name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
     }
     missing = sorted(wanted - contents.keys())
-    require(not missing, ARCHIVE, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
+    require(not missing, ARCHIVE.path, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
     records = np.concatenate([_records(contents[part], part) for part in PARTS])
     groups, things = (_names(contents[part]) for part in NAMES)
     valid = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)
-    require(bool(valid), ARCHIVE, "of groups and things that have names", "another")
+    require(bool(valid), ARCHIVE.path, "of groups and things that have names", "another")
     return _by_class(records, groups, things)
 
 
