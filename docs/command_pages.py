@@ -58,7 +58,7 @@ def _tables(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _row(action: argparse.Action) -> str:
-    meaning, _, default = str(action.help).partition(" (default: ")
+    meaning, _, default = " ".join(str(action.help).split()).partition(" (default: ")
     known = default.rstrip(")") if default else _default(action)
     return f"| `{_value(action)}` | {meaning.replace('|', chr(92) + '|')} | {known} |"
 

@@ -22,7 +22,11 @@ def add(command: argparse.ArgumentParser) -> None:
     """Adds an experiment, the part of it to run, and the options of the machine."""
     names = {name: EXPERIMENTS.describe(name).summary for name in EXPERIMENTS.names()}
     command.epilog = f"experiments:\n{columns(names, '  ')}"
-    command.add_argument("name", metavar="NAME", help="Name of an experiment, from the list below.")
+    command.add_argument(
+        "name",
+        metavar="NAME",
+        help="Name of an experiment, from the list below or from 'fastweights list experiments'.",
+    )
     _add_selection(command.add_argument_group("part of the experiment"))
     _add_hardware(command.add_argument_group("hardware"))
     runs = "Folder of all run folders and reports."

@@ -42,6 +42,8 @@ def recipe_parser(name: str, kind: Any) -> ArgumentParser:
         print_config="--print-config",
     )
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with any of the settings below.")
+    printed = "Settings as YAML, printed instead of the training."
+    parser._option_string_actions["--print-config"].help = printed
     presets = f"Settings to start from: {', '.join(kind.PRESETS)}."
     parser.add_argument("--preset", default="cpu", metavar="NAME", help=presets)
     groups = {group: parser.add_argument_group(group) for group in (*GROUPS, "output")}
