@@ -69,7 +69,7 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
     assert cli.main(["train", "few-shot", "--side", "15"]) == 2
     assert "side must be from 16 to 1024" in capsys.readouterr().err
     assert cli.main(["train", "few-shot", "--grey"]) == 2
-    assert "grey must be false without DATA" in capsys.readouterr().err
+    assert "grey must be left out without DATA" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])

@@ -236,7 +236,7 @@ def test_two_runs_of_one_second_have_a_folder_each(tmp_path, monkeypatch):
 
 def test_second_process_in_a_folder_is_refused(finished, capsys):
     with Run(finished).lock():
-        assert "nobody else" in refused(["train", "char-lm", "--run", finished, "--resume"], capsys)
+        assert "no other process" in refused(["train", "char-lm", "--run", finished, "--resume"], capsys)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "other file", "flipped", "missing", "other model"])

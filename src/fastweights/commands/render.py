@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.core.files import write_atomically
     from fastweights.inspect.pictures import film, sheet
 
-    require(options.most >= 1, "max_steps", "at least 1", options.max_steps)
+    require(options.max_steps >= 1, "max_steps", "at least 1", options.max_steps)
     require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)
     episode = render(options.folder, options.layer, options.seed, options.max_steps, options.env)
     write_atomically(options.gif, film(episode))

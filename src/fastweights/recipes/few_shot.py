@@ -98,7 +98,7 @@ class FewShot(Supervised):
         super().__post_init__()
         check_sizes(self)
         require(16 <= self.side <= 1024, "side", "from 16 to 1024, as four poolings halve it", self.side)
-        require(not self.grey or bool(self.data), "grey", "false without DATA", True)
+        require(not self.grey or bool(self.data), "grey", "left out without DATA", True)
         require_numbers(self, ("width",), 1, WIDEST)
         require_numbers(self, ("held_out",), 10)
         require_numbers(self, ("vision_loss",), 0)

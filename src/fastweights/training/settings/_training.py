@@ -116,8 +116,7 @@ class Training:
         require_numbers(self, ("devices",), 1, MOST_DEVICES)
         require_numbers(self, ("gradient_accumulation_steps",), 1)
         parts = self.devices * self.gradient_accumulation_steps
-        of = "the number of devices" + (
-            " times that of parts to accumulate" if self.gradient_accumulation_steps > 1 else ""
-        )
+        accumulates = self.gradient_accumulation_steps > 1
+        of = f"the number of devices{' times gradient_accumulation_steps' if accumulates else ''}"
         require(self.batch_size % parts == 0, "batch_size", f"a multiple of {parts}, {of}", self.batch_size)
         require_numbers(self, ("seed",), 0, LARGEST_SEED)

@@ -50,7 +50,13 @@ class Streamed(Training):
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         require_numbers(self, ("warmup_steps", "weight_decay", "sample", "state_every"), 0)
         remedy = "A model that starts from zeros in every window carries no state."
-        require(self.carry_state or not self.state_every, "state_every", "0 without carry", self.state_every, remedy)
+        require(
+            self.carry_state or not self.state_every,
+            "state_every",
+            "0 without a carried state",
+            self.state_every,
+            remedy,
+        )
         require_positive(self, ("learning_rate", "max_grad_norm"))
 
     def learning_rate_at(self, step: int) -> float:
