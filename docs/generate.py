@@ -1,8 +1,8 @@
 """Writes the pages that follow from the code.
 
 One per cell in `docs/cells`, task in `docs/tasks`, and command in `docs/commands`, the tables of
-`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture of the README from what was measured
-for `docs/performance.md`.
+`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture
+of the README from what was measured for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """

@@ -94,7 +94,7 @@ def test_other_names_of_settings_name_the_flag(name):
         (["generate", "RUN", "--top_k", "3"], "--top-k"),
         (["translate", "RUN", "--beam", "3"], "--num-beams"),
         (["reproduce", "ba2016/table-1", "--gradient_checkpointing"], "--gradient-checkpointing"),
-        (["reproduce", "ba2016/table-1", "--sede", "1"], "--seeds"),
+        (["reproduce", "ba2016/table-1", "--seed", "1"], "--seeds"),
     ],
     ids=" ".join,
 )
@@ -112,6 +112,10 @@ def test_a_flag_without_a_near_one_gets_the_help():
 def test_a_boolean_flag_takes_no_value(value, capsys):
     assert cli.main(["train", "char-lm", *value]) == 2
     assert "fsdp must be given as --fsdp or --no-fsdp, got" in capsys.readouterr().err
+
+
+def test_no_flags_are_no_error():
+    require_flags(parser_of("train char-lm"), [])
 
 
 def test_flags_cannot_be_abbreviated(capsys):

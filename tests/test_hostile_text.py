@@ -293,7 +293,7 @@ def options_of(name):
     """The options of a command that take a value."""
     import argparse
 
-    command = cli._parser([name])._subparsers._group_actions[0].choices[name]
+    command = cli.make_parser([name])._subparsers._group_actions[0].choices[name]
     return [
         a.option_strings[-1] for a in command._actions if a.option_strings and not isinstance(a, argparse._HelpAction)
     ]

@@ -5,6 +5,7 @@ from argparse import BooleanOptionalAction
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -63,7 +64,7 @@ def require_flags(parser: ArgumentParser, given: list[str]) -> None:
         parser: The parser of the recipe.
         given: The arguments of the command line.
     """
-    for argument, following in zip(given, [*given[1:], ""], strict=True):
+    for argument, following in pairwise([*given, ""]):
         flag, equals, value = argument.partition("=")
         if flag.startswith("--") and flag not in flag_names(parser):
             raise unexpected_flag(flag, flag_names(parser), str(parser.prog).removeprefix("fastweights "))

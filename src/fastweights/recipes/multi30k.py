@@ -11,7 +11,7 @@ from fastweights.recipes._translator import SMALLEST, Translator
 
 @dataclass(frozen=True, kw_only=True)
 class Multi30k(Translator):
-    """A translator of image captions from English to German (Multi30k).
+    """A translator of image captions, English to German. For your data: fastweights train translation.
 
     Source: the data are task 1 of Elliott et al. 2016. The models are smaller versions of those of Schlag et al. 2021,
     Sec. 6.2.

@@ -1,13 +1,12 @@
-"""Published texts, and random letters."""
+"""Texts of stories, and of random letters."""
 
 import random
 import re
 import string
+from pathlib import Path
 
 from fastweights.core.errors import require
 from fastweights.core.files import decoded
-from fastweights.tasks.data_sets import babi as babi_data
-from fastweights.tasks.data_sets import tiny_shakespeare
 from fastweights.tasks.sources.archives import members
 
 TURN = 1000
@@ -15,17 +14,8 @@ LENGTH = 100_000
 STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
 
 
-def shakespeare() -> str:
-    """Plays of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
-    return decoded(tiny_shakespeare.TEXT.read(), "text", tiny_shakespeare.TEXT.path)
-
-
-def babi() -> str:
-    """Stories with questions but no answers, a thousand characters of each of the 20 tasks in turn.
-
-    Source: Weston et al. 2015 (bAbI), CC BY 3.0.
-    """
-    path = babi_data.STORIES.fetch()
+def stories_of(path: Path) -> str:
+    """Stories of the archive of bAbI, with questions but no answers, a thousand characters of each task in turn."""
     contents = dict(members(path, STORIES.search))
     require(bool(contents), "folder", "bAbI's, with en/qa1_..._test.txt", path)
     stories = [
