@@ -9,13 +9,14 @@ Run `python docs/generate.py`; with a folder as argument it writes there. The te
 
 import inspect
 import sys
+from itertools import dropwhile, takewhile
 from math import prod
 from pathlib import Path
 
 import torch
 from command_pages import command_pages
 from compiler_page import compiler_page
-from performance_page import performance_page
+from performance_page import gpu_page, performance_page
 from pictures import write_pictures
 from results_pages import results_pages
 from task_pages import task_page
@@ -31,6 +32,7 @@ from fastweights.testing.samples import OWN
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
+REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
 
 
 def page(name: str) -> str:
@@ -116,7 +118,26 @@ def choosing() -> str:
     header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
     text = (HERE / "choosing-a-memory.txt").read_text(encoding="utf-8")
-    return text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
+    text = text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
+    return text.replace("MEASURED", measured())
+
+
+def measured() -> str:
+    """The tables of accuracies and of costs from the report of the experiment `abilities`."""
+    if not REPORT.is_file():
+        return "There is no report yet: `fastweights reproduce abilities --preset cpu` makes it."
+    sections = REPORT.read_text(encoding="utf-8").split("\n### ")
+    by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
+    label = EXPERIMENTS.load("abilities").display.label
+    tables = [_first_table(by_title[title]) for title in (label, "Costs")]
+    link = f"[report]({REPORT.relative_to(HERE).as_posix()})"
+    return f"Numbers are {label}, from the {link}.\n\n" + "\n\n".join(tables)
+
+
+def _first_table(text: str) -> str:
+    """The lines of the first table of a text."""
+    lines = list(dropwhile(lambda line: not line.startswith("|"), text.splitlines()))
+    return "\n".join(takewhile(lambda line: line.startswith("|"), lines))
 
 
 def reproducing() -> str:
@@ -150,6 +171,7 @@ def write(folder: Path) -> None:
     (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
     (folder / "performance.md").write_text(performance_page(), encoding="utf-8")
+    (folder / "gpu.md").write_text(gpu_page(), encoding="utf-8")
     write_pictures(folder / "pictures")
 
 
