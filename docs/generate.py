@@ -1,8 +1,8 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/choosing-a-memory.md` and of
-`docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture of the README from what was measured
-for `docs/performance.md`.
+One per cell in `docs/cells`, task in `docs/tasks`, and command in `docs/commands`, the tables of
+`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture
+of the README from what was measured for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
@@ -14,6 +14,7 @@ from math import prod
 from pathlib import Path
 
 import torch
+from command_pages import command_pages
 from compiler_page import compiler_page
 from performance_page import gpu_page, performance_page
 from pictures import write_pictures
@@ -53,7 +54,7 @@ def page(name: str) -> str:
         *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
         f"**Output.** `[{cell.output.axes}]`.",
         f"**Backends.** {', '.join(backends(cell))}.",
-        f"`fastweights train oz --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
+        f"`fastweights train char-lm --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
         "guarantees.",
     ]
     return "\n\n".join(parts) + "\n"
@@ -158,6 +159,7 @@ def write(folder: Path) -> None:
     """Writes all pages."""
     pages = {"cells": {name: page(name) for name in Cell.names()}}
     pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
