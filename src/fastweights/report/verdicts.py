@@ -16,9 +16,8 @@ from fastweights.report.runs import Group
 PAPER = "paper"
 """The preset with a paper's own settings."""
 
-
 NO_EVIDENCE = ("smoke", SANITY)
-"""Presets that show that everything works, and nothing about the paper."""
+"""Presets that are no evidence about the paper: they only show that everything works."""
 
 
 class ItemVerdict(Enum):
@@ -57,12 +56,12 @@ class Judged(NamedTuple):
 def judge(group: Group) -> Judged:
     """Tests the paper's sentences on the runs of a group."""
     measured = evidence(group)
-    found = [claim.verdict(measured) for claim in group.experiment.claims if claim.source]
-    return Judged(group, {verdict: found.count(verdict) for verdict in Verdict})
+    outcomes = [claim.verdict(measured) for claim in group.experiment.claims if claim.source]
+    return Judged(group, {verdict: outcomes.count(verdict) for verdict in Verdict})
 
 
 def verdicts(groups: Sequence[Group]) -> Grid:
-    """A row per table and figure of the papers, those that were never run included."""
+    """One row per table and figure of the papers, including those without runs."""
     header = ["item", "verdict", "the paper's sentences", "scale of our runs"]
     return Grid(header, [_row(name, groups) for name in paper_items()], words=True)
 
@@ -79,13 +78,13 @@ def _row(name: str, groups: Sequence[Group]) -> list[str]:
     item = f"{_citation(experiment.source)} (`{name}`)"
     if not judged:
         return [item, ItemVerdict.NOT_RUN.value, "", ""]
-    # Of several presets, the one that decides most.
+    # Of several presets, the one that decides most sentences.
     best = max(judged, key=lambda one: (_decided(one), one.group.preset == PAPER))
     return [item, best.outcome.value, best.summary, scale(best.group)]
 
 
 def _citation(source: str) -> str:
-    """First author, year and item: of "Ba, Hinton ... 2016, Sec. 4.1, Table 1", "Ba 2016, Table 1"."""
+    """First author, year and item: "Ba 2016, Table 1" for "Ba, Hinton ... 2016, Sec. 4.1, Table 1"."""
     author, year = re.findall(r"^\w+|\d{4}", source)
     return f"{author} {year}, {source.split(', ')[-1]}"
 
@@ -95,7 +94,7 @@ def _decided(judged: Judged) -> int:
 
 
 def scale(group: Group) -> str:
-    """The seeds, and the part of the paper's cells and of its training examples that our runs have."""
+    """The number of seeds of our runs, and their share of the paper's cells and training examples."""
     experiment = group.experiment
     seeds = sorted({len(group.of(*place)) for place in group.results})
     cells = f"{len(group.results)} of {len(experiment.presets[PAPER].places)} cells"
@@ -107,7 +106,7 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 def _share(group: Group) -> str:
-    """The share of the paper's training examples that a run sees: the median over the runs that the paper has, too."""
+    """The share of the paper's training examples in a run: the median over all runs that the paper has as well."""
     experiment = group.experiment
     shares = []
     for record in group.records:
