@@ -1,4 +1,4 @@
-"""The translators of all recipes: an encoder, and a decoder with any layer."""
+"""The common settings of translators: an encoder, and a decoder with any layer."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -52,9 +52,10 @@ def adaptation_page(adaptation: Adaptation, run: str, trained: str) -> str:
         f"{shots} {examples} of each of {', '.join(adaptation.classes)}, shown once, one by one, in this order. The "
         f"model of {run} was trained for {trained}, not on these classes: nothing was trained here."
     )
+    tiles, answers = "".join(_examples(adaptation)), "".join(_answers(adaptation))
     body = (
-        f'<h1>{shown(title)}</h1><h2>Examples</h2><p>{shown(introduction)}</p><div class="tiles">{"".join(_examples(adaptation))}'
-        f'</div><h2>Answers</h2><p>{_legend(adaptation)}</p><div class="answers">{"".join(_answers(adaptation))}</div>'
+        f'<h1>{shown(title)}</h1><h2>Examples</h2><p>{shown(introduction)}</p><div class="tiles">{tiles}</div>'
+        f'<h2>Answers</h2><p>{_legend(adaptation)}</p><div class="answers">{answers}</div>'
     )
     return framed(title, _colours(len(adaptation.classes)) + STYLE, body)
 

@@ -1,4 +1,4 @@
-"""The limits of an axis, and whether it is logarithmic. Outliers are left out if they would compress the other lines."""
+"""The limits of an axis, without outliers that would compress the other lines, and whether it is logarithmic."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ def _ends(lines: Iterable[Sequence[float]]) -> tuple[float, float]:
 
 
 def _without_outliers(groups: Sequence[Sequence[float]], spare: int) -> list[Sequence[float]]:
-    """The groups of numbers without outliers: at most `spare` groups that stretch the range by a factor of `STRETCH`."""
+    """The groups without outliers: at most `spare` groups that stretch the range by a factor of `STRETCH`."""
     centre = median(chain.from_iterable(groups))
     inwards = sorted(groups, key=lambda group: max(abs(max(group) - centre), abs(min(group) - centre)))
     highs, lows = accumulate(map(max, inwards), max), accumulate(map(min, inwards), min)
