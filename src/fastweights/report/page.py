@@ -4,17 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.core.files import make_own_folder, read_file, write_atomically
 from fastweights.core.measurements import Key
 from fastweights.core.metric import Metric
-from fastweights.experiments.experiment import FREE, SANITY, Published, Summary
+from fastweights.experiments.experiment import FREE, SANITY, Summary
 from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
+from fastweights.report.numbers import number, ours, theirs
 from fastweights.report.plots import courses, curves_on_test_data, improvements, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.sanity import sanity
@@ -35,8 +35,6 @@ CAUTION = {
 PAPERS_SETTINGS = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
 HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
 """Facts about a machine that a report names."""
-SMALL = 1e-4
-"""Smaller numbers have exponents."""
 MARK = "†"
 """Mark of a number whose runs were cut off."""
 TITLE = "Experiments with fast weights, compared with the papers' numbers"
@@ -139,22 +137,22 @@ def _numbers(group: Group) -> Grid:
         place = model, column
         mark = f" {MARK}" if any(record.cut_off for record in group.of(*place)) else ""
         return [
-            _ours(results.get(place)) + _best(results.get(place), group) + mark,
-            _theirs(experiment.published.get(place)),
+            ours(results.get(place)) + _best(results.get(place), group) + mark,
+            theirs(experiment.published.get(place)),
         ][: len(whose)]
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
     for name in dict.fromkeys(name for name, _ in group.baselines):
         baselines = [group.baselines.get((name, column)) for column in group.columns]
-        theirs = [""] * (len(whose) - 1)
-        rows.append([name, *(cell for baseline in baselines for cell in (_baseline(baseline), *theirs))])
+        empty = [""] * (len(whose) - 1)
+        rows.append([name, *(cell for baseline in baselines for cell in (_baseline(baseline), *empty))])
     return Grid(["", *(label + who for label in group.columns.values() for who in whose)], rows)
 
 
 def _baseline(summary: Summary | None) -> str:
     if summary is None:
         return ""
-    return _number(summary.mean) if summary.deviation is None else _ours(summary)
+    return number(summary.mean) if summary.deviation is None else ours(summary)
 
 
 def _further_numbers(group: Group) -> Iterator[Block]:
@@ -175,7 +173,7 @@ def _details(group: Group) -> Grid:
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
     def numbers(model: str, name: Key) -> list[str]:
-        both = [_ours(details.get((model, name))), _theirs(experiment.published_details.get((model, name)))]
+        both = [ours(details.get((model, name))), theirs(experiment.published_details.get((model, name)))]
         return both[: len(whose)]
 
     rows = [
@@ -216,7 +214,7 @@ def _equal_time(group: Group) -> Grid:
 
 
 def _ours_by(records: list[Record], end: float, metric: Metric) -> str:
-    return _ours(_until(records, end, metric), "none yet" if records else "not run")
+    return ours(_until(records, end, metric), "none yet" if records else "not run")
 
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
@@ -225,37 +223,11 @@ def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
     return Summary(tuple(map(metric.best, lines))) if lines and all(lines) else None
 
 
-def _ours(summary: Summary | None, missing: str = "not run") -> str:
-    if summary is None:
-        return missing
-    size = max(abs(summary.mean), summary.deviation or 0.0)
-    spread = "" if summary.deviation is None else f" ± {_number(summary.deviation, size)}"
-    return f"{_number(summary.mean, size)}{spread} ({len(summary.values)})"
-
-
 def _best(summary: Summary | None, group: Group) -> str:
     """The best seed, where the paper's figure shows the best of several runs."""
     if summary is None or len(summary.values) == 1 or not group.experiment.best:
         return ""
-    return f", best {_number(group.metric.best(summary.values))}"
-
-
-def _theirs(number: Published | None) -> str:
-    if number is None:
-        return ""
-    spread = "" if number.deviation is None else f" ± {number.deviation:g}"
-    return f"{'≤ ' if number.at_most else ''}{number.value:g}{spread}"
-
-
-def _number(value: float, size: float | None = None) -> str:
-    """A value with three significant digits, but at least two after the point.
-
-    The digits are those of `size`, by default the value itself, so that a mean and its deviation have equally many.
-    """
-    size = abs(value) if size is None else size
-    if not isfinite(size) or size == 0 or size >= 1:
-        return f"{value:.2f}"
-    return f"{value:.{2 - floor(log10(size))}f}" if size >= SMALL else f"{value:.3g}"
+    return f", best {number(group.metric.best(summary.values))}"
 
 
 def _choices(group: Group) -> Iterator[str]:

@@ -85,7 +85,7 @@ TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3},
     "cpu": {"steps": 20_000, "evaluate_every": 500, "patience": 10},
     "paper": {
-        **{"steps": 200 * UPDATES_PER_EPOCH, "batch_size": 64, "evaluate_every": UPDATES_AN_EPOCH},
+        **{"steps": 200 * UPDATES_PER_EPOCH, "batch_size": 64, "evaluate_every": UPDATES_PER_EPOCH},
         **{"learning_rate": 3e-4},
     },
 }
