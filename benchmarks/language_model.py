@@ -25,7 +25,7 @@ from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.irie2021 import table_1
 from fastweights.recipes.oz import Oz
 from fastweights.training.malloc import use_arena_allocator
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from page import put
 
 DEMO = Oz()

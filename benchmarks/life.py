@@ -21,7 +21,7 @@ from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.recipes.life import OF_NEURONS, Life
 from fastweights.tasks.letters import Letters
 from fastweights.training.loops.remembering import Book, adam, update
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from page import put
 
 MILLION = 1_000_000

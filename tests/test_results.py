@@ -7,7 +7,7 @@ import pytest
 
 from fastweights.experiments.experiment import FREE
 from fastweights.experiments.job import Job
-from fastweights.experiments.reuse import anywhere
+from fastweights.experiments.reuse import without_hardware
 from fastweights.registry import EXPERIMENTS
 from fastweights.training.run_folder.runs_file import RUNS, read_runs
 
@@ -47,7 +47,7 @@ def is_todays(config):
     if (config["model"], config["column"]) not in experiment.preset(config["preset"]).places:
         return False
     job = Job(*(config[part] for part in PARTS))
-    return anywhere(config)["trial"] == anywhere(job.facts(job.trial(experiment)))["trial"]
+    return without_hardware(config)["trial"] == without_hardware(job.facts(job.trial(experiment)))["trial"]
 
 
 @pytest.mark.parametrize("name", COMMITTED)
