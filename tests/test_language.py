@@ -12,15 +12,7 @@ import fastweights
 SOURCE = Path(fastweights.__file__).parent
 FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
 
-PENDING = ("compiler/", "call/", "dispatch.py", "backends/", "functional.py", "recipes/")
-PENDING += (
-    "training/run_folder/",
-    "testing/scan_checks.py",
-    "experiments/load",
-    "experiments/plan",
-    "experiments/reuse",
-)
-PENDING += ("experiments/job", "experiments/run_", "experiments/status")
+PENDING = ("compiler/", "backends/", "recipes/few_shot.py", "recipes/life.py", "recipes/oz.py", "recipes/wikitext_2.py")
 """Parts whose language is not revised yet: remove an entry with the revision of its part."""
 
 RELATIVE = re.compile(r"(What|Whatever|Those|Who|Whose|Whoever|How|Where)\b")
