@@ -23,12 +23,12 @@ from torch import nn
 
 from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.irie2021 import table_1
-from fastweights.recipes.oz import Oz
+from fastweights.recipes.oz import OzRecipe
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.environment import environment
 from page import put
 
-DEMO = Oz()
+DEMO = OzRecipe()
 VOCABULARY = 90
 WORDS = 267_735
 """Of WikiText-103."""
@@ -53,7 +53,7 @@ class Candidate(NamedTuple):
 
 def demo(layer: str, **more: Any) -> Candidate:
     """What `fastweights train oz` trains."""
-    options = {**Oz(layer=layer).trial().model_options}
+    options = {**OzRecipe(layer=layer).trial().model_options}
     return Candidate(VOCABULARY, {**options, "options": {**options["options"], **more}}, DEMO.batch_size, DEMO.window)
 
 

@@ -24,12 +24,6 @@ QUAINT = re.compile(
     re.IGNORECASE,
 )
 
-SHARED = {
-    *("Agent", "Block", "Kernel", "LanguageModel", "Multi30k", "OneStep"),
-    *("Result", "Source", "Translation", "Translator", "Wikitext2", "Writer"),
-}
-"""Names that several public classes still share: remove a name once one class has it."""
-
 
 def revised():
     return [name for name in FILES if not name.startswith(PENDING)]
@@ -69,9 +63,7 @@ def class_names():
 
 
 def test_public_classes_have_different_names():
-    shared = {name for name, number in class_names().items() if number > 1}
-    assert shared <= SHARED, "rename one of them"
-    assert shared >= SHARED, "remove the names from SHARED that one class has"
+    assert [name for name, number in class_names().items() if number > 1] == []
 
 
 def test_parts_that_wait_for_a_revision_exist():

@@ -10,7 +10,7 @@ from fastweights.training.settings.streamed import Streamed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Language(Streamed):
+class LanguageRecipe(Streamed):
     """A language model over any layer.
 
     Args:

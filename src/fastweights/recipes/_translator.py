@@ -8,7 +8,7 @@ from fastweights.training.settings.translation import Translation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translator(Translation):
+class TranslatorRecipe(Translation):
     """A translator with any layer in the decoder, and softmax or linear attention to the source.
 
     Args:

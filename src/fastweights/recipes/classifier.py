@@ -13,7 +13,7 @@ from fastweights.training.settings.supervised import Supervised
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classifier(Supervised):
+class ClassifierRecipe(Supervised):
     """Classes of your sequences, texts or time series, with any layer.
 
     Data: yours: DATA, a folder with a sub-folder per class, a CSV, TSV or .npz file.

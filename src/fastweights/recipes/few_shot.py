@@ -14,7 +14,7 @@ from fastweights.training.settings.supervised import Supervised
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(Supervised):
+class FewShotRecipe(Supervised):
     """Pictures of new classes by a few examples of each, with any layer, after training on other classes.
 
     Data: yours: --folder FOLDER, a sub-folder of pictures per class; without it, Omniglot.
@@ -113,7 +113,7 @@ COLUMN = "omniglot"
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train few-shot` with another layer."""
-    return FewShot(**{**FewShot.PRESETS[preset], "layer": model}).trial()
+    return FewShotRecipe(**{**FewShotRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(

@@ -18,7 +18,7 @@ OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Life(Remembering):
+class LifeRecipe(Remembering):
     """Any layer in one long life of reading, asked for what it read before: does it learn to remember?
 
     Source: Gregor 2020, Sec. 5; there with learned update rules alone, the layer "neurons-and-synapses".
@@ -106,7 +106,7 @@ RATES = {"srwm": 1e-4}
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train life` with another layer and delay."""
     rate = {"learning_rate": RATES[model]} if model in RATES else {}
-    return Life(**{**Life.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
+    return LifeRecipe(**{**LifeRecipe.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
 
 
 EXPERIMENT = Experiment(

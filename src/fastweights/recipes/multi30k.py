@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from fastweights.core.metric import SIGNATURE, Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._translator import SMALLEST, Translator
+from fastweights.recipes._translator import SMALLEST, TranslatorRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30k(Translator):
+class Multi30kRecipe(TranslatorRecipe):
     """English captions to German. For your own sentences: fastweights train translation --source FILE --target FILE.
 
     Source: the data are task 1 of Elliott et al. 2016; the models those of Schlag et al. 2021, Sec. 6.2, made small.
@@ -48,7 +48,7 @@ MEASURED = (
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train multi30k` with another layer in the decoder."""
-    return Multi30k(**{**Multi30k.PRESETS[preset], "layer": model}).trial()
+    return Multi30kRecipe(**{**Multi30kRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._language import Language, with_unit_keys
+from fastweights.recipes._language import LanguageRecipe, with_unit_keys
 from fastweights.training.settings._training import require_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Oz(Language):
+class OzRecipe(LanguageRecipe):
     """A character model of The Wonderful Wizard of Oz, with any layer, beside Kneser-Ney baselines.
 
     Source: the text is L. Frank Baum's book of 1900, read as by Gregor 2020.
@@ -81,7 +81,7 @@ MODELS = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train oz` with another layer."""
-    return Oz(**{**Oz.PRESETS[preset], "layer": model}).trial()
+    return OzRecipe(**{**OzRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
     models=MODELS,
     columns={"book": "the book"},
     published={},
-    presets={name: Preset(("book",), tuple(MODELS)) for name in Oz.PRESETS},
+    presets={name: Preset(("book",), tuple(MODELS)) for name in OzRecipe.PRESETS},
     trial=trial,
     claims=(
         Claim(

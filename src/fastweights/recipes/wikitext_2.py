@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._language import Language
+from fastweights.recipes._language import LanguageRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wikitext2(Language):
+class Wikitext2Recipe(LanguageRecipe):
     """A language model over words of Wikipedia, with any layer, beside an interpolated Kneser-Ney model of order 5.
 
     Source: the text is that of Merity et al. 2017; the models those of Schlag et al. 2021, Sec. 6.3, made small.
@@ -87,7 +87,7 @@ MODELS = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train wikitext-2` with another layer."""
-    return Wikitext2(**{**Wikitext2.PRESETS[preset], "layer": model}).trial()
+    return Wikitext2Recipe(**{**Wikitext2Recipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -97,7 +97,7 @@ EXPERIMENT = Experiment(
     models=MODELS,
     columns={"words": "2 million words"},
     published={},
-    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2.PRESETS},
+    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2Recipe.PRESETS},
     trial=trial,
     claims=(
         Claim(

@@ -5,7 +5,7 @@ from typing import Any
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial, table
-from fastweights.recipes.multi30k import MEASURED, Multi30k
+from fastweights.recipes.multi30k import MEASURED, Multi30kRecipe
 from fastweights.training.settings.translation import Translation
 
 MODELS = {"softmax": "Transformer", "linear": "Linear Transformer", "performer": "Performer", "dpfp": "DPFP"}
@@ -34,8 +34,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
     layer = "linear-attention" if phi else "softmax-attention"
     attention: dict[str, Any] = {"layer": layer, "feature_map": phi, "encoder": phi, "cross": phi}
     if preset != "paper":
-        return Multi30k(**{**Multi30k.PRESETS[preset], **attention}).trial()
-    captions = Multi30k(**attention, **SIZES).trial()
+        return Multi30kRecipe(**{**Multi30kRecipe.PRESETS[preset], **attention}).trial()
+    captions = Multi30kRecipe(**attention, **SIZES).trial()
     return captions._replace(task="wmt14", task_options={}, training=TRAINING)
 
 

@@ -18,7 +18,7 @@ import torch
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.targets.triton.access_patterns import padded, tile_size
 from fastweights.compiler.targets.triton.module import loaded
-from fastweights.compiler.targets.triton.source import FLAGS, SIZES, Source
+from fastweights.compiler.targets.triton.source import FLAGS, SIZES, TritonSource
 from fastweights.core.source_location import FAULTS
 
 MOST = 16
@@ -57,7 +57,7 @@ def chip_here() -> Any:
 
 
 @lru_cache(1000)
-def choose(source: Source, kernel: str, target: Any) -> Assembled:
+def choose(source: TritonSource, kernel: str, target: Any) -> Assembled:
     """The compiled kernel with the fewest spills, and among these with the fewest warps."""
     return fewest(partial(assemble, source, kernel, target), _fewest(source, target))
 
@@ -70,13 +70,13 @@ def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
     return min(tried, key=lambda a: (a.spills, a.warps))
 
 
-def _fewest(source: Source, target: Any) -> int:
+def _fewest(source: TritonSource, target: Any) -> int:
     """The number of warps that hold the largest state in registers."""
     largest = max(tile_size(d.shape) for d in source.step.state.values()) // padded(source.cuts)
     return min(MOST, padded(max(1, largest // (NUMBERS * target.warp_size))))
 
 
-def assemble(source: Source, kernel: str, target: Any, warps: int) -> Assembled:
+def assemble(source: TritonSource, kernel: str, target: Any, warps: int) -> Assembled:
     """Compiles a kernel for a chip that need not be present.
 
     Raises:
