@@ -102,7 +102,7 @@ EXPERIMENT = Experiment(
         "rate of the recipe that it adapts; 5 beams and a penalty of 1 are our choice. FAIRSEQ evaluates with 4 beams "
         "and a penalty of 0.6.",
         "The best weights are those with the best BLEU of greedy decoding.",
-        "A batch of preset paper, 172,032 tokens, does not fit one device: add --accumulate 48.",
+        "A batch of preset paper, 172,032 tokens, does not fit one device: add --gradient-accumulation-steps 48.",
         "Softmax and ELU + 1 always have keys of 64.",
         MEASURED,
         "FAVOR+ approximates the kernel of softmax attention here, with scores divided by the square root of 64. "
