@@ -17,7 +17,7 @@ INPUTS = {
 
 INTRODUCTION = """# All tasks
 
-One section per task. `fastweights list tasks` prints the names; [Tasks](../tasks.md) explains how to add one. In Python:
+One section per task. `fastweights list tasks` prints the names; [Tasks](../tasks.md) explains how to add one.
 
 ```python
 >>> from fastweights.registry import TASKS

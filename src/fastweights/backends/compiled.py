@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.backends._specialisation import all_specialisations, specialisation_of
-from fastweights.backends._transforms import unsupported_transform
+from fastweights.backends._specialisation import all_specialisations, specialisation_of, unsupported_transform
 from fastweights.call.plan import CallPlan, FastPath
 from fastweights.call.scan_call import ScanCall, prepare
 from fastweights.call.tensors import Tensors

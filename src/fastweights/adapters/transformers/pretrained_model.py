@@ -19,6 +19,8 @@ from fastweights.models import LanguageModel
 from fastweights.models._embedding import Embedding
 
 # isort: split
+from collections.abc import Mapping
+
 from transformers import PreTrainedModel
 
 
@@ -194,3 +196,15 @@ def _kept(attention_mask: Any, B: int, T: int) -> Tensor | None:
     shape = list(attention_mask.shape) if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
     require(fits, "attention_mask", f"[B, T] = [{B}, {T}], behind the positions of the cache if there is one", shape)
     return attention_mask[:, -T:].bool()
+
+
+ONLY = {"output_attentions": False, "output_router_logits": False, "is_causal": True}
+"""Arguments of transformers' models that have one possible value here."""
+
+
+def refuse(arguments: Mapping[str, Any]) -> None:
+    """Raises `InputError` for an argument that would have no effect, unless it asks for what the models do anyway."""
+    for name, value in arguments.items():
+        requirement = f"{ONLY[name]} or left out" if name in ONLY else "left out"
+        shown = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        require(value is None or value is ONLY.get(name), name, requirement, shown, "It has no meaning for this model.")

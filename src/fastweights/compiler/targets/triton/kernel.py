@@ -11,8 +11,7 @@ from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.target import Operands
-from fastweights.compiler.targets.triton.module import loaded
-from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose
+from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose, loaded
 from fastweights.compiler.targets.triton.source import FULL, TritonSource, sourced
 
 

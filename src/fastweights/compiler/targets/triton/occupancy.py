@@ -4,20 +4,22 @@ The choice follows from the reported registers, so that it is the same on every 
 warps that hold the state in registers, because warps wait for each other at every sum; more if registers spill.
 """
 
+import linecache
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.targets.triton.access_patterns import padded, tile_size
-from fastweights.compiler.targets.triton.module import loaded
 from fastweights.compiler.targets.triton.source import FLAGS, SIZES, TritonSource
 from fastweights.core.source_location import FAULTS
 
@@ -128,3 +130,13 @@ def _number(pattern: str, text: str) -> int:
     match = re.search(pattern, text)
     assert match, f"{pattern} in {text}"
     return int(match[1])
+
+
+@lru_cache(1000)
+def loaded(text: str) -> ModuleType:
+    """The module of a text. Triton reads the text of functions from Python's line cache, so there is no file."""
+    module = ModuleType(f"fastweights_kernel_{sha256(text.encode()).hexdigest()[:24]}")
+    module.__file__ = f"<{module.__name__}>"
+    linecache.cache[module.__file__] = (len(text), None, text.splitlines(True), module.__file__)
+    exec(compile(text, module.__file__, "exec"), vars(module))
+    return module
