@@ -32,7 +32,7 @@ class CppSource:
     def backward(self) -> str:
         """The library with the function `backward`, which runs the recompute and the backward pass of each chunk."""
         plan = self.plan
-        passes, states = {"again": plan.recompute, "backward": plan.backward}, [*self.state, *plan.backward.state]
+        passes, states = {"recompute": plan.recompute, "backward": plan.backward}, [*self.state, *plan.backward.state]
         return "\n".join([*self._parts(passes, states), self._backward(), ""])
 
     def _parts(self, passes: Mapping[str, PassPlan], states: Sequence[Buffer]) -> list[str]:
@@ -137,7 +137,7 @@ class CppSource:
         for b in plan.kept:
             out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
         self._reset(out)
-        self._run(out, "again", plan.recompute, 1)
+        self._run(out, "recompute", plan.recompute, 1)
         self._swap(out, plan.recompute)
         out.close()
 
