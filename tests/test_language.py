@@ -12,7 +12,7 @@ import fastweights
 SOURCE = Path(fastweights.__file__).parent
 FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
 
-PENDING = ("compiler/", "backends/", "recipes/few_shot.py", "recipes/life.py", "recipes/oz.py", "recipes/wikitext_2.py")
+PENDING = ("recipes/few_shot.py", "recipes/life.py", "recipes/oz.py", "recipes/wikitext_2.py")
 """Parts whose language is not revised yet: remove an entry with the revision of its part."""
 
 RELATIVE = re.compile(r"(What|Whatever|Those|Who|Whose|Whoever|How|Where)\b")
@@ -23,6 +23,12 @@ QUAINT = re.compile(
     r"|(?:is|are|was) told|learn(?:s|ed)? by heart|of one's own)\b",
     re.IGNORECASE,
 )
+
+PARTICIPLES = {"found", "said", "seen", "told"}
+"""Names of variables that say how a value came about, not what it is."""
+
+WAITING = ("backends/chunkwise/", "compiler/affine/")
+"""Parts with such variables: remove an entry with the revision of its part."""
 
 
 def revised():
@@ -56,6 +62,19 @@ def test_words_are_plain():
     assert not wrong
 
 
+def variables(name):
+    """The line and the name of every variable that a function of a file assigns."""
+    functions = (node for node in ast.walk(ast.parse(FILES[name].read_text())) if isinstance(node, ast.FunctionDef))
+    nodes = [node for function in functions for node in ast.walk(function)]
+    return [(node.lineno, node.id) for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def test_variables_name_things():
+    names = [name for name in FILES if not name.startswith(WAITING)]
+    wrong = [f"{name}:{line}: {v}" for name in names for line, v in variables(name) if v in PARTICIPLES]
+    assert not wrong
+
+
 def class_names():
     """Number of public top-level classes of every name."""
     nodes = [node for path in FILES.values() for node in ast.parse(path.read_text()).body]
@@ -67,4 +86,4 @@ def test_public_classes_have_different_names():
 
 
 def test_parts_that_wait_for_a_revision_exist():
-    assert all(any(name.startswith(part) for name in FILES) for part in PENDING)
+    assert all(any(name.startswith(part) for name in FILES) for part in (*PENDING, *WAITING))

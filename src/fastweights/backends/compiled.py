@@ -113,8 +113,8 @@ def _path(plan: CallPlan, guard: Guard, specialisation: Specialisation) -> FastP
 
 
 def _one_step_path(plan: CallPlan, guard: Guard, one_step: OneStep) -> FastPath:
-    """The fast path of one time step without gradients or resets: what this library's Python takes is longer than the
-    step, so this function skips `prepare`."""
+    """The fast path of one time step without gradients or resets. It skips `prepare`, which takes longer than the
+    step."""
     State, dtype, is_cast = plan.cell.State, plan.compute_dtype, plan.dtype is not plan.compute_dtype
 
     def run_guarded(tensors: Tensors, out: Any) -> tuple[Tensor, Any] | None:

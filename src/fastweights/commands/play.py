@@ -32,9 +32,9 @@ def run(options: argparse.Namespace) -> int:
     episode = play(options.folder, options.layer, options.seed, options.most, options.env)
     write_atomically(options.gif, film(episode))
     write_atomically(options.sheet, sheet(episode, f"An episode of {options.folder}"))
-    told = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"
+    summary = f"{len(episode.actions)} steps, a return of {float(episode.rewards.sum()):.4g}"
     looked = f"{memories(len(episode.memories))} that can be looked into"
-    print(f"{told}, {looked}. The film is {options.gif}, the sheet {options.sheet}.")
+    print(f"{summary}, {looked}. The film is {options.gif}, the sheet {options.sheet}.")
     if lines := rates(episode.memories):
         print(lines)
     return 0

@@ -200,8 +200,8 @@ def check_is_initialised_by_reset_parameters(make: Make) -> None:
     for module in (again, empty):
         torch.manual_seed(1)
         initialise_again(module)
-    found = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
-    for (name, want), same, got in found:
+    triples = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
+    for (name, want), same, got in triples:
         assert torch.equal(got, same), f"{name} depends on the numbers that it had"
         assert_same_distribution(name, got, want)
 

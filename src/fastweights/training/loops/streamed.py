@@ -75,8 +75,8 @@ def finish(session: Session) -> Result:
     memories = {}
     for steps in settings.memories:
         with remembering(model, steps):
-            found = measure(model, task.test, settings, settings.stride)
-        memories[Detail(task.main_metric.name, str(steps))] = found[task.main_metric.name]
+            measured = measure(model, task.test, settings, settings.stride)
+        memories[Detail(task.main_metric.name, str(steps))] = measured[task.main_metric.name]
     norms = state_norms(model, task.test, settings.state_every) if settings.state_every else {}
     return session.result(validation, {**test, **memories, **norms}, task.baselines())
 

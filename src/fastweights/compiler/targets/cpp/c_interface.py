@@ -89,7 +89,7 @@ class Files:
         kernel = CppSource(plan(self.passes, lanes), self.spec.title, dtype, lanes).forward("static")
         return "\n".join(
             [
-                # Of several cells in a program each has its own: their numbers may be of another kind.
+                # Every cell of a program has its own name, since the types of numbers may differ.
                 f"#define fw {self.name}_fw",
                 kernel,
                 f'#include "{self.name}.h"\n',

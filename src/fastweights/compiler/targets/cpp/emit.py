@@ -109,7 +109,7 @@ class CppSource:
             size = volume(b.shape)
             out.add(f"if (last_{b.name}) into_{b.name}({b.name}, last_{b.name} + m * {size});")
             out.add(f"else memset({b.name}, 0, sizeof(real) * {size});")
-        # Of no step, the last chunk begins before the first one.
+        # Without a time step, the last chunk begins before the first one.
         out.open("for (int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
         out.add("const int64_t stop = start + C < length ? start + C : length;")
         self._recompute(out)

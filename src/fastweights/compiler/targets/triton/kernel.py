@@ -56,7 +56,7 @@ class TritonKernel:
         d_inputs = [_room(x, 3, n, lengths is not None) for x, n in zip(inputs, parts["inputs"], strict=True)]
         d_params = [_room(x.expand(B, *x.shape), 2, n) for x, n in zip(params, parts["params"], strict=True)]
         d_state = [_room(x, 2, n) for x, n in zip(state, parts["state"], strict=True)]
-        # What resets leave to the initial state is added up where it lies.
+        # The kernel adds the gradients at resets to that of the initial state in place.
         d_initial = [_room(x, 2, n, True) for x, n in zip(initial_state, parts["state"], strict=False)]
         back = [torch.zeros_like(x) if d is None else d.contiguous() for d, x in zip(d_last, state, strict=True)]
         named = self._given(inputs, params, initial_state or state, reset, lengths)

@@ -335,7 +335,7 @@ class TritonSource:
         return ["if RESET:", "    if tl.load(reset + b * T + t) != 0:", *_indent(leaves, 2)]
 
     def _given_back(self, name: str) -> list[str]:
-        """Adds to the gradient of the initial state what a reset leaves to it."""
+        """Adds the gradient of the state at a reset to that of the initial state."""
         pointer = self._of_head(f"all_initial_d_state_{name}", name)
         return [
             store(pointer, f"{load(pointer, self._leaf(name))} + e_{name}", self._leaf(name)),
