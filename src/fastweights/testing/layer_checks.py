@@ -307,7 +307,7 @@ def check_is_pickled_and_copied(make: Make) -> None:
 
 
 def check_state_is_saved_and_loaded(make: Make) -> None:
-    """A state goes through a file and on as if nothing had happened, to the same bits."""
+    """A state that was saved and loaded continues a sequence bit-identically."""
     layer, x = layer_and_input(make)
     _, state = layer(x)
     with TemporaryDirectory() as folder:

@@ -178,7 +178,7 @@ def _known(value: Any) -> Any:
 def _only(input_ids: Any, inputs_embeds: Any) -> Tensor:
     """Tokens or embeddings. Raises `InputError` unless exactly one is given, with axes for batch and time."""
     both = input_ids is not None and inputs_embeds is not None
-    require(not both, "inputs_embeds", "left out beside input_ids", "both")
+    require(not both, "inputs_embeds", "left out with input_ids", "both")
     name, inputs, axes = ("input_ids", input_ids, 2) if inputs_embeds is None else ("inputs_embeds", inputs_embeds, 3)
     fits = isinstance(inputs, Tensor) and inputs.ndim == axes and inputs.shape[1] > 0
     shape = "[B, T] or inputs_embeds given" if axes == 2 else "[B, T, D]"

@@ -60,8 +60,8 @@ def finish(session: Session) -> Result:
     longer = replace(settings, episodes=settings.test_episodes or settings.episodes)
     validation = measure(model, task, longer, VALIDATED)
     test = measure(model, task, longer, task.tests)
-    beside = {name: measure(agent, task, longer, task.tests) for name, agent in _baselines(task, settings).items()}
-    return session.result(validation, test, {name: played[task.main_metric.name] for name, played in beside.items()})
+    baselines = {name: measure(agent, task, longer, task.tests) for name, agent in _baselines(task, settings).items()}
+    return session.result(validation, test, {name: played[task.main_metric.name] for name, played in baselines.items()})
 
 
 def _baselines(task: Environment, settings: ActorCritic) -> dict[str, nn.Module | None]:

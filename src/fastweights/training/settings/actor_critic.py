@@ -26,7 +26,7 @@ class ActorCritic(Training):
         unroll_length: Time steps of an unroll.
         environments: Environments side by side, each of which makes unrolls; 0 for `batch_size`. Only "impala" can
             have more of them, as in the papers: an update takes the oldest unrolls.
-        mode: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with
+        mode: Who acts: "synchronous", the learner itself, in turns; "impala", separate processes, with
             weights that are an update old or more; "hogwild", processes that each learn, too, and change shared weights
             whenever they have found a gradient (A3C). With either of the last two, a resumed run starts new
             episodes.

@@ -15,7 +15,7 @@ ACCUMULATORS = 12
 ROWS = 8
 """Number of rows that are summed side by side if the vectors run along the sum."""
 WHOLE_ROW = 8
-"""Largest number of vectors of a row for which sums down the rows are kept in registers beside sums along them."""
+"""Largest number of vectors of a row for which sums down the rows are in registers together with sums along them."""
 UNROLLED = 4
 """Number of vectors or rows per iteration without sums down the rows."""
 

@@ -1,4 +1,4 @@
-"""The C++ compiler with the flags that it knows. They are tried once per compiler."""
+"""The C++ compiler with the flags that it supports. They are tried once per compiler."""
 
 import json
 import logging
@@ -125,7 +125,7 @@ class _Probe:
         self.code.write_text(_source(), encoding="utf-8")
 
     def toolchain(self) -> Toolchain:
-        """The compiler with the best flags that it knows."""
+        """The compiler with the best flags that it supports."""
         choices = openmp(sys.platform, self.command, LIBRARIES)
         best = Toolchain(self.command, BEST, choices[0] if choices else ())
         if not self._complaint(best):
@@ -141,7 +141,7 @@ class _Probe:
         return best_so_far
 
     def _plain(self) -> Toolchain:
-        """The compiler with the best flags that it knows, without OpenMP."""
+        """The compiler with the best flags that it supports, without OpenMP."""
         best = Toolchain(self.command, BEST)
         if not self._complaint(best):
             return best
