@@ -23,7 +23,7 @@ from fastweights.compiler.targets.cpp import cache_folder as place
 from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
-from holders import Holder, Scaled
+from my_memories import Holder, Scaled
 
 SHAPE = Shape(2, 4, 2, 4, 3)
 SIZES = {"K": 4, "V": 3}
