@@ -66,7 +66,7 @@ from fastweights.compiler.targets.cpp.tiling import (
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import tolerance
-from interpret import expected
+from operations import expected
 
 ROOT = Path(compiler.__file__).parent
 pytestmark = pytest.mark.quick
