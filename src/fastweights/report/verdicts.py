@@ -100,8 +100,8 @@ def _comparison(group: Group) -> str:
     """Our numbers and, where they are printed, the paper's by model, in the column with the most claims."""
     experiment = group.experiment
     claimed = Counter(place for claim in experiment.claims if claim.source for place in claim.places)
-    places = [place for place, _ in claimed.most_common() if place in group.results] or list(group.results)
-    column = str(places[0][1])
+    # Of equal counts the first place of the table, since the order of a set differs between processes.
+    _, column = max(group.results, key=lambda place: claimed[place])
     models = [model for model in experiment.models if (model, column) in group.results][:MOST]
     numbers = [
         f"{experiment.models[model]} {ours(group.results[model, column])}"
