@@ -81,6 +81,8 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     # Positive: an accumulator of keys is a denominator.
     "memory": torch.abs,
     "gram": lambda x: x @ x.mT / x.shape[-1],
+    "contraction": lambda x: x @ x.mT / x.square().sum((-2, -1), keepdim=True),
+    "count": lambda x: (20 * x.abs()).floor(),
     # Of unit length: a softmax of numbers in the hundreds would amplify rounding errors.
     "output": lambda x: x / x.shape[-1] ** 0.5,
 }
