@@ -112,5 +112,5 @@ EXPERIMENT = Experiment(
     notes=(
         "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --gamma 0.9`.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -133,5 +133,5 @@ EXPERIMENT = Experiment(
         "All layers have the settings of `fastweights train few-shot`: those of DeltaNet in irie2022/table-1, for half "
         "as many updates.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -135,5 +135,5 @@ EXPERIMENT = Experiment(
         "an LSTM does, can say nothing that is not in the memory.",
     ),
     details={Detail("final", delay): f"the life, at its end, {label}" for delay, label in DELAYS.items()},
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

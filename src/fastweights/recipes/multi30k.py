@@ -72,5 +72,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(MEASURED,),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -103,5 +103,5 @@ EXPERIMENT = Experiment(
         "All layers have the settings of `fastweights train oz`, found for blocks of an LSTM and of gated DeltaNet.",
         "Kneser-Ney n-grams choose nothing, and so are fitted on all before the held-out tenth.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -106,5 +106,5 @@ EXPERIMENT = Experiment(
             below(*places("words", "delta-net", "linear-attention")),
         ),
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )
