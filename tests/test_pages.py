@@ -1,4 +1,4 @@
-"""Pages: those that follow from the code do, links lead somewhere, and every page can be found."""
+"""Pages: derived pages are up to date, links lead somewhere, and the site builds without a warning."""
 
 import os
 import re
@@ -9,7 +9,9 @@ from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+import torch
 
 from fastweights.layers import layer_names
 from fastweights.report.page import FIGURES
@@ -115,3 +117,67 @@ def test_layers_that_have_read_a_million_steps_are_there():
     )
     assert rows
     assert set(rows) <= set(layer_names()), "run benchmarks/stream.py again without the layers that are gone"
+
+
+@pytest.fixture
+def scale(benchmark_script):
+    return benchmark_script("scale")
+
+
+def test_the_page_is_what_the_script_says(scale):
+    from page import found
+
+    page = found(ROOT / "docs" / "scale.md", "scale")
+    assert page.splitlines() == scale.lines(scale.Machine()), "run benchmarks/scale.py --into docs/scale.md"
+
+
+@pytest.mark.parametrize("sizes", [{}, {"batch": 16}, {"d": 512}])
+def test_what_a_block_keeps_is_in_proportion_to_its_width_and_tokens(scale, sizes):
+    assert scale.kept(**sizes) == pytest.approx(scale.KEPT, rel=0.1)
+
+
+def test_weights_are_those_of_the_blocks_and_around_them(scale):
+    model = scale.model()
+    around = scale.VOCABULARY * scale.D + scale.VOCABULARY + 2 * scale.D
+    assert model.parameters == scale.DEPTH * model.block + around
+    assert model.state == scale.HEADS * (scale.D // scale.HEADS) ** 2
+    assert scale.weights(model, 1) == 16 * model.parameters
+    assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.fixture
+def build_site(monkeypatch):
+    pytest.importorskip("sphinx", reason="builds with the extra docs")
+    monkeypatch.syspath_prepend(str(DOCS))
+    import build_site
+
+    yield build_site
+    for name in ("build_site", "exports", "gallery"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_it_builds_without_a_warning(build_site, tmp_path):
+    assert build_site.build(tmp_path / "site", builder="dummy") == 0
+
+
+def test_surfaces_of_dpfp_are_the_paper_s(build_site):
+    """Schlag et al. 2021, Eqs. 33-36 and Figure 1: r(+-x) r(+-y), one above 0 in each quadrant and none on the axes."""
+    found = build_site.gallery.surfaces("dpfp-1", points=9)
+    for row, column in np.ndindex(9, 9):
+        x, y = column / 4 - 1, 1 - row / 4
+        want = [max(a * x, 0) * max(b * y, 0) for a in (1, -1) for b in (1, -1)]
+        assert sorted(found[:, row, column].tolist()) == pytest.approx(sorted(want))
+        assert (found[:, row, column] > 0).sum() == (x != 0 and y != 0)
+    quadrants = [found[:, row, column].argmax().item() for row in (0, 8) for column in (0, 8)]
+    assert sorted(quadrants) == [0, 1, 2, 3]
+
+
+def test_docstrings_keep_their_formulas(build_site):
+    text = build_site.prose(
+        "y = a * b * c, <K>.\n\nArgs:\n    x: `[B, T]`, more\n        of it.\n    y: Two.\n\n>>> 1\n1\n"
+    )
+    assert r"y = a \* b \* c, \<K>." in text
+    assert "- **x**: `[B, T]`, more of it.\n- **y**: Two." in text
+    assert "```python\n>>> 1\n1\n```" in text

@@ -18,7 +18,7 @@ OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineMemory(Remembering):
+class OnlineMemoryRecipe(Remembering):
     """A layer trained online on one long text, and tested on its recall of earlier passages.
 
     Source: Gregor 2020, Sec. 5, with learned update rules, the layer "neurons-and-synapses".
@@ -107,7 +107,9 @@ RATES = {"srwm": 1e-4}
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train online-memory` with another layer and delay."""
     rate = {"learning_rate": RATES[model]} if model in RATES else {}
-    return OnlineMemory(**{**OnlineMemory.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
+    return OnlineMemoryRecipe(
+        **{**OnlineMemoryRecipe.PRESETS[preset], "layer": model, "delay": int(column), **rate}
+    ).trial()
 
 
 EXPERIMENT = Experiment(
@@ -137,5 +139,5 @@ EXPERIMENT = Experiment(
         "an LSTM does, can say nothing that is not in the memory.",
     ),
     details={Detail("final", delay): f"the life, at its end, {label}" for delay, label in DELAYS.items()},
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

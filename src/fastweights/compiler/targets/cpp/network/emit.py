@@ -27,7 +27,7 @@ from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import constraints
-from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.loops import CppWriter
 from fastweights.compiler.targets.cpp.network.memory import Memory, place
 from fastweights.compiler.targets.cpp.network.structure import structure
 from fastweights.compiler.targets.cpp.one_step import declaration, is_in_place, step_arguments
@@ -82,7 +82,7 @@ class Emitter:
         return Source(text, self.memory.size, private)
 
     def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
-        out = Writer(depth=0)
+        out = CppWriter(depth=0)
         out.open(f"\n{EXPORTED} int network_step(void* const* p, int threads)")
         arguments = self.program.arguments
         for n, b in enumerate(arguments):
