@@ -12,9 +12,6 @@ import fastweights
 SOURCE = Path(fastweights.__file__).parent
 FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
 
-PENDING = tuple(f"recipes/{name}.py" for name in ("few_shot", "language_model", "life", "oz", "wikitext_2"))
-"""Parts whose language is not revised yet: remove an entry with the revision of its part."""
-
 RELATIVE = re.compile(r"(What|Whatever|Those|Who|Whose|Whoever|How|Where)\b")
 """Openings of a docstring that is no sentence."""
 
@@ -31,10 +28,6 @@ WAITING = ("backends/chunkwise/", "compiler/affine/")
 """Parts with such variables: remove an entry with the revision of its part."""
 
 
-def revised():
-    return [name for name in FILES if not name.startswith(PENDING)]
-
-
 def docstrings(name):
     """Pairs of a definition of a file and its docstring."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -43,7 +36,7 @@ def docstrings(name):
 
 
 def test_docstrings_open_with_a_noun_or_a_verb():
-    texts = ((name, definition, text) for name in revised() for definition, text in docstrings(name))
+    texts = ((name, definition, text) for name in FILES for definition, text in docstrings(name))
     wrong = [
         f"{name}, {definition}: {text.splitlines()[0]}" for name, definition, text in texts if RELATIVE.match(text)
     ]
@@ -57,7 +50,7 @@ def prose(name):
 
 
 def test_words_are_plain():
-    texts = ((name, token) for name in revised() for token in prose(name))
+    texts = ((name, token) for name in FILES for token in prose(name))
     wrong = [f"{name}:{token.start[0]}: {match[0]}" for name, token in texts for match in QUAINT.finditer(token.string)]
     assert not wrong
 
@@ -86,4 +79,4 @@ def test_public_classes_have_different_names():
 
 
 def test_parts_that_wait_for_a_revision_exist():
-    assert all(any(name.startswith(part) for name in FILES) for part in (*PENDING, *WAITING))
+    assert all(any(name.startswith(part) for name in FILES) for part in WAITING)

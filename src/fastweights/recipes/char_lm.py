@@ -62,7 +62,7 @@ class CharLMRecipe(LanguageRecipe):
         require_numbers(self, ("characters",), 0)
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         text = {"text": self.text and str(self.text), "characters": self.characters, "tokenizer": self.tokenizer}
         return Trial("text", text, "language-model", self.model_options(), self.training())
 

@@ -104,7 +104,7 @@ class FewShotRecipe(Supervised):
         require_numbers(self, ("vision_loss",), 0)
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         shown = {name: getattr(self, name) for name in ("ways", "shots", "labels", "side", "rotations", "shift")}
         own = {"folder": str(self.data), "channels": 1 if self.grey else 3} if self.data else {}
         sizes = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "vision_loss")

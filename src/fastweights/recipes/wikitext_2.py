@@ -65,7 +65,7 @@ class Wikitext2Recipe(LanguageRecipe):
     USE: ClassVar[str] = 'generate RUN --prompt "The"'
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         task = {name: getattr(self, name) for name in ("tokenizer", "lines", "held_out")}
         return Trial("wikitext-2", task, "language-model", self.model_options(), self.training())
 
