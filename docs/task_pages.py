@@ -5,7 +5,8 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from fastweights.registry import EXPERIMENTS, TASKS, arguments, marked
+from fastweights.core.docstrings import arguments
+from fastweights.registry import EXPERIMENTS, TASKS, marked
 from fastweights.tasks import Task
 
 INPUTS = {

@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 from fastweights.core.errors import require_name
 
 
 class Description(NamedTuple):
-    """The docstring of a part, split: its first line (the formula), its source, and the abilities of a memory."""
+    """The docstring of a part, split: its first line, its formula, its source, and the abilities of a memory.
 
+    The formula is the indented block after the first line; empty if there is none.
+    """
+
+    summary: str
     formula: str
     source: str
     abilities: tuple[str, ...]
@@ -48,7 +53,7 @@ class Folder:
         return next(part for key, part in vars(module).items() if matches(key, stem) and callable(part))
 
     def describe(self, name: str) -> Description:
-        """Formula and source of a part."""
+        """Summary, formula and source of a part."""
         return describe(self.docstring(name))
 
     def docstring(self, name: str) -> str:
@@ -133,23 +138,18 @@ ABILITIES = {
 
 
 def describe(docstring: str) -> Description:
-    """Splits a docstring into its first line and the paragraphs `Source:` and `Can:`."""
+    """Splits a docstring into its first line, its formula, and the paragraphs `Source:` and `Can:`."""
     words = marked(docstring, "Can:").rstrip(".").split(", ")
-    formula = docstring.partition("\n")[0].strip()
-    return Description(formula, marked(docstring, "Source:"), tuple(word for word in words if word in ABILITIES))
+    summary, *blocks = cleandoc(docstring).split("\n\n")
+    formula = dedent(blocks[0]) if blocks and blocks[0].startswith("    ") else ""
+    abilities = tuple(word for word in words if word in ABILITIES)
+    return Description(" ".join(summary.split()), formula, marked(docstring, "Source:"), abilities)
 
 
 def marked(docstring: str, mark: str) -> str:
     """The paragraph that begins with a mark, without the mark; empty if there is none."""
     text = "\n".join(line.strip() for line in docstring.splitlines())
     return " ".join(text.partition(f"\n{mark}")[2].partition("\n\n")[0].split())
-
-
-def arguments(docstring: str) -> dict[str, str]:
-    """The descriptions of the arguments after `Args:` in a docstring."""
-    section = cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", section, re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in entries}
 
 
 def hyphens(name: str) -> str:

@@ -14,6 +14,6 @@ def run(options: argparse.Namespace) -> int:
     """Prints one line per part."""
     rows = descriptions(options.kind)
     width = max(map(len, rows))
-    for name, (formula, source, _) in rows.items():
-        print(f"{name:<{width}}  {formula}{f'  [{source}]' if source else ''}")
+    for name, (summary, _, source, _) in rows.items():
+        print(f"{name:<{width}}  {summary}{f'  [{source}]' if source else ''}")
     return 0

@@ -18,7 +18,7 @@ from fastweights.training.settings._training import PRECISIONS, Hardware
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds an experiment, the part of it to run, and the options of the machine."""
-    names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).formula}" for name in EXPERIMENTS.names())
+    names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).summary}" for name in EXPERIMENTS.names())
     command.epilog, command.formatter_class = f"experiments:\n{names}", argparse.RawDescriptionHelpFormatter
     command.add_argument("name", metavar="NAME", help="one of the experiments below")
     settings = command.add_mutually_exclusive_group()

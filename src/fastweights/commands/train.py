@@ -32,7 +32,7 @@ def _groups() -> str:
 
 def _sentence(name: str) -> str:
     """The first sentence of the docstring of a recipe."""
-    return RECIPES.describe(name).formula.partition(". ")[0].rstrip(".")
+    return RECIPES.describe(name).summary.partition(". ")[0].rstrip(".")
 
 
 def run(options: argparse.Namespace) -> int:

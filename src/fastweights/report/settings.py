@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fastweights.core.docstrings import arguments
 from fastweights.experiments.experiment import FREE
-from fastweights.registry import MODELS, TASKS, arguments, describe
+from fastweights.registry import MODELS, TASKS, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
 
@@ -64,7 +65,7 @@ def _parts(group: Group) -> Iterator[Part]:
     theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
         texts = [folder.docstrings(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
-        meaning = {title: " ".join(describe(own).formula for own, *_ in texts), **_meaning(*texts)}
+        meaning = {title: " ".join(describe(own).summary for own, *_ in texts), **_meaning(*texts)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
         yield Part(title, by_name(ours), by_name(theirs), meaning)
     by_name = partial(_by_name, options="training", without="seed")

@@ -26,34 +26,53 @@ LayerKinds = LayerKind | Sequence[LayerKind]
 
 
 def layer_names() -> list[str]:
-    """Names of the library that `make_layer` accepts."""
+    """Names of the library that `make_layer` accepts.
+
+    Returns:
+        The sorted names.
+    """
     return names("layers")
 
 
 def layer_options(layer: LayerKinds) -> set[str]:
-    """Options that a layer accepts, with `num_heads` if it has any; of several layers, the union of their options."""
+    """Names of the options that a layer accepts in `make_layer`.
+
+    Args:
+        layer: Layer, as in `make_layer`, or several as in `make_layers`.
+
+    Returns:
+        The names, with `num_heads` if the layer has heads. For several layers: the union of their options.
+
+    Example:
+        >>> sorted(layer_options("lstm"))
+        ['initial_state', 'input_size', 'layers']
+    """
     return {option for kind in layer_kinds(layer) for option in _options(_maker(kind))}
 
 
 @checked
 def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any) -> nn.Module:
-    """Returns a layer by name or from a rule, a step, a cell, a class or a function.
+    """Returns a layer by name, or from a rule, a step, a cell, a class or a function.
 
     Args:
-        layer: A name from `fastweights list layers`, an import path `MODULE:NAME` or `PATH.py:NAME`, or the object
-            itself: a rule, a step, a `Cell`, or a class or function with the first parameter `d_model` that returns a
-            layer.
-        d_model: Size of the input and output.
-        num_heads: Number of memories; ignored by layers without heads.
+        layer: Name from `fastweights list layers`, import path `MODULE:NAME` or `PATH.py:NAME`, or the object itself: a
+            rule, a step, a `Cell`, or a class or function with the first parameter `d_model` that returns a layer.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads, each with its own memory. Layers without heads, such as "lstm", ignore it.
         options: Further options of the layer: see `layer_options`.
+
+    Returns:
+        The layer, a `torch.nn.Module` that maps x `[B, T, D]` and a state to y `[B, T, D]` and the next state: see
+        `Layer`.
 
     Raises:
         InputError: the layer or one of its options does not exist.
 
-    >>> type(make_layer("delta-net", d_model=32, num_heads=4)).__name__
-    'DeltaNet'
-    >>> make_layer("gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2").cell.name
-    'gated-delta'
+    Example:
+        >>> type(make_layer("delta-net", d_model=32, num_heads=4)).__name__
+        'DeltaNet'
+        >>> make_layer("gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2").cell.name
+        'gated-delta'
     """
     maker = _maker(layer)
     accepted = _options(maker)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fastweights.core.arguments import check_fields, fields_checked
+from fastweights.core.docstrings import inherit
 from fastweights.core.metric import Metric
 
 
@@ -15,8 +16,9 @@ class Task(ABC):
     """The metric that the paper reports, and by which models are selected on the validation set."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Adds checks of the types of its options to every task."""
+        """Adds checks of the types of its options to every task, and completes its docstrings."""
         super().__init_subclass__(**kwargs)
+        inherit(cls)
         if "__post_init__" in vars(cls):
             cls.__post_init__ = fields_checked(cls.__post_init__)  # type: ignore[method-assign, assignment]
 
