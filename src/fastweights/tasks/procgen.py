@@ -116,7 +116,7 @@ class Procgen(Environment):
         return (NEVER_SEEN[0], len(NEVER_SEEN) * LEVELS) if split == TEST else (0, self.levels)
 
     def summary(self, returns: Tensor) -> dict[str, float]:
-        """Mean returns by game, and the score."""
+        """Computes the mean return of each game, and the score."""
         by_game = {game: float(returns[:, n :: self.together].mean()) for n, game in enumerate(self.games)}
         bounds = BOUNDS[self.distribution]
         normalised = [(by_game[game] - bounds[game][0]) / (bounds[game][1] - bounds[game][0]) for game in self.games]

@@ -10,7 +10,10 @@ from fastweights.core.metric import Metric
 
 
 class Task(ABC):
-    """Data and metric of an experiment, independent of any model: a frozen dataclass whose fields are its options."""
+    """Base class of tasks: data and metric of an experiment, independent of any model.
+
+    A task is a frozen dataclass whose fields are its options.
+    """
 
     main_metric: ClassVar[Metric]
     """The metric that the paper reports, and by which models are selected on the validation set."""
@@ -46,5 +49,12 @@ class Task(ABC):
         return {}
 
     def known_by(self, facts: Mapping[str, Any]) -> "Task":
-        """The task restored from facts of a run folder, without its files, for using a model."""
+        """Restores the task from the facts of a run folder, without its files, to use a trained model.
+
+        Args:
+            facts: Facts that `facts()` returned.
+
+        Returns:
+            The task.
+        """
         return self
