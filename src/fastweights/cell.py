@@ -41,7 +41,7 @@ class Cell:
     NamedTuples whose annotations give axes and roles. Pickling stores the import path of the function. Copying returns
     the cell itself.
 
-    Args:
+    Attributes:
         name: Name of the cell.
         function: Function that defines the cell: the step itself, or the rule that the step applies.
         step: Function `(state, x) -> (state, y)`, or `(state, x, params) -> (state, y)` with slow weights inside the

@@ -16,6 +16,34 @@ from torch import Tensor
 
 from fastweights.core.errors import require, require_name
 
+__all__ = [
+    "Accumulator",
+    "Control",
+    "Decay",
+    "Key",
+    "KeyDecay",
+    "KeyMaps",
+    "KeyRate",
+    "Matrix",
+    "Output",
+    "Rate",
+    "RawKey",
+    "RawRate",
+    "RecurrentMatrix",
+    "TensorSpec",
+    "Value",
+    "ValueDecay",
+    "ValueRate",
+    "invents",
+    "is_slot",
+    "keyed_by",
+    "learn_sizes",
+    "size",
+    "slot_of",
+    "slots",
+    "slots_of",
+]
+
 
 class KeyMaps(NamedTuple):
     """Feature map and normaliser that turn outputs of a slow network into keys and queries.
@@ -149,8 +177,11 @@ ROLES = {
 """Possible roles of the fields of each record."""
 
 Matrix = Annotated[Tensor, TensorSpec("V K", "memory")]
+"""Fast weights from keys to values."""
 Accumulator = Annotated[Tensor, TensorSpec("K", "memory")]
+"""A sum of keys."""
 RecurrentMatrix = Annotated[Tensor, TensorSpec("V V", "memory")]
+"""Fast weights from values to values."""
 Output = Annotated[Tensor, TensorSpec("V", "output")]
 """An output in the state, for the next step."""
 Key = Annotated[Tensor, TensorSpec("K", "key")]

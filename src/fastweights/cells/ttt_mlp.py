@@ -35,7 +35,7 @@ class TTTMLPParams(NamedTuple):
 def ttt_mlp(state: TTTMLPState, x: TTTMLPInputs, params: TTTMLPParams) -> tuple[TTTMLPState, RawKey]:
     """TTT-MLP: a two-layer network trained on every token.
 
-        f(x) = x + LN(W_down gelu(W_up x))
+        f(x) = x + LN(W_2 gelu(W_1 x))
         W <- W - beta / 10 grad(|f(k) - v|^2 / 2)
         y = f(q)
 

@@ -14,7 +14,7 @@ class Trained(NamedTuple):
 
     For a language model, `task.encode` and `task.decode` convert between text and tokens.
 
-    Args:
+    Attributes:
         model: Model.
         task: Task that the model was trained on.
     """

@@ -17,7 +17,7 @@ class Episode(NamedTuple):
 
     Only memories that run by `scan` are included, since PyTorch's own kernels cannot be analysed.
 
-    Args:
+    Attributes:
         frames: Observations as images, uint8 `[T, rows, columns, 3]`.
         actions: Actions `[T, *actions.shape]`.
         probabilities: Probabilities of these actions, `[T]`; densities for real numbers.

@@ -21,7 +21,7 @@ COPIES = 64
 class MemoryTrace(NamedTuple):
     """Analysis of a memory over T time steps, for each of its H heads.
 
-    Args:
+    Attributes:
         name: Name of the module of the memory in the model.
         cell: Name of the cell.
         series: Time series `[T, H]` by name: the norm of the change of the state ("written"), the share of the previous

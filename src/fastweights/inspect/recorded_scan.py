@@ -16,7 +16,7 @@ from fastweights.dispatch import WATCHERS
 class RecordedScan(NamedTuple):
     """Recorded call of `scan`.
 
-    Args:
+    Attributes:
         name: Name of the module of the memory in the model.
         call: Arguments of the call.
     """

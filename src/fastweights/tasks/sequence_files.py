@@ -184,7 +184,7 @@ class SequenceFiles(Labelled):
         return {**self.metrics(outputs, targets), **recalls}
 
     def summary(self, whole: Metrics) -> dict[Any, float]:
-        """Computes numbers from combined metrics, with the mean recall: the accuracy with equal weight for each class."""
+        """Computes numbers from combined metrics, with the mean recall over classes."""
         results = super().summary(whole)
         names = [Detail("recall of", name) for name in self.classes]
         recalls = {name: results.pop(name) for name in names if name in results}
