@@ -16,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.inspect import stringify_signature
 from sphinx.util.typing import stringify_annotation
 
+from fastweights.core.docstrings import section
 from fastweights.layers import LayerKind, LayerKinds
 
 SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Example):\n")
@@ -38,7 +39,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def _convert(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     targets = _targets()
-    lines[:] = "\n\n".join(restructured("\n".join(lines), targets)).split("\n") + [""]
+    lines[:] = [*"\n\n".join(restructured("\n".join(lines), targets)).split("\n"), ""]
 
 
 def _targets() -> dict[str, str]:
@@ -96,10 +97,8 @@ def _sign(app: Sphinx, what: str, name: str, obj: Any, *rest: Any) -> tuple[str,
     """The signature with short types; none for classes that users do not create."""
     if not callable(obj):
         return None
-    if inspect.isclass(obj) and ("\nAttributes:\n" in (obj.__doc__ or "") or "__init__" not in vars(obj)):
-        if "\nAttributes:\n" in (obj.__doc__ or "") or not _takes_options(obj):
-            return "", ""
-    return signature(obj)
+    is_result = inspect.isclass(obj) and (section(obj.__doc__ or "", "Attributes:") or not _takes_options(obj))
+    return ("", "") if is_result else signature(obj)
 
 
 def _takes_options(kind: type) -> bool:

@@ -36,9 +36,9 @@ def write(source: Path) -> None:
 def _page(pictures: Path) -> Iterator[str]:
     yield "# Gallery"
     yield (
-        f"Every cell reads the same sequence of {len(WRITTEN)} time steps. At each step it stores a new value under the "
-        f"key of one of the letters `{WRITTEN}`, and then it is queried with the key of one of `{ASKED}`. A picture "
-        "shows from which step (column) each output (row, from the top) comes. Blue is a positive and orange a negative "
+        f"Every cell reads the same sequence of {len(WRITTEN)} time steps. At each step it stores a new value under "
+        f"the key of one of the letters `{WRITTEN}`, and then it is queried with the key of one of `{ASKED}`. A "
+        "picture shows from which step (column) each output (row) comes. Blue is a positive and orange a negative "
         "contribution; strong colours are the largest contributions of the picture. The sum rule returns everything "
         "that was stored under a letter, the delta rule only the last value. Cells that compute their keys themselves "
         "read random vectors with random slow weights. Their pictures show how strongly an output depends on each step."

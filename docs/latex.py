@@ -24,7 +24,7 @@ CONDITION = re.compile(r', (?=\w+ (?:=|<-|~|"))')
 """The comma in front of a condition, such as `l = 1, ..., L`."""
 WORD = re.compile(r"\\mathrm")
 NAME = re.compile(r"\w|\\mathrm|\\operatorname|" + "|".join(rf"\\{name}\b" for name in sorted(GREEK)))
-SCRIPTS = {"T": r"\top"}
+SCRIPTS = {"T": r"\mathsf{T}"}
 UPRIGHT = 3
 """Letters of a subscript that is a word and no index."""
 
@@ -33,7 +33,7 @@ def latex(formula: str) -> str:
     r"""Converts a formula to LaTeX, one row per line, aligned at the first relation of each row.
 
     >>> print(latex("W <- decay W + beta (v - W k) k^T"))
-    W \leftarrow \mathrm{decay} \, W + \beta ( v - W k ) k^{\top}
+    W \leftarrow \mathrm{decay} \, W + \beta ( v - W k ) k^{\mathsf{T}}
     """
     rows = [CONDITION.sub(",  ", line.strip()) for line in formula.splitlines() if line.strip()]
     if len(rows) == 1:

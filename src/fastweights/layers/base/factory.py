@@ -87,22 +87,26 @@ def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any)
 def make_layers(
     layer: LayerKinds, num_layers: Size, d_model: Size, num_heads: Size, /, **options: Any
 ) -> Iterator[nn.Module]:
-    """Yields the layers of a stack of `num_layers` blocks: the same in every block, or several that alternate.
+    """Creates the layers of a stack of `num_layers` blocks: the same in every block, or several that alternate.
 
     Args:
-        layer: A layer as in `make_layer`, a list of them, or names separated by commas. Block n has the n-th of them,
-            and after the last the first follows again: "delta-net,delta-net,softmax-attention" in six blocks has
-            softmax attention in the third and the sixth.
+        layer: Layer as in `make_layer`, a list of layers, or names separated by commas. They alternate:
+            "delta-net,delta-net,softmax-attention" in six blocks has softmax attention in the third and the sixth
+            block.
         num_layers: Number of blocks.
-        d_model: Size of the input and output.
-        num_heads: Number of memories per layer.
-        options: Each option is passed to all layers that accept it.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads per layer. Layers without heads ignore it.
+        options: Further options. Each option is passed to all layers that accept it.
+
+    Yields:
+        The layers, one per block.
 
     Raises:
-        InputError: there are more layers than blocks, or none of them has an option.
+        InputError: there are more layers than blocks, or no layer has one of the options.
 
-    >>> [type(layer).__name__ for layer in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")]
-    ['DeltaNet', 'LSTM', 'DeltaNet']
+    Example:
+        >>> [type(layer).__name__ for layer in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")]
+        ['DeltaNet', 'LSTM', 'DeltaNet']
     """
     kinds = layer_kinds(layer)
     remedy = "Each block has one layer, and the layers alternate."

@@ -124,7 +124,11 @@ class Labelled(Task):
         """Scores of `guess`, by metric."""
 
     def baselines(self) -> dict[str, float]:
-        """Scores of other methods than networks on test data, in the main metric, by name."""
+        """Scores of methods other than networks on the test set.
+
+        Returns:
+            The scores in the main metric, by name.
+        """
         return {}
 
     @property

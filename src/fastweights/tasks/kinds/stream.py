@@ -40,7 +40,11 @@ class Stream(Task):
         return {}
 
     def baselines(self) -> dict[str, float]:
-        """Bits per token of other methods on the test part, by name."""
+        """Scores of methods other than networks on the test part.
+
+        Returns:
+            Bits per token, by name.
+        """
         return {}
 
     def windows(self, batch_size: int, window: int) -> "Windows":

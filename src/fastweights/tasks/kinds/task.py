@@ -30,7 +30,11 @@ class Task(ABC):
 
     @classmethod
     def kind(cls) -> str:
-        """Name of the file in `tasks/kinds` that defines its interface."""
+        """Name of the kind of the task: the file in `tasks/kinds` that defines its interface.
+
+        Returns:
+            The name.
+        """
         homes = (base.__module__.rpartition(".") for base in cls.__mro__)
         return next(name for package, _, name in homes if package == __package__)
 
@@ -45,7 +49,11 @@ class Task(ABC):
         return ""
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the data for the run folder, in addition to the options."""
+        """Facts of the data for the run folder, in addition to the options.
+
+        Returns:
+            The facts by name, as JSON values.
+        """
         return {}
 
     def known_by(self, facts: Mapping[str, Any]) -> "Task":
