@@ -5,11 +5,14 @@
 
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
+
+from sphinx.pycode import ModuleAnalyzer
 
 import fastweights
 from fastweights import adapters
@@ -115,13 +118,22 @@ def _object(full: str, value: Any) -> Iterator[str]:
     """The directive of a class, a function or a constant."""
     if not inspect.isclass(value):
         is_function = inspect.isroutine(value) or isinstance(value, Family)
-        yield f".. autofunction:: {full}" if is_function else f".. autodata:: {full}\n   :no-value:"
+        yield f".. autofunction:: {full}" if is_function else f".. py:data:: {full}\n\n   {_words(full)}"
         return
     if issubclass(value, Layer) and value is not Layer:
-        yield "A layer: see :py:class:`Layer <fastweights.layers.Layer>` for calls, states, resets and padding."
+        yield "Calls, states, resets and padding: see :py:class:`Layer <fastweights.layers.Layer>`."
     names = members(value)
     options = f"\n   :members: {', '.join(names)}\n   :member-order: bysource" if names else ""
     yield f".. autoclass:: {full}{options}"
+
+
+def _words(full: str) -> str:
+    """The docstring of a constant, from the module of the package that defines it."""
+    package, _, name = full.rpartition(".")
+    for module in sorted(sys.modules):
+        if module.startswith(package) and (text := ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))):
+            return " ".join(text).replace("`", "``").strip()
+    raise LookupError(f"{full} must have a docstring")
 
 
 def _title(text: str) -> str:

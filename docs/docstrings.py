@@ -122,7 +122,9 @@ def signature(obj: Any) -> tuple[str, str] | None:
         for parameter in found.parameters.values()
         if parameter.annotation is not object and parameter.name != "self"
     ]
-    text = stringify_signature(found.replace(parameters=parameters), show_return_annotation=False)
+    text = stringify_signature(
+        found.replace(parameters=parameters), show_return_annotation=False, unqualified_typehints=True
+    )
     result = "" if inspect.isclass(obj) or "return" not in hints else stringify_annotation(hints["return"], "smart")
     return re.sub(r" at 0x[0-9a-f]+", "", text), result
 

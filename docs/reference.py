@@ -1,8 +1,8 @@
 """Settings of Sphinx for the API reference and for formulas."""
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 EXTENSIONS = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.intersphinx", "docstrings", "mathml"]
@@ -22,7 +22,7 @@ def _answers(url: str) -> bool:
     try:
         with urlopen(url, timeout=TIMEOUT):
             return True
-    except (TimeoutError, URLError, OSError):
+    except OSError:
         return False
 
 
@@ -35,7 +35,9 @@ SETTINGS: dict[str, Any] = {
     "napoleon_use_ivar": True,
     "python_maximum_signature_line_length": 88,
     "add_module_names": False,
-    "smartquotes": False,
+    "smartquotes_action": "De",
+    "html_static_path": [str(Path(__file__).parent / "static")],
+    "html_css_files": ["maths.css"],
     "toc_object_entries_show_parents": "hide",
     "html_math_renderer": "mathml",
     "myst_enable_extensions": ["dollarmath"],

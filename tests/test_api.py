@@ -106,7 +106,7 @@ def test_a_docstring_is_completed_in_the_order_of_the_parameters():
 
 
 def test_functions_share_descriptions():
-    @shares("Args:\n    x: Input.\n    y: Not a parameter.")
+    @shares("\nArgs:\n    x: Input.\n    y: Not a parameter.")
     def double(x):
         """Doubles."""
         return 2 * x

@@ -78,7 +78,9 @@ def scan(
     Example:
         >>> delta = Cell.from_name("delta")
         >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
-        >>> y, state = scan(delta, delta.Inputs(q, k.softmax(-1), v, beta=torch.rand(2, 5, 4)))
+        >>> y, state = scan(
+        ...     delta, delta.Inputs(q, k.softmax(-1), v, beta=torch.rand(2, 5, 4))
+        ... )
         >>> y.shape, state.W.shape
         (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
     """

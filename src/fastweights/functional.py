@@ -104,7 +104,9 @@ def delta_rule(
     Example:
         >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
         >>> beta = torch.rand(2, 10, 4)
-        >>> o, state = delta_rule(q, k, v, beta, use_qk_l2norm_in_kernel=True, output_final_state=True)
+        >>> o, state = delta_rule(
+        ...     q, k, v, beta, use_qk_l2norm_in_kernel=True, output_final_state=True
+        ... )
         >>> o.shape, state.shape
         (torch.Size([2, 10, 4, 8]), torch.Size([2, 4, 8, 8]))
     """

@@ -54,6 +54,7 @@ def family(make: Callable[..., Any]) -> Family:
         ... def fading(decay):
         ...     def rule(W: Matrix, k: Key, v: Value) -> Matrix:
         ...         return decay * W + torch.outer(v, k)
+        ...
         ...     return rule
         >>> fading(0.9) is fading(0.9)
         True

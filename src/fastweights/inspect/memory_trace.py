@@ -99,7 +99,10 @@ def _ranks(call: ScanCall, states: list[Any]) -> tuple[dict[str, Tensor], dict[s
 def effective_rank(matrices: Tensor) -> Tensor:
     """exp(-sum_i p_i log p_i) with p the singular values over their sum, of matrices `[..., m, n]`; 0 if all are 0.
 
-    >>> [round(float(effective_rank(matrix)), 3) for matrix in (torch.eye(3), torch.ones(2, 3))]
+    >>> [
+    ...     round(float(effective_rank(matrix)), 3)
+    ...     for matrix in (torch.eye(3), torch.ones(2, 3))
+    ... ]
     [3.0, 1.0]
     """
     values = torch.linalg.svdvals(matrices)

@@ -42,7 +42,9 @@ class NeuronsAndSynapses(FastWeight):
 
     Example:
         >>> import torch
-        >>> layer = NeuronsAndSynapses(d_model=8, inputs=4, neurons=2, num_layers=0, backend="reference")
+        >>> layer = NeuronsAndSynapses(
+        ...     d_model=8, inputs=4, neurons=2, num_layers=0, backend="reference"
+        ... )
         >>> y, state = layer(torch.randn(2, 3, 8))
         >>> y.shape
         torch.Size([2, 3, 8])

@@ -50,7 +50,9 @@ class SNAIL(Layer):
 
     Example:
         >>> import torch
-        >>> layer = SNAIL(d_model=16, length=8, filters=4, key_size=8, value_size=8, window_size=8)
+        >>> layer = SNAIL(
+        ...     d_model=16, length=8, filters=4, key_size=8, value_size=8, window_size=8
+        ... )
         >>> y, state = layer(torch.randn(2, 10, 16))
         >>> y.shape
         torch.Size([2, 10, 16])

@@ -56,9 +56,14 @@ class Agent(nn.Module):
         InputError: an option is out of range, or observations are images with another shape.
 
     Example:
-        >>> agent = Agent(shape=(4,), actions=2, pictures=False, d_model=16, num_layers=1, d_ff=32)
+        >>> agent = Agent(
+        ...     shape=(4,), actions=2, pictures=False, d_model=16, num_layers=1, d_ff=32
+        ... )
         >>> seen, reward = torch.randn(3, 5, 4), torch.zeros(3, 5)
-        >>> action, first = torch.zeros(3, 5, dtype=torch.long), torch.zeros(3, 5, dtype=torch.bool)
+        >>> action, first = (
+        ...     torch.zeros(3, 5, dtype=torch.long),
+        ...     torch.zeros(3, 5, dtype=torch.bool),
+        ... )
         >>> parameters, values, state = agent(seen, reward, action, first)
         >>> agent.actions.distribution(parameters[:, -1]).sample().shape, values.shape
         (torch.Size([3]), torch.Size([3, 5]))

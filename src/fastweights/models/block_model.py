@@ -41,7 +41,16 @@ class BlockModel(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = BlockModel("tokens", 10, 3, layer="delta-net", d_model=16, num_layers=1, num_heads=2, d_ff=32)
+        >>> model = BlockModel(
+        ...     "tokens",
+        ...     10,
+        ...     3,
+        ...     layer="delta-net",
+        ...     d_model=16,
+        ...     num_layers=1,
+        ...     num_heads=2,
+        ...     d_ff=32,
+        ... )
         >>> model(torch.randint(10, (2, 8)), answers=1).shape
         torch.Size([2, 1, 3])
     """

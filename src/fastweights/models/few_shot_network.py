@@ -68,7 +68,17 @@ class FewShotNetwork(nn.Module):
         options: Options of the layers, by name.
 
     Example:
-        >>> model = FewShotNetwork(1, 28, 5, 6, [[[0.5], [0.5]]], d_model=16, num_layers=1, num_heads=2, d_ff=32)
+        >>> model = FewShotNetwork(
+        ...     1,
+        ...     28,
+        ...     5,
+        ...     6,
+        ...     [[[0.5], [0.5]]],
+        ...     d_model=16,
+        ...     num_layers=1,
+        ...     num_heads=2,
+        ...     d_ff=32,
+        ... )
         >>> images = torch.zeros(2, 6, 1, 28, 28, dtype=torch.uint8)
         >>> outputs, state = model.name(images, labels=torch.zeros(2, 6, dtype=torch.long))
         >>> outputs.shape

@@ -56,7 +56,9 @@ class LanguageModel(nn.Module):
         word_dropout: Probability of dropping a word at all of its positions, see `WordDropout`.
 
     Example:
-        >>> model = LanguageModel(vocab_size=100, layer="delta-net", d_model=16, num_layers=2, num_heads=2)
+        >>> model = LanguageModel(
+        ...     vocab_size=100, layer="delta-net", d_model=16, num_layers=2, num_heads=2
+        ... )
         >>> logits, state = model(torch.randint(100, (2, 10)))
         >>> logits.shape
         torch.Size([2, 10, 100])

@@ -48,7 +48,9 @@ class RetrievalModel(nn.Module):
         InputError: `kind` is not "pairs", or the memory has other inputs.
 
     Example:
-        >>> model = RetrievalModel("pairs", 20, 20, memory="delta", feature_map="dpfp-1", qk_norm="sum")
+        >>> model = RetrievalModel(
+        ...     "pairs", 20, 20, memory="delta", feature_map="dpfp-1", qk_norm="sum"
+        ... )
         >>> model(torch.randint(20, (2, 12, 2)), answers=4).shape
         torch.Size([2, 4, 20])
     """

@@ -35,7 +35,9 @@ class SequenceClassifier(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = SequenceClassifier("tokens", 10, 3, d_model=16, num_layers=1, num_heads=2)
+        >>> model = SequenceClassifier(
+        ...     "tokens", 10, 3, d_model=16, num_layers=1, num_heads=2
+        ... )
         >>> model((torch.randint(10, (2, 8)), torch.tensor([8, 5]))).shape
         torch.Size([2, 1, 3])
     """

@@ -39,7 +39,10 @@ class Stack(Layer, nn.ModuleList):
     Example:
         >>> import torch
         >>> from fastweights.layers import DeltaNet
-        >>> stack = Stack([Block(DeltaNet(16, num_heads=2), d_model=16, d_ff=32) for _ in range(2)], d_model=16)
+        >>> stack = Stack(
+        ...     [Block(DeltaNet(16, num_heads=2), d_model=16, d_ff=32) for _ in range(2)],
+        ...     d_model=16,
+        ... )
         >>> y, state = stack(torch.randn(2, 10, 16))
         >>> y.shape, len(state.layers)
         (torch.Size([2, 10, 16]), 2)

@@ -86,11 +86,15 @@ class Translator(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = Translator(vocab_size=50, d_model=16, num_layers=1, num_heads=2, d_ff=32).eval()
+        >>> model = Translator(
+        ...     vocab_size=50, d_model=16, num_layers=1, num_heads=2, d_ff=32
+        ... ).eval()
         >>> source, target = torch.randint(50, (2, 7)), torch.randint(50, (2, 5))
         >>> model(source, None, target, None).shape
         torch.Size([2, 5, 50])
-        >>> hypotheses = model.translate(source, None, bos_token_id=1, eos_token_id=2, max_length=4, num_beams=2)
+        >>> hypotheses = model.translate(
+        ...     source, None, bos_token_id=1, eos_token_id=2, max_length=4, num_beams=2
+        ... )
         >>> len(hypotheses)
         2
     """

@@ -60,7 +60,9 @@ def measures(scores: Scores) -> NDArray[np.float64]:
 def intervals(scores: Scores, seed: int = 0) -> NDArray[np.float64]:
     """Of every measure the 2.5th and the 97.5th percentile over samples that draw seeds anew in every column: `[4, 2]`.
 
-    >>> intervals([np.array([0.2, 0.2]), np.array([0.9])])[1].round(6).tolist()  # no column is left out
+    >>> intervals([np.array([0.2, 0.2]), np.array([0.9])])[1].round(
+    ...     6
+    ... ).tolist()  # no column is left out
     [0.55, 0.55]
     """
     draw = np.random.default_rng(seed)

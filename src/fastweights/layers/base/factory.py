@@ -71,7 +71,9 @@ def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any)
     Example:
         >>> type(make_layer("delta-net", d_model=32, num_heads=4)).__name__
         'DeltaNet'
-        >>> make_layer("gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2").cell.name
+        >>> make_layer(
+        ...     "gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2"
+        ... ).cell.name
         'gated-delta'
     """
     maker = _maker(layer)
@@ -105,7 +107,10 @@ def make_layers(
         InputError: there are more layers than blocks, or no layer has one of the options.
 
     Example:
-        >>> [type(layer).__name__ for layer in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")]
+        >>> [
+        ...     type(layer).__name__
+        ...     for layer in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")
+        ... ]
         ['DeltaNet', 'LSTM', 'DeltaNet']
     """
     kinds = layer_kinds(layer)

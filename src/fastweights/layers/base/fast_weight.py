@@ -47,7 +47,9 @@ class FastWeight(Programmed):
 
     Example:
         >>> import torch
-        >>> layer = FastWeight(d_model=64, num_heads=4, cell="gated-delta", feature_map="dpfp-2")
+        >>> layer = FastWeight(
+        ...     d_model=64, num_heads=4, cell="gated-delta", feature_map="dpfp-2"
+        ... )
         >>> y, state = layer(torch.randn(2, 10, 64))
         >>> y.shape, state.W.shape
         (torch.Size([2, 10, 64]), torch.Size([2, 4, 16, 64]))
