@@ -14,6 +14,7 @@ import torch
 from cell_page import cell_page
 from compiler_page import compiler_page
 from pictures import write_pictures
+from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
@@ -71,6 +72,9 @@ def write(folder: Path) -> None:
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
+    (folder / "results").mkdir(exist_ok=True)
+    for name, text in results_pages().items():
+        (folder / "results" / f"{name}.md").write_text(text, encoding="utf-8")
     (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
     (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
