@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import api
 import gallery
@@ -65,15 +65,24 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def build(into: Path, builder: str = "html") -> int:
-    """Builds the site, and returns how many warnings there were; the builder "dummy" writes nothing."""
+class Built(NamedTuple):
+    """A site: the number of warnings, the titles of the pages, and the names of the objects of the API reference."""
+
+    warnings: int
+    titles: dict[str, str]
+    objects: set[str]
+
+
+def build(into: Path, builder: str = "html") -> Built:
+    """Builds the site. The builder "dummy" writes nothing."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
         write_source(source)
         trees = source / "doctrees"
         site = Sphinx(str(source), None, str(into), str(trees), builder, SETTINGS, status=None, warningiserror=True)
         site.build()
-        return site._warncount
+        titles = {page: title.astext() for page, title in site.env.titles.items()}
+        return Built(site._warncount, titles, {name for name, *_ in site.env.domains["py"].get_objects()})
 
 
 def write_source(source: Path) -> None:
@@ -157,7 +166,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("into", type=Path, metavar="FOLDER")
     options = parser.parse_args()
-    warnings = build(options.into.resolve())
+    warnings = build(options.into.resolve()).warnings
     print(f"The site is {options.into}/index.html.")
     return 1 if warnings else 0
 

@@ -20,7 +20,7 @@ def test_list_gives_a_line_a_part(kind, capsys):
 
 @pytest.mark.parametrize("kind", ["rules", "cells", "feature-maps", "layers"])
 def test_every_part_has_formula_and_source(kind):
-    for name, (formula, source, _) in descriptions(kind).items():
+    for name, (_, formula, source, _) in descriptions(kind).items():
         assert "<-" in formula or "=" in formula, name
         assert source, name
 
@@ -100,7 +100,7 @@ def test_every_command_teaches(name, capsys):
             cli.main(arguments)
         said = " ".join(capsys.readouterr().out.split())
         assert stop.value.code == 0
-        assert " ".join(COMMANDS.describe(name).formula.split()) in said
+        assert " ".join(COMMANDS.describe(name).summary.split()) in said
     assert f"usage: fastweights {name} " in said
 
 

@@ -13,7 +13,7 @@ class DPFP(FunctionMap):
     """Deterministic parameter-free projection (DPFP): sparse products.
 
         u = relu([x, -x])
-        phi_ij(x) = u_i u_(i-j), j = 1, ..., nu
+        phi(x)_ij = u_i u_(i-j), j = 1, ..., nu
 
     It has 2 nu times as many features as inputs.
 

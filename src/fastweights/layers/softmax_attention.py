@@ -27,7 +27,7 @@ class AttentionCache(NamedTuple):
 
 
 class SoftmaxAttention(Layer):
-    """Causal softmax attention over a sliding window: the Transformer baseline.
+    """Causal softmax attention over a window: the Transformer baseline.
 
         y = softmax(q K^T / sqrt(d)) V
 

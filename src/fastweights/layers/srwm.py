@@ -7,7 +7,7 @@ from fastweights.layers.base.self_referential import SelfReferential
 
 
 class SRWM(SelfReferential):
-    """Self-referential weight matrix (SRWM) layer: modifies all of its weights.
+    """Self-referential weight matrix (SRWM): modifies all of its weights.
 
         [y, q, k, beta] = W x
         A <- A + beta_A (A q - A k) k^T, A "in" [W_y, W_q, W_k, W_beta]

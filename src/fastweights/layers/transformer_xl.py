@@ -26,7 +26,7 @@ class TransformerXLState(NamedTuple):
 
 
 class TransformerXL(Layer):
-    """Transformer-XL attention: relative positions and a memory of past inputs.
+    """Transformer-XL attention: relative positions and cached inputs.
 
         a_ij = ((q_i + u) . k_j + (q_i + v) . r_(i-j)) / sqrt(d)
         y_i = softmax(a_i) V
