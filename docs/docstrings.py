@@ -27,7 +27,7 @@ PAPERS = {
 }
 ALIASES = {LayerKind: "LayerKind", LayerKinds: "LayerKinds"}
 """Types that a signature names instead of spelling them out."""
-LABEL = re.compile(r"^(Source|Files|Needs|Can):")
+LABEL = re.compile(r"^(Source|Files|Needs|Can|Input -> target):")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""The page of a task, from its docstring and its options. What depends on files is told in the docstring's words."""
+"""The page of a task, from its docstring and its options."""
 
 import inspect
 import re
@@ -20,12 +20,12 @@ def task_page(name: str) -> str:
     """The page of a task."""
     kind: type[Task] = TASKS.load(name)
     docstring = inspect.getdoc(kind) or ""
-    formula, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
+    summary, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
     facts = FACTS[kind.kind()](kind, docstring) if kind.kind() in FACTS else []
     best = "lowest" if kind.main_metric.low_is_good else "highest"
     parts = [
         f"# {name}",
-        formula,
+        summary,
         *text,
         f"**Source.** {marked(docstring, 'Source:')}",
         *facts,
@@ -60,7 +60,7 @@ def _facts_of_pairs(kind: Any, docstring: str) -> list[str]:
 def _facts_of_episodes(kind: Any, docstring: str) -> list[str]:
     return [
         f"**Files.** {marked(docstring, 'Files:')}",
-        "**Inputs.** Pictures `[B, T, channels, side, side]` of bytes, what is told with each, and where each is from.",
+        "**Inputs.** Images `[B, T, channels, side, side]` (uint8), with the label code and the data set of each image.",
         f"**Chance.** {inspect.getdoc(kind.chance)}",
     ]
 
@@ -106,12 +106,12 @@ def _facts(task: Any) -> list[str]:
 
 def _options(kind: Any) -> list[str]:
     """A table of name, default and meaning; nothing if there are no options."""
-    words = {name: text for base in reversed(kind.__mro__) for name, text in arguments(base.__doc__ or "").items()}
+    words = arguments(kind.__doc__ or "")
     defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
     rows = [f"| `{name}` | `{default!r}` | {words[name]} |" for name, default in defaults.items()]
     # Inside a table even code needs its bars escaped.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
-    return ["\n".join(["| option | default | |", "|---|---|---|", *escaped])] if rows else []
+    return ["\n".join(["| option | default | description |", "|---|---|---|", *escaped])] if rows else []
 
 
 def _experiments(name: str) -> list[str]:

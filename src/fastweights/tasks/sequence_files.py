@@ -38,7 +38,9 @@ class ExampleSets(NamedTuple):
 
 @dataclass(frozen=True)
 class SequenceFiles(Labelled):
-    """x_1, x_2, ..., x_T -> the class of the sequence: a text, or steps of numbers.
+    """Classification of sequences from files of the user.
+
+    Input -> target: `x_1, x_2, ..., x_T` -> the class of the sequence: a text, or time steps of numbers.
 
     A tenth of each class is for validation and a tenth for the test, drawn at random, unless they have files of their
     own. Features are normalised by the mean and the standard deviation of all training steps.

@@ -25,7 +25,10 @@ NAMES = ("omniglot", "mini_imagenet")
 
 @dataclass(frozen=True)
 class SequentialAdaptation(Episodes):
-    """Characters, then photographs, or photographs first, each told one step later what it was -> the label of each.
+    """Few-shot classification of two data sets in turn, with delayed labels.
+
+    Input -> target: Characters, then photographs, or photographs first, each followed by its label one step later ->
+    the label of each.
 
     Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last image of the first part comes
     with the first image of the second. In training, the order is random per batch, and both parts lose up to `trim`
