@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from cell_page import cell_page
 from compiler_page import compiler_page
+from performance_page import performance_page
 from pictures import write_pictures
 from results_pages import results_pages
 from task_pages import task_page
@@ -78,7 +79,8 @@ def write(folder: Path) -> None:
     (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
     (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
-    write_pictures(folder / "pictures", HERE / "performance.md")
+    (folder / "performance.md").write_text(performance_page(), encoding="utf-8")
+    write_pictures(folder / "pictures")
 
 
 if __name__ == "__main__":
