@@ -79,7 +79,8 @@ def build(into: Path, builder: str = "html") -> Built:
         source = Path(folder)
         write_source(source)
         trees = source / "doctrees"
-        site = Sphinx(str(source), None, str(into), str(trees), builder, SETTINGS, status=None, warningiserror=True)
+        settings = SETTINGS | {"intersphinx_mapping": reference.inventories()}
+        site = Sphinx(str(source), None, str(into), str(trees), builder, settings, status=None, warningiserror=True)
         site.build()
         titles = {page: title.astext() for page, title in site.env.titles.items()}
         return Built(site._warncount, titles, {name for name, *_ in site.env.domains["py"].get_objects()})

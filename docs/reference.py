@@ -13,8 +13,8 @@ OPTIONAL = ("tensordict", "torchrl", "onnx", "onnxruntime", "transformers")
 """Packages of extras that modules import: the reference needs none of them."""
 
 
-def reachable() -> dict[str, tuple[str, None]]:
-    """The projects whose names become links: none without a network, where their names are plain text."""
+def inventories() -> dict[str, tuple[str, None]]:
+    """The projects whose names become links. Without a network there are none, and their names are plain text."""
     return {name: (url, None) for name, url in INVENTORIES.items() if _answers(f"{url}objects.inv")}
 
 
@@ -37,10 +37,9 @@ SETTINGS: dict[str, Any] = {
     "add_module_names": False,
     "smartquotes_action": "De",
     "html_static_path": [str(Path(__file__).parent / "static")],
-    "html_css_files": ["maths.css"],
+    "html_css_files": ["pages.css"],
     "toc_object_entries_show_parents": "hide",
     "html_math_renderer": "mathml",
     "myst_enable_extensions": ["dollarmath"],
     "myst_dmath_double_inline": True,
-    "intersphinx_mapping": reachable(),
 }

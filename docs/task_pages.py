@@ -60,7 +60,7 @@ def _facts_of_pairs(kind: Any, docstring: str) -> list[str]:
 def _facts_of_episodes(kind: Any, docstring: str) -> list[str]:
     return [
         f"**Files.** {marked(docstring, 'Files:')}",
-        "**Inputs.** Images `[B, T, channels, side, side]` (uint8), with the label code and the data set of each image.",
+        "**Inputs.** Images `[B, T, channels, side, side]` (uint8), with the label code and the data set of each.",
         f"**Chance.** {inspect.getdoc(kind.chance)}",
     ]
 
