@@ -85,7 +85,7 @@ def write(folder: Path) -> None:
 
 def _module(module: str) -> Iterator[str]:
     """The parts of the page of a module."""
-    yield _title(module)
+    yield _title(module if "." in module else f"{module}: top-level names")
     yield f".. automodule:: {module}\n   :no-members:"
     names, full = public(module), homes()
     elsewhere = {name: full[id(value)] for name, value in names.items() if id(value) in full}
@@ -118,7 +118,7 @@ def _object(full: str, value: Any) -> Iterator[str]:
     """The directive of a class, a function or a constant."""
     if not inspect.isclass(value):
         is_function = inspect.isroutine(value) or isinstance(value, Family)
-        yield f".. autofunction:: {full}" if is_function else f".. py:data:: {full}\n\n   {_words(full)}"
+        yield f".. autofunction:: {full}" if is_function else _data(full)
         return
     if issubclass(value, Layer) and value is not Layer:
         yield "Calls, states, resets and padding: see :py:class:`Layer <fastweights.layers.Layer>`."
@@ -127,13 +127,18 @@ def _object(full: str, value: Any) -> Iterator[str]:
     yield f".. autoclass:: {full}{options}"
 
 
-def _words(full: str) -> str:
+def _data(full: str) -> str:
+    """The directive of a constant."""
+    module, _, name = full.rpartition(".")
+    return f".. py:data:: {name}\n   :module: {module}\n\n   {_words(module, name)}"
+
+
+def _words(package: str, name: str) -> str:
     """The docstring of a constant, from the module of the package that defines it."""
-    package, _, name = full.rpartition(".")
     for module in sorted(sys.modules):
         if module.startswith(package) and (text := ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))):
             return " ".join(text).replace("`", "``").strip()
-    raise LookupError(f"{full} must have a docstring")
+    raise LookupError(f"{package}.{name} must have a docstring")
 
 
 def _title(text: str) -> str:

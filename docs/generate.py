@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from cell_page import cell_page
 from compiler_page import compiler_page
-from performance_page import performance_page
+from performance_page import gpu_page, performance_page
 from pictures import write_pictures
 from results_pages import results_pages
 from task_pages import task_page
@@ -80,6 +80,7 @@ def write(folder: Path) -> None:
     (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
     (folder / "performance.md").write_text(performance_page(), encoding="utf-8")
+    (folder / "gpu.md").write_text(gpu_page(), encoding="utf-8")
     write_pictures(folder / "pictures")
 
 
