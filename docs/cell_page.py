@@ -19,7 +19,8 @@ from fastweights.testing import backends_of
 from fastweights.testing.samples import OWN
 
 PAPERS = {
-    re.compile(r"arXiv:(\d{4}\.\d{5})"): r"[arXiv:\1](https://arxiv.org/abs/\1)",
+    re.compile(r"https://[^\s);,]+"): r"<\g<0>>",
+    re.compile(r"arXiv:(\d{4}\.\d{4,5})"): r"[arXiv:\1](https://arxiv.org/abs/\1)",
     re.compile(r"doi:(10\.[^\s);,]+)"): r"[doi:\1](https://doi.org/\1)",
 }
 LAYER_NAMES = {"delta": "delta-net"}

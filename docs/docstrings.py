@@ -22,7 +22,7 @@ from fastweights.layers import LayerKind, LayerKinds
 SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Example):\n")
 CODE = re.compile(r"(`[^`]+`)")
 PAPERS = {
-    re.compile(r"arXiv:(\d{4}\.\d{5})"): r"`arXiv:\1 <https://arxiv.org/abs/\1>`__",
+    re.compile(r"arXiv:(\d{4}\.\d{4,5})"): r"`arXiv:\1 <https://arxiv.org/abs/\1>`__",
     re.compile(r"doi:(10\.[^\s);,]+)"): r"`doi:\1 <https://doi.org/\1>`__",
 }
 ALIASES = {LayerKind: "LayerKind", LayerKinds: "LayerKinds"}

@@ -105,7 +105,8 @@ class TensorSpec(NamedTuple):
 
     - Inputs have the role "key", "value", "rate", "decay" or "control". After "shared", one projection serves all
       heads.
-    - States have the role "memory", "gram" for a sum of k k^T, or "output" for an output that the next step reads.
+    - States have the role "memory", "gram" for a sum of k k^T, "contraction" for a symmetric matrix with eigenvalues
+      from 0 to 1, "count" for a whole number without a gradient, or "output" for an output that the next step reads.
     - Parameters have the role "weight" (a map from its last axis), "gain", "bias" or "constant". After "shared", all
       heads have the same; after "fixed", it is not trained.
 
@@ -171,7 +172,7 @@ ROLES = {
     "Inputs": [
         f"{shared}{role}" for role in ("key", "value", "rate", "decay", "control") for shared in ("", "shared ")
     ],
-    "State": ["memory", "gram", "output"],
+    "State": ["memory", "gram", "contraction", "count", "output"],
     "Params": [f"{how}{role}" for role in ("weight", "gain", "bias", "constant") for how in ("", "shared ", "fixed ")],
 }
 """Possible roles of the fields of each record."""

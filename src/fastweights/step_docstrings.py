@@ -9,6 +9,8 @@ from fastweights.signature import TensorSpec, is_slot, slot_of, slots
 WORDS = {
     "memory": "Fast weights",
     "gram": "Sum of outer products of keys",
+    "contraction": "Symmetric matrix with eigenvalues from 0 to 1",
+    "count": "Whole number",
     "output": "Previous output",
     "key": "Key",
     "value": "Value",
