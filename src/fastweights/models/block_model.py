@@ -109,10 +109,26 @@ class BlockModel(nn.Module):
         return outputs
 
     def step(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Maps the next inputs `[B, T]` or `[B, T, .]` to outputs `[B, T, output_size]` and the state after them."""
+        """Computes the outputs for the next time steps, with a carried state.
+
+        Args:
+            inputs: Inputs of a task: int `[B, T]` for tokens, int `[B, T, 2]` for pairs, `[B, T, input_size]` for
+                features.
+            state: State before the first time step. None: the initial state.
+
+        Returns:
+            The logits `[B, T, output_size]` and the state after the last time step.
+        """
         h, state = self.blocks(self.reader(inputs), state)
         return self.head(self.norm(h)), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns the state before the first step."""
+        """Returns the state before the first time step.
+
+        Args:
+            batch_size: Number of sequences B.
+
+        Returns:
+            The state, with the batch as the first axis of every tensor.
+        """
         return self.blocks.initial_state(batch_size)
