@@ -39,7 +39,7 @@ SECTIONS = {
     "To use a memory": ["keeping-states", "sequences", "looking-inside", "learning-to-remember", "tasks"],
     "With other libraries": ["transformers", "fla", "torchrl", "export"],
     "To make a memory": ["cells-in-full", "guarantees"],
-    "Reference": ["gallery", "api/index", "cells/index", "tasks/index"],
+    "Reference": ["gallery", "api/index", "cells/index", "tasks/index", "commands/index"],
     "What it costs, and what came out": ["performance", "scale", "results/README", "results/index"],
     "To work on it": [
         "compiler",
@@ -102,7 +102,7 @@ def write_source(source: Path) -> None:
     draw_reports(source)
     api.write(source / "api")
     gallery.write(source)
-    for folder in ("cells", "tasks", "results"):
+    for folder in ("cells", "tasks", "commands", "results"):
         pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob("*.md"))
         write(source / folder / "index.md", f"# All {folder}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
     listed = [page for pages in SECTIONS.values() for page in pages]

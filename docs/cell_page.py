@@ -52,7 +52,7 @@ def cell_page(name: str) -> str:
         *([] if cell.Params is None else ["**Slow weights** inside the step, per head.", table(cell.slots["Params"])]),
         f"**Output.** `[{axes(cell.output)}]` per time step and head.",
         f"**Backends.** {', '.join(backends(cell))}.",
-        f"**Command line.** Train it with `fastweights train oz --layer {layer}`. Run its correctness tests with "
+        f"**Command line.** Train it with `fastweights train char-lm --layer {layer}`. Run its correctness tests with "
         f"`fastweights check {name}`.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -1,8 +1,8 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/choosing-a-memory.md` and of
-`docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture of the README from what was measured
-for `docs/performance.md`.
+One per cell in `docs/cells`, task in `docs/tasks`, and command in `docs/commands`, the tables of
+`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture
+of the README from what was measured for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from cell_page import cell_page
+from command_pages import command_pages
 from compiler_page import compiler_page
 from performance_page import gpu_page, performance_page
 from pictures import write_pictures
@@ -90,6 +91,7 @@ def write(folder: Path) -> None:
     """Writes all pages."""
     pages = {"cells": {name: cell_page(name) for name in Cell.names()}}
     pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -28,7 +28,7 @@ def test_committed_pages_follow_from_the_code(tmp_path):
     for page in sorted([*tmp_path.rglob("*.md"), *tmp_path.rglob("*.svg")]):
         committed = DOCS / page.relative_to(tmp_path)
         assert committed.read_text() == page.read_text(), f"run make generate: {committed} is stale"
-    for folder in ("cells", "tasks", "pictures"):
+    for folder in ("cells", "tasks", "commands", "pictures"):
         assert {p.name for p in (DOCS / folder).iterdir()} == {p.name for p in (tmp_path / folder).iterdir()}
 
 

@@ -97,7 +97,7 @@ class Shelf(Folder):
     def load(self, name: str) -> Any:
         require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
-        module = import_module(f"fastweights.{self.folder}.{stem.replace('/', '.')}")
+        module = import_module(f"fastweights.{self.folder}/{stem}".replace("/", "."))
         return getattr(module, self._constant(self.path / f"{stem}.py"))
 
     def _constant(self, path: Path) -> str:
@@ -186,6 +186,8 @@ EXPERIMENTS = Shelf("experiment", "recipes", ("EXPERIMENT",))
 TABLES = Shelf("table", "recipes", ("EXPERIMENT", "TABLE"))
 """The table of a run in a report. A recipe for the user's own data has a `TABLE`, and no experiment to reproduce."""
 COMMANDS = Folder("command", "commands")
+DATA_SETS = Shelf("data set", "tasks/data_sets", ("DATA_SET",))
+"""The data sets of `fastweights data`."""
 
 KINDS: dict[str, tuple[Folder, ...]] = {
     "rules": (RULES,),

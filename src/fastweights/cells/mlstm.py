@@ -26,7 +26,7 @@ class MLSTMInputs(NamedTuple):
 
 
 @keyed_by("identity", "none")
-def mlstm(state: MLSTMState, x: MLSTMInputs) -> tuple[MLSTMState, Value]:
+def mlstm(state: MLSTMState, x: MLSTMInputs, eps: float = 0.0) -> tuple[MLSTMState, Value]:
     """mLSTM of the xLSTM: gated linear attention, stabilised.
 
         f = sigmoid(forget), i = exp(write)
@@ -40,10 +40,13 @@ def mlstm(state: MLSTMState, x: MLSTMInputs) -> tuple[MLSTMState, Value]:
     Source: Beck et al. 2024 (xLSTM, arXiv:2405.04517), the mLSTM with its stabiliser.
 
     Can: fade.
+
+    Args:
+        eps: Number that is added to the stored denominator, as in the authors' code.
     """
     log_forget = logsigmoid(x.forget)
     m = torch.maximum(log_forget + state.m, x.write)
     forget, write = (log_forget + state.m - m).exp(), (x.write - m).exp()
     W = forget * state.W + write * torch.outer(x.v, x.k)
     z = forget * state.z + write * x.k
-    return MLSTMState(W, z, m), W @ x.q / torch.maximum((z @ x.q).abs(), (-m).exp())
+    return MLSTMState(W, z, m), W @ x.q / (torch.maximum((z @ x.q).abs(), (-m).exp()) + eps)

@@ -27,7 +27,7 @@ class Trained(NamedTuple):
 def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
     """Loads the model of a run folder, with the weights of the best validation result.
 
-        model, text = fastweights.load("runs/oz-2026-08-01-120000")
+        model, text = fastweights.load("runs/char-lm-2026-08-01-120000")
         tokens = model.generate(text.encode("Dorothy")[None], max_new_tokens=100, top_p=0.9)
         print(text.decode(tokens[0]))
 

@@ -11,8 +11,7 @@ def gla(W: Matrix, k: Key, v: Value, decay: KeyDecay) -> Matrix:
 
         W <- W diag(decay) + v k^T
 
-    With one decay for all features it is the rule `hebbian`. RetNet (a fixed decay per head) and the SSD of Mamba-2
-    (decay = exp(A dt), eta = dt) are special cases of that rule.
+    With one decay for all features it is the rule `hebbian`.
 
     Source: Yang et al. 2024 (Gated Linear Attention Transformers, arXiv:2312.06635), in the form of
     flash-linear-attention, `ops/gla`.
