@@ -188,7 +188,11 @@ class Code:
         m = letters[along]
         mixing = f'torch.einsum("{m}z,{letters.replace(m, "z")}->{letters}", x.mm.softmax(0) * x.d, {name})'
         halves = f"[0.5 * {name}.narrow({along}, 0, 1), {name}.narrow({along}, 0, {name}.shape[{along}] - 1)]"
-        moved = [f"x.beta * {name}.roll(1, {along})", f"0.5 * torch.cat({halves}, {along})", f"0.5 * {name}.cumsum({along})"]
+        moved = [
+            f"x.beta * {name}.roll(1, {along})",
+            f"0.5 * torch.cat({halves}, {along})",
+            f"0.5 * {name}.cumsum({along})",
+        ]
         self.lines.append(f"{name} = {self.random.choice([mixing, f'0.5 * {name} + {self.random.choice(moved)}'])}")
 
     def _couple(self, name: str, other: str, axes: list[str], letters: str) -> None:

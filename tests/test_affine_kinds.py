@@ -457,8 +457,7 @@ FORMS = {
     normalised_memories: "S and z <- S and z a + v k^T (axes of S: groups 0, rows 1, columns 2)",
     product_keys: "S <- S - S e f^T + v k^T (axes of S: rows 2, columns 0 1)",
     power_attention: "S and z <- S and z a + v k^T (axes of S: rows 0 1, columns 2)",
-    complex_memory: "[W_0 W_1] <- [W_0 W_1] A + v k^T, "
-    "[z_0 z_1] <- [z_0 z_1] A + v k^T",
+    complex_memory: "[W_0 W_1] <- [W_0 W_1] A + v k^T, [z_0 z_1] <- [z_0 z_1] A + v k^T",
     complex_delta: "z <- x, [W_0 W_1] <- [W_0 W_1] A - [W_0 W_1] e f^T + v k^T",
     mixed_memories: "[S_0 S_1] <- [S_0 S_1] A - 2 ([S_0 S_1] e f^T) + 2 (v k^T)",
     levels: "[S_0 S_1] <- [S_0 S_1] A + v k^T",

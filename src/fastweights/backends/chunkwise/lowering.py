@@ -9,7 +9,18 @@ from torch import Tensor
 from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
-from fastweights.compiler.affine.form import AffineForm, Counter, Delay, Highest, Linear, Part, Read, Split, Stage, Write
+from fastweights.compiler.affine.form import (
+    AffineForm,
+    Counter,
+    Delay,
+    Highest,
+    Linear,
+    Part,
+    Read,
+    Split,
+    Stage,
+    Write,
+)
 from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant

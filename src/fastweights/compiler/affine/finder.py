@@ -131,7 +131,7 @@ class Finder:
         return tuple(name for name in left if name in behind[first])
 
     def _find(self, states: States) -> None:
-        early = self._early(*states) if len(states) == 1 else None
+        early: Highest | Delay | Counter | None = self._early(*states) if len(states) == 1 else None
         if early is None:
             try:
                 return self._find_affine(states)

@@ -80,16 +80,17 @@ class Splitter:
 
     def __init__(self, axes: Mapping[Node, int]) -> None:
         self._axes: dict[Node, tuple[int, ...]] = {d: (axis,) for d, axis in axes.items()}
+        self._inputs: dict[Node, list[Input]] = {
+            d: [Input(_without(d.shape, (axis,))) for _ in range(d.shape[axis])] for d, axis in axes.items()
+        }
         self._pieces: dict[tuple[Node, Shape], Node] = {
-            (d, (position,)): Input(_without(d.shape, (axis,)))
-            for d, axis in axes.items()
-            for position in range(d.shape[axis])
+            (d, (position,)): piece for d, pieces in self._inputs.items() for position, piece in enumerate(pieces)
         }
         self._split = {*axes}
 
-    def inputs_of(self, node: Input) -> list[Node]:
+    def inputs_of(self, node: Input) -> list[Input]:
         """The pieces of a state; the state itself if it is not split."""
-        return [d for (whole, _), d in self._pieces.items() if whole is node] if node in self._split else [node]
+        return self._inputs.get(node, [node])
 
     def value(self, value: Value) -> Value:
         """The value with pieces in place of the states."""

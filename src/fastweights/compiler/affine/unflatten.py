@@ -30,6 +30,7 @@ from fastweights.compiler.ir.nodes import (
 from fastweights.compiler.ir.step import Forward
 from fastweights.compiler.operations.views import viewed
 
+
 class Unseparable(Exception):
     """A flattened axis is read in part, or in another order."""
 
@@ -128,9 +129,10 @@ class Unflattener:
         for i, n in zip(expression.index, expression.node.shape, strict=True):
             if i.axis in factors and (i != Index(i.axis) or n != sizes[i.axis]):
                 raise Unseparable
-            shape += factors[i.axis] if i.axis in factors else [n]
-            parts = range(len(factors[i.axis])) if i.axis in factors else [0]
-            index += [i if i.axis < 0 else i._replace(axis=first[i.axis] + part) for part in parts]
+            sizes_of_axis = factors.get(i.axis, (n,))
+            shape += sizes_of_axis
+            places = range(len(sizes_of_axis))
+            index += [i if i.axis < 0 else i._replace(axis=first[i.axis] + place) for place in places]
         own = {a: factors[i.axis] for a, i in enumerate(expression.index) if i.axis in factors}
         node = self._looped(expression.node, own) if own and not self._depends(expression.node) else expression.node
         return substitute(self._viewed(node, tuple(shape)).expression, index)
