@@ -15,12 +15,13 @@ def counted(stage: CounterStage, call: ScanCall, named: Mapping[str, Tensor]) ->
     last, reset, inside = call.tensors.state[stage.state], call.tensors.reset, call.inside
     time = {name: named[name].unbind(1) for name in stage.function.moving if name != stage.before}
     still = [named[name] for name in stage.function.still]
-    before, after = list[Tensor](), list[Tensor]()
+    before: list[Tensor] = []
+    after: list[Tensor] = []
     for t in range(T):
         if reset is not None:
             last = torch.where(reset[:, t, None], call.tensors.initial_state[stage.state], last)
         before.append(last)
-        moving = (last if name == stage.before else time[name][t] for name in stage.function.moving)
+        moving = [last if name == stage.before else time[name][t] for name in stage.function.moving]
         (new,) = stage.function.run((B, H), *moving, *still)
         last = new.expand(B, H) if inside is None else torch.where(inside[:, t, None], new, last)
         after.append(last)
