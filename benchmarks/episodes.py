@@ -1,6 +1,6 @@
 """Times episodes of pictures: how many a second are drawn, and where the time of a training step goes.
 
-    python benchmarks/episodes.py --into docs/tasks.md
+    python benchmarks/episodes.py --into docs/how-to/tasks.md
 
 The first table is the data alone. The second splits a step of the few-shot networks of preset cpu, 5 ways and 1 shot of
 Omniglot: drawing the batch, the vision net (forward and backward on the same pictures), and the rest, which is the

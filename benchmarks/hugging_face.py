@@ -1,7 +1,7 @@
 """Models of transformers with their own loops in PyTorch and on this library's kernels: times of one run.
 
     python benchmarks/hugging_face.py                               # prints the tables: five minutes
-    python benchmarks/hugging_face.py --into docs/transformers.md     # writes them into the page
+    python benchmarks/hugging_face.py --into docs/how-to/transformers.md     # writes them into the page
 
 First the memory alone, in the sizes of published models, then a whole small model of every family. Times are those of
 the processor, of one thread, and the two take turns: whatever else the machine does, the ratios say what they should.

@@ -2,7 +2,7 @@
 
     python benchmarks/life.py                  # on one core; the kernel is built first
     python benchmarks/life.py --symbols 20000  # longer
-    python benchmarks/life.py --into docs/learning-to-remember.md
+    python benchmarks/life.py --into docs/concepts/online-memory.md
 
 "compiled" is what `fastweights train life` runs, beside the same steps as calls of PyTorch, one after the other. "In
 kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are

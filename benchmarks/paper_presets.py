@@ -4,7 +4,7 @@
     python benchmarks/paper_presets.py ba2016/table-1 gregor2020/figure-1    # measures these first
 
 A measurement is the median time of a training step, without evaluations, for a few runs spread over the table.
-Measurements are kept in `paper_presets.json`, beside this file, and the page is `docs/paper-presets.md`.
+Measurements are kept in `paper_presets.json`, beside this file, and the page is `docs/how-to/paper-presets.md`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from fastweights.training.run_folder.run import Run, environment
 from fastweights.training.session import Session
 
 STORED = Path(__file__).with_suffix(".json")
-PAGE = Path(__file__).parents[1] / "docs" / "paper-presets.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "paper-presets.md"
 HOURS_A_DAY, DAYS_A_YEAR = 24, 365
 CORES = {"two_cores": 2, "one_h100": 1}
 """Runs side by side."""

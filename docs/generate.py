@@ -1,7 +1,7 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/choosing-a-memory.md` and of
-`docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture of the README from what was measured
+One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/getting-started/choosing-a-layer.md` and of
+`docs/how-to/reproducing.md`, what a cell becomes in `docs/contributing/compiler.md`, and the picture of the README from what was measured
 for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
@@ -112,7 +112,7 @@ def choosing() -> str:
     """The page with the table: the text is in `choosing-a-memory.txt`, the table follows from the layers."""
     header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
-    text = (HERE / "choosing-a-memory.txt").read_text(encoding="utf-8")
+    text = (HERE / "getting-started/choosing-a-layer.txt").read_text(encoding="utf-8")
     return text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
 
 
@@ -120,7 +120,7 @@ def reproducing() -> str:
     """The page with all experiments: the text is in `reproducing.txt`."""
     header = ["name", "what", "where from", "beside it"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(experiment_row, EXPERIMENTS.names())]
-    return (HERE / "reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
+    return (HERE / "how-to/reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
 
 
 def experiment_row(name: str) -> str:
@@ -139,9 +139,9 @@ def write(folder: Path) -> None:
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
-    (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
-    (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
-    (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
+    (folder / "getting-started/choosing-a-layer.md").write_text(choosing(), encoding="utf-8")
+    (folder / "how-to/reproducing.md").write_text(reproducing(), encoding="utf-8")
+    (folder / "contributing/compiler.md").write_text(compiler_page(), encoding="utf-8")
     write_pictures(folder / "pictures", HERE / "performance.md")
 
 

@@ -403,7 +403,7 @@ def test_nothing_of_an_episode_is_told_in_the_next():
 
 def test_the_page_s_agent_learns_in_an_environment_of_one_s_own(tmp_path, monkeypatch):
     pytest.importorskip("gymnasium", reason="needs the extra rl")
-    page = (Path(__file__).parents[1] / "docs" / "agents.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "agents.md").read_text(encoding="utf-8")
     program = re.search(r"```python\n(import gymnasium.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(program[1], {"__name__": "page"})
