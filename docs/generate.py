@@ -1,10 +1,11 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/getting-started/choosing-a-layer.md` and of
-`docs/how-to/reproducing.md`, what a cell becomes in `docs/contributing/compiler.md`, and the picture of the README from what was measured
-for `docs/performance.md`.
+A page per cell in `docs/cells` and per task in `docs/tasks`, the tables of `docs/getting-started/choosing-a-layer.md` and
+`docs/how-to/reproducing.md`, the compiler passes in `docs/contributing/compiler.md`, the pictures, and the table of papers
+in the README.
 
-Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
+Run `python docs/generate.py`. With a folder as argument it writes into that folder in place of `docs`, and the README
+beside it. A test compares the committed pages with its output.
 """
 
 import inspect
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import torch
 from compiler_page import compiler_page
+from paper_table import readme
 from pictures import write_pictures
 from task_pages import task_page
 
@@ -104,7 +106,7 @@ def row(name: str) -> str:
     state = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
     parameters = sum(p.numel() for p in layer.parameters())
     in_chunks = "chunkwise" if cell and "chunkwise" in backends_of(cell) else ""
-    link = f"[{name}](cells/{cell.name}.md)" if cell else name
+    link = f"[{name}](../cells/{cell.name}.md)" if cell else name
     return "| " + " | ".join([link, *marks, f"{state:,}", f"{parameters:,}", in_chunks]) + " |"
 
 
@@ -139,10 +141,14 @@ def write(folder: Path) -> None:
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
+    for purpose in ("getting-started", "how-to", "contributing"):
+        (folder / purpose).mkdir(exist_ok=True)
     (folder / "getting-started/choosing-a-layer.md").write_text(choosing(), encoding="utf-8")
     (folder / "how-to/reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "contributing/compiler.md").write_text(compiler_page(), encoding="utf-8")
     write_pictures(folder / "pictures", HERE / "performance.md")
+    text = readme((HERE.parent / "README.md").read_text(encoding="utf-8"), HERE / "results")
+    (folder.parent / "README.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

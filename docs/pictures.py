@@ -1,9 +1,11 @@
-"""The picture of the README, from the numbers that `benchmarks/scan.py` wrote into `docs/performance.md`."""
+"""The pictures of the README: the idea, and the speed that `benchmarks/scan.py` wrote into `docs/performance.md`."""
 
 from html import escape
 from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
+
+from idea import idea
 
 from fastweights.registry import BACKENDS
 from fastweights.report.palette import LIGHT, dark_mode
@@ -82,6 +84,7 @@ def _text(x: float, y: float, words: str, anchor: str = "start", size: int = 15,
 
 
 def write_pictures(folder: Path, page: Path) -> None:
-    """Writes `FOLDER/speed.svg` from the page with the measurements."""
+    """Writes `FOLDER/idea.svg`, and `FOLDER/speed.svg` from the page with the measurements."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "idea.svg").write_text(idea(), encoding="utf-8")
     (folder / "speed.svg").write_text(speed(page.read_text(encoding="utf-8")), encoding="utf-8")
