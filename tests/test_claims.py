@@ -100,7 +100,7 @@ def test_every_table_and_figure_of_the_papers_has_a_verdict_with_or_without_runs
     items = list(paper_items())
     assert len(items) == 32
     grid = verdicts([])
-    assert [row[1] for row in grid.rows] == [ItemVerdict.NOT_RUN.value] * 32
+    assert [row[2] for row in grid.rows] == [ItemVerdict.NOT_RUN.value] * 32
     assert all(any(claim.source for claim in EXPERIMENTS.load(name).claims) for name in items)
 
 

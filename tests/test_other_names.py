@@ -33,11 +33,12 @@ def test_arguments_of_calls_under_other_names(here, name):
 @pytest.mark.parametrize("function", [LanguageModel, LanguageModel.generate, make_layer])
 def test_arguments_of_functions_under_other_names(function):
     accepted = list(inspect.signature(function).parameters)
-    for here, name in [(here, name) for here in accepted for name in OTHER_NAMES.get(here, ()) if name not in accepted]:
+    wrong = [(here, name) for here in accepted for name in OTHER_NAMES.get(here, ()) if name not in accepted]
+    for here, name in wrong:
         with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
             function(**{name: 4})
 
 
 def test_a_misspelt_option_gets_the_nearest():
-    with pytest.raises(InputError, match="delta-net has no argument 'qknorm'. Use qk_norm."):
+    with pytest.raises(InputError, match=r"delta-net has no argument 'qknorm'\. Use qk_norm\."):
         make_layer("delta-net", 8, 2, qknorm="l2")

@@ -4,17 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from math import floor, isfinite, log10
 from pathlib import Path
 
 from fastweights.core.files import make_own_folder, read_file, write_atomically
 from fastweights.core.measurements import Key
 from fastweights.core.metric import Metric
-from fastweights.experiments.experiment import FREE, SANITY, Published, Summary
+from fastweights.experiments.experiment import FREE, SANITY, Summary
 from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
+from fastweights.report.numbers import number, ours, theirs
 from fastweights.report.plots import courses, curves_on_test_data, improvements, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.sanity import sanity
@@ -35,8 +35,6 @@ CAUTION = {
 WHOLE = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
 HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
 """What is said of a machine."""
-SMALL = 1e-4
-"""Below it, numbers have exponents."""
 MARK = "†"
 """Beside a number whose runs were cut off."""
 TITLE = "Experiments with fast weights, beside the papers' numbers"
@@ -139,8 +137,8 @@ def _numbers(group: Group) -> Grid:
         place = model, column
         mark = f" {MARK}" if any(record.cut_off for record in group.of(*place)) else ""
         return [
-            _ours(results.get(place)) + _best(results.get(place), group) + mark,
-            _theirs(experiment.published.get(place)),
+            ours(results.get(place)) + _best(results.get(place), group) + mark,
+            theirs(experiment.published.get(place)),
         ][: len(whose)]
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
@@ -154,7 +152,7 @@ def _numbers(group: Group) -> Grid:
 def _baseline(summary: Summary | None) -> str:
     if summary is None:
         return ""
-    return _number(summary.mean) if summary.deviation is None else _ours(summary)
+    return number(summary.mean) if summary.deviation is None else ours(summary)
 
 
 def _beside(group: Group) -> Iterator[Block]:
@@ -175,7 +173,7 @@ def _details(group: Group) -> Grid:
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
     def numbers(model: str, name: Key) -> list[str]:
-        both = [_ours(found.get((model, name))), _theirs(experiment.published_details.get((model, name)))]
+        both = [ours(found.get((model, name))), theirs(experiment.published_details.get((model, name)))]
         return both[: len(whose)]
 
     rows = [
@@ -216,7 +214,7 @@ def _equal_time(group: Group) -> Grid:
 
 
 def _ours_by(records: list[Record], end: float, metric: Metric) -> str:
-    return _ours(_until(records, end, metric), "none yet" if records else "not run")
+    return ours(_until(records, end, metric), "none yet" if records else "not run")
 
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
@@ -225,35 +223,11 @@ def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
     return Summary(tuple(map(metric.best, lines))) if lines and all(lines) else None
 
 
-def _ours(summary: Summary | None, missing: str = "not run") -> str:
-    if summary is None:
-        return missing
-    size = max(abs(summary.mean), summary.deviation or 0.0)
-    spread = "" if summary.deviation is None else f" ± {_number(summary.deviation, size)}"
-    return f"{_number(summary.mean, size)}{spread} ({len(summary.values)})"
-
-
 def _best(summary: Summary | None, group: Group) -> str:
     """The best seed, where the paper's figure shows the best of several runs."""
     if summary is None or len(summary.values) == 1 or not group.experiment.best:
         return ""
-    return f", best {_number(group.metric.best(summary.values))}"
-
-
-def _theirs(number: Published | None) -> str:
-    if number is None:
-        return ""
-    spread = "" if number.deviation is None else f" ± {number.deviation:g}"
-    return f"{'≤ ' if number.at_most else ''}{number.value:g}{spread}"
-
-
-def _number(value: float, size: float | None = None) -> str:
-    """Three significant digits of a number of this size, itself if left out, but never fewer than the paper's two after
-    the point of a percentage: a mean and its deviation have as many."""
-    size = abs(value) if size is None else size
-    if not isfinite(size) or size == 0 or size >= 1:
-        return f"{value:.2f}"
-    return f"{value:.{2 - floor(log10(size))}f}" if size >= SMALL else f"{value:.3g}"
+    return f", best {number(group.metric.best(summary.values))}"
 
 
 def _choices(group: Group) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """One verdict per table and figure of the papers, computed from claims and their intervals."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from statistics import median
@@ -11,6 +12,7 @@ from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.claims import evidence
 from fastweights.report.document import Grid
+from fastweights.report.numbers import ours, theirs
 from fastweights.report.runs import Group
 
 PAPER = "paper"
@@ -19,6 +21,10 @@ PAPER = "paper"
 
 NO_EVIDENCE = ("smoke", SANITY)
 """Presets that show that everything works, and nothing about the paper."""
+
+
+MOST = 4
+"""Number of models whose numbers a row has."""
 
 
 class ItemVerdict(Enum):
@@ -63,7 +69,7 @@ def judge(group: Group) -> Judged:
 
 def verdicts(groups: Sequence[Group]) -> Grid:
     """A row per table and figure of the papers, those that were never run included."""
-    header = ["item", "verdict", "the paper's sentences", "scale of our runs"]
+    header = ["item", "claim of the paper", "verdict", "our numbers (the paper's)", "its claims", "our runs", "report"]
     return Grid(header, [_row(name, groups) for name in paper_items()], words=True)
 
 
@@ -76,12 +82,32 @@ def paper_items() -> Iterator[str]:
 def _row(name: str, groups: Sequence[Group]) -> list[str]:
     experiment: Experiment = EXPERIMENTS.load(name)
     judged = [judge(group) for group in groups if group.name == name and group.preset not in NO_EVIDENCE]
-    item = f"{_citation(experiment.source)} (`{name}`)"
+    claim = next(claim for claim in experiment.claims if claim.source).sentence
+    item = _citation(experiment.source)
     if not judged:
-        return [item, ItemVerdict.NOT_RUN.value, "", ""]
+        return [item, claim, ItemVerdict.NOT_RUN.value, "", "", "", ""]
     # Of several presets, the one that decides most.
     best = max(judged, key=lambda one: (_decided(one), one.group.preset == PAPER))
-    return [item, best.outcome.value, best.summary, scale(best.group)]
+    report = f"{name}/{best.group.preset}/report.md"
+    return [item, claim, best.outcome.value, _comparison(best.group), best.summary, scale(best.group), report]
+
+
+def _comparison(group: Group) -> str:
+    """Our numbers and the paper's in the column that most claims of the paper are about, by model.
+
+    Of a figure, whose numbers a paper does not print, ours only.
+    """
+    experiment = group.experiment
+    claimed = Counter(place for claim in experiment.claims if claim.source for place in claim.places)
+    places = [place for place, _ in claimed.most_common() if place in group.results] or list(group.results)
+    column = str(places[0][1])
+    models = [model for model in experiment.models if (model, column) in group.results][:MOST]
+    numbers = [
+        f"{experiment.models[model]} {ours(group.results[model, column])}"
+        + (f" ({theirs(experiment.published[model, column])})" if (model, column) in experiment.published else "")
+        for model in models
+    ]
+    return f"{experiment.display.label}, {experiment.columns[column]}: {', '.join(numbers)}"
 
 
 def _citation(source: str) -> str:
