@@ -32,12 +32,12 @@ def write(source: Path) -> None:
 def _page(pictures: Path) -> Iterator[str]:
     yield "# Gallery"
     yield (
-        f"Every cell reads the same stream of {len(WRITTEN)} steps: the keys of the letters `{WRITTEN}` are bound to "
-        f"new values, and after each step one of `{ASKED}` is asked for. A picture shows what each read (a row, from "
-        "above) stems from (a column): blue adds, orange takes away, strong colours are the strongest of the picture. "
-        "A sum keeps all that was ever bound to a letter; the delta rule what was bound last. Cells that make their "
-        "keys themselves see random vectors through random slow weights; there, pictures show how much a read changes "
-        "with each step."
+        f"Every cell reads the same stream of {len(WRITTEN)} time steps. The keys of the letters `{WRITTEN}` are written "
+        f"with new values, and after each time step one of `{ASKED}` is the query. A picture shows the weight of each "
+        "earlier value (column) in each read (row, from above). Blue is positive, orange is negative, and strong colours "
+        "are the largest weights of the picture. The sum rule reads every value of a letter; the delta rule reads the "
+        "last one. Cells that compute their own keys read random vectors through random slow weights. There, the picture "
+        "shows the norm of the derivative of each read by each input."
     )
     for name in Cell.names():
         found = contents(Cell.from_name(name))
@@ -45,8 +45,13 @@ def _page(pictures: Path) -> Iterator[str]:
         formula = Cell.from_name(name).summary.strip().partition("\n")[0]
         yield f"## [{name}](cells/{name}.md)"
         yield f"    {formula}"
-        yield f"![What reads of {name} stem from](pictures/cell-{name}.png)"
+        yield figure(f"cell-{name}.png", f"{name}: weights of the values (columns) in each read (rows).")
     yield from _feature_maps(pictures)
+
+
+def figure(file: str, caption: str) -> str:
+    """A picture with a caption, which the style sheet of the site inverts on dark pages."""
+    return f"```{{figure}} pictures/{file}\n:alt: {caption}\n:class: follows-theme\n\n{caption}\n```"
 
 
 def surfaces(name: str, points: int = 41) -> Tensor:
@@ -68,15 +73,15 @@ def surfaces_picture(heights: Tensor) -> Tensor:
 def _feature_maps(pictures: Path) -> Iterator[str]:
     yield "## Feature maps"
     yield (
-        "Each picture shows a feature map of keys with two numbers, as far as it has no random directions: one square "
-        "for each component of phi(x), over x from -1 to 1. DPFP-1 is Figure 1 of Schlag et al. 2021: every key has a "
-        "single component above 0, so that keys of different quadrants are orthogonal."
+        "Each picture shows a feature map of keys with two components. There is one square per component of phi(x), over "
+        "x from -1 to 1. Maps with random directions are left out. DPFP-1 is Figure 1 of Schlag et al. 2021: every key "
+        "has a single component above 0, so keys of different quadrants are orthogonal."
     )
     for name in (*FEATURE_MAPS.names(), "dpfp-2"):
         if hasattr(feature_map(name, 2), "function"):
             pictures.joinpath(f"map-{name}.png").write_bytes(png(surfaces_picture(surfaces(name)).numpy()))
             yield f"### {name}"
-            yield f"![Components of {name} over the plane](pictures/map-{name}.png)"
+            yield figure(f"map-{name}.png", f"{name}: its components over the plane.")
 
 
 class _Scan(torch.nn.Module):
