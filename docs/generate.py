@@ -17,6 +17,7 @@ import torch
 from compiler_page import compiler_page
 from paper_table import readme
 from pictures import write_pictures
+from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
@@ -141,13 +142,16 @@ def write(folder: Path) -> None:
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / kind / f"{name}.md").write_text(text, encoding="utf-8")
+    (folder / "results").mkdir(exist_ok=True)
+    for name, text in results_pages().items():
+        (folder / "results" / f"{name}.md").write_text(text, encoding="utf-8")
     for purpose in ("getting-started", "how-to", "contributing"):
         (folder / purpose).mkdir(exist_ok=True)
     (folder / "getting-started/choosing-a-layer.md").write_text(choosing(), encoding="utf-8")
     (folder / "how-to/reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "contributing/compiler.md").write_text(compiler_page(), encoding="utf-8")
     write_pictures(folder / "pictures", HERE / "performance.md")
-    text = readme((HERE.parent / "README.md").read_text(encoding="utf-8"), HERE / "results")
+    text = readme((HERE.parent / "README.md").read_text(encoding="utf-8"))
     (folder.parent / "README.md").write_text(text, encoding="utf-8")
 
 

@@ -83,7 +83,7 @@ def test_transformer_xl_is_the_papers_four_terms(memory):
             assert error(y[b, t], layer.output.weight @ read) < EXACT
 
 
-SMALL_SNAIL = {"length": 8, "filters": 3, "key_size": 5, "value_size": 4, "window": 4}
+SMALL_SNAIL = {"length": 8, "filters": 3, "key_size": 5, "value_size": 4, "window_size": 4}
 
 
 def snail_convolutions(layer, x):
@@ -112,7 +112,7 @@ def test_snail_is_dilated_convolutions_and_attention():
 
 def test_snail_sees_through_its_convolutions_and_its_window():
     """Convolutions reach the even distances up to 2 + 4 + 8; a window of 2 shifts them by at most one step."""
-    layer, _ = layer_and_input("snail", **{**SMALL_SNAIL, "window": 2})
+    layer, _ = layer_and_input("snail", **{**SMALL_SNAIL, "window_size": 2})
     x = torch.randn(1, 30, D, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(x)[0][0, 20].square().sum(), x)
     reached = gradient[0].abs().sum(-1).nonzero().flatten()
@@ -188,10 +188,10 @@ def test_permutations_are_the_same_everywhere():
 
 
 BAD = [
-    ("transformer-xl", {"memory": 0}, "memory must be a whole number of at least 1, got 0"),
+    ("transformer-xl", {"mem_len": 0}, "mem_len must be a whole number of at least 1, got 0"),
     ("snail", {"length": 1}, "length must be a whole number of at least 2, got 1"),
     ("snail", {"filters": 0}, "filters must be a whole number of at least 1, got 0"),
-    ("snail", {"window": 0}, "window must be a whole number of at least 1, got 0"),
+    ("snail", {"window_size": 0}, "window_size must be a whole number of at least 1, got 0"),
     ("associative-lstm", {"copies": 0}, "copies must be a whole number of at least 1, got 0"),
 ]
 

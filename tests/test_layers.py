@@ -91,7 +91,7 @@ def test_unknown_layer_lists_the_known_and_the_nearest():
 
 
 def test_option_of_another_layer_is_refused():
-    with pytest.raises(InputError, match="feature_map must be left out for lstm"):
+    with pytest.raises(InputError, match="lstm has no argument 'feature_map'"):
         make_layer("lstm", D, num_heads=2, feature_map="elu")
 
 

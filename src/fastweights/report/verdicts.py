@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from statistics import median
 from typing import NamedTuple
@@ -67,10 +67,15 @@ def judge(group: Group) -> Judged:
     return Judged(group, {verdict: found.count(verdict) for verdict in Verdict})
 
 
-def verdicts(groups: Sequence[Group]) -> Grid:
-    """A row per table and figure of the papers, those that were never run included."""
+def verdicts(groups: Sequence[Group], items: Iterable[str] | None = None) -> Grid:
+    """A row per table and figure of the papers, those that were never run included.
+
+    Args:
+        groups: The runs.
+        items: Names of the tables and figures; all if None.
+    """
     header = ["item", "claim of the paper", "verdict", "our numbers (the paper's)", "its claims", "our runs", "report"]
-    return Grid(header, [_row(name, groups) for name in paper_items()], words=True)
+    return Grid(header, [_row(name, groups) for name in (paper_items() if items is None else items)], words=True)
 
 
 def paper_items() -> Iterator[str]:

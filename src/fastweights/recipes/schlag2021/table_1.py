@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
         "Neither does it state the learning rate, the beam and the length penalty: 5e-4 is the rate of the recipe that "
         "it adapts, a beam of 5 and a penalty of 1 are ours. FAIRSEQ evaluates with a beam of 4 and a penalty of 0.6.",
         "The best weights are chosen by the BLEU of the likeliest tokens.",
-        "A batch of preset paper, 172,032 tokens, does not fit one device: add --accumulate 48.",
+        "A batch of preset paper, 172,032 tokens, does not fit one device: add --gradient-accumulation-steps 48.",
         "Softmax and ELU + 1 have keys of 64, whatever else.",
         MEASURED,
         "FAVOR+ stands here for the kernel of softmax attention, scores divided by the root of 64: without the root, "

@@ -112,8 +112,8 @@ class ActorCritic(Training):
         """`InputError` unless every update has enough unrolls."""
         least = self.batch_size
         fits = self.rows == least or (self.mode == "impala" and self.rows > least)
-        wanted = f"0, or at least {least} with acting='impala'"
-        require(fits, "environments", wanted, f"{self.environments} with acting='{self.mode}'")
+        wanted = f"0, or at least {least} with mode='impala'"
+        require(fits, "environments", wanted, f"{self.environments} with mode='{self.mode}'")
 
     def _require_shares(self) -> None:
         """`InputError` unless the environments can be shared out, and the model handed to processes."""
@@ -123,4 +123,4 @@ class ActorCritic(Training):
         if self.mode == "hogwild":
             got = (self.devices, self.gradient_accumulation_steps, self.precision)
             single = (1, 1, "32-true")
-            require(got == single, "devices, accumulate, precision", f"{single} with hogwild", got)
+            require(got == single, "devices, gradient_accumulation_steps, precision", f"{single} with hogwild", got)

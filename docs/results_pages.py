@@ -1,0 +1,77 @@
+"""The pages of docs/results that follow from the committed runs: the table of verdicts, and the list of searches."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fastweights.experiments.experiment import SANITY
+from fastweights.registry import EXPERIMENTS
+from fastweights.report.runs import Group, collect
+from fastweights.report.verdicts import paper_items, verdicts
+
+RESULTS = Path(__file__).parent / "results"
+PAPERS = {
+    "ba2016": ("Ba et al. 2016: fast weights that attend to the recent past", "1610.06258"),
+    "gregor2020": ("Gregor 2020: online neural update rules by learning to remember", "2003.03124"),
+    "schlag2021": ("Schlag et al. 2021: linear transformers as fast weight programmers", "2102.11174"),
+    "irie2021": ("Irie et al. 2021: recurrent fast weight programmers", "2106.06295"),
+    "irie2022": ("Irie et al. 2022: a modern self-referential weight matrix", "2202.05780"),
+}
+"""Title and arXiv number of each paper, by the folder of its experiments."""
+
+
+def results_pages() -> dict[str, str]:
+    """The pages by name."""
+    groups = [group for group in collect(RESULTS).groups if group.name in EXPERIMENTS.names()]
+    text = (RESULTS / "README.txt").read_text(encoding="utf-8")
+    reports = [group for group in groups if group.preset != SANITY]
+    table = "\n\n".join(_paper(folder, groups) for folder in PAPERS)
+    items = set(paper_items())
+    others = _reports(g for g in reports if g.name not in items and not _is_search(g))
+    return {
+        "README": text.replace("VERDICTS", table).replace("OTHERS", others),
+        "learning-rates": _searches(reports),
+    }
+
+
+def _paper(folder: str, groups: list[Group]) -> str:
+    """The heading and the table of a paper."""
+    title, number = PAPERS[folder]
+    grid = verdicts(groups, [name for name in paper_items() if name.startswith(f"{folder}/")])
+    rows = [
+        [_linked(item, report), claim, f"**{verdict}**" + (f" ({counts})" if counts else ""), numbers, scale]
+        for item, claim, verdict, numbers, counts, scale, report in grid.rows
+    ]
+    links = f"[arXiv:{number}](https://arxiv.org/abs/{number}) · [notes on our runs]({folder}.md)"
+    return f"## {title}\n\n{links}\n\n{_table([*grid.header[:4], grid.header[5]], rows)}"
+
+
+def _linked(item: str, report: str) -> str:
+    item = item.split(", ")[-1]
+    return f"[{item}]({report})" if report else item
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _is_search(group: Group) -> bool:
+    return group.experiment.source.startswith("The search behind")
+
+
+def _searches(groups: list[Group]) -> str:
+    text = (RESULTS / "learning-rates.txt").read_text(encoding="utf-8")
+    return text.replace("SEARCHES", _reports(group for group in groups if _is_search(group)))
+
+
+def _reports(groups: Iterable[Group]) -> str:
+    """A table of reports by title."""
+    rows = [
+        [
+            f"[{group.experiment.title}]({group.name}/{group.preset}/report.md)",
+            f"`{group.name}`",
+            str(len(group.records)),
+        ]
+        for group in groups
+    ]
+    return _table(["report", "name", "runs"], rows)
