@@ -22,11 +22,14 @@ from typing import Any
 
 import exports
 import gallery
+from index_terms import TERMS, indexed
 from sphinx.application import Sphinx
 
 import fastweights
+from fastweights.registry import EXPERIMENTS
 from fastweights.report.page import FIGURES, draw_figures
 from fastweights.report.runs import collect
+from fastweights.report.verdicts import paper_items
 from fastweights.training.run_folder.runs_file import RUNS
 
 DOCS = Path(__file__).parent
@@ -102,7 +105,8 @@ def write_source(source: Path) -> None:
     """Everything that Sphinx reads."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
-        write(source / place(path), described(figures(relinked(path))))
+        text = indexed(place(path).with_suffix("").as_posix(), titled(path, relinked(path)))
+        write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)
         code = path.read_text(encoding="utf-8")
@@ -161,6 +165,16 @@ def relinked(page: Path) -> str:
         return f"]({os.path.relpath(target, home)}{match[2] or ''})"
 
     return LINK.sub(link, page.read_text(encoding="utf-8"))
+
+
+def titled(path: Path, text: str) -> str:
+    """A report with the title of its experiment in place of the one that all reports share."""
+    if path.name != "report.md":
+        return text
+    name, preset = path.relative_to(DOCS / "results").parent.as_posix().rsplit("/", 1)
+    experiment = EXPERIMENTS.load(name)
+    source = f"{experiment.source}: " if name in set(paper_items()) else ""
+    return text.replace(text.partition("\n")[0], f"# {source}{experiment.title} (preset {preset})", 1)
 
 
 PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$(?:\n\n\*([^*]+)\*$)?", re.MULTILINE)
