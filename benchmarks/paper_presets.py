@@ -162,8 +162,8 @@ def row(name: str, measured: dict[str, Any]) -> list[str]:
 
 HEAD = """# Cost of the presets of the papers
 
-This page helps you to decide which experiments to run in full: `fastweights reproduce NAME --preset paper`. Each row has
-the number of runs, their training steps, and the time on two CPU cores and on one H100.
+This page helps you to decide which experiments to run in full: `fastweights reproduce NAME --preset paper`. Each row
+has the number of runs, their training steps, and the time on two CPU cores and on one H100.
 
 Bold costs are measured: the median time of a training step in a few runs spread over the table, times all training
 steps. Two cores run two runs in parallel (`--jobs 2`). Evaluations are not included. Measured costs are upper bounds

@@ -22,7 +22,7 @@ from typing import Any
 
 import exports
 import gallery
-from index_terms import TERMS, indexed
+from index_terms import indexed
 from sphinx.application import Sphinx
 
 import fastweights

@@ -32,12 +32,12 @@ def write(source: Path) -> None:
 def _page(pictures: Path) -> Iterator[str]:
     yield "# Gallery"
     yield (
-        f"Every cell reads the same stream of {len(WRITTEN)} time steps. The keys of the letters `{WRITTEN}` are written "
-        f"with new values, and after each time step one of `{ASKED}` is the query. A picture shows the weight of each "
-        "earlier value (column) in each read (row, from above). Blue is positive, orange is negative, and strong colours "
-        "are the largest weights of the picture. The sum rule reads every value of a letter; the delta rule reads the "
-        "last one. Cells that compute their own keys read random vectors through random slow weights. There, the picture "
-        "shows the norm of the derivative of each read by each input."
+        f"Every cell reads the same stream of {len(WRITTEN)} time steps. The keys of the letters `{WRITTEN}` are "
+        f"written with new values, and after each time step one of `{ASKED}` is the query. A picture shows the weight "
+        "of each earlier value (column) in each read (row, from above). Blue is positive, orange is negative, and "
+        "strong colours are the largest weights of the picture. The sum rule reads every value of a letter; the delta "
+        "rule reads the last one. Cells that compute their own keys read random vectors through random slow weights. "
+        "There, the picture shows the norm of the derivative of each read by each input."
     )
     for name in Cell.names():
         found = contents(Cell.from_name(name))
@@ -73,9 +73,9 @@ def surfaces_picture(heights: Tensor) -> Tensor:
 def _feature_maps(pictures: Path) -> Iterator[str]:
     yield "## Feature maps"
     yield (
-        "Each picture shows a feature map of keys with two components. There is one square per component of phi(x), over "
-        "x from -1 to 1. Maps with random directions are left out. DPFP-1 is Figure 1 of Schlag et al. 2021: every key "
-        "has a single component above 0, so keys of different quadrants are orthogonal."
+        "Each picture shows a feature map of keys with two components. There is one square per component of phi(x), "
+        "over x from -1 to 1. Maps with random directions are left out. DPFP-1 is Figure 1 of Schlag et al. 2021: "
+        "every key has a single component above 0, so keys of different quadrants are orthogonal."
     )
     for name in (*FEATURE_MAPS.names(), "dpfp-2"):
         if hasattr(feature_map(name, 2), "function"):

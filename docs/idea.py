@@ -4,7 +4,7 @@ from html import escape
 
 from fastweights.report.palette import LIGHT, dark_mode
 
-WIDTH, HEIGHT = 640, 236
+WIDTH, HEIGHT = 640, 208
 TITLE = "The slow network emits query, key, value and rate. They write and read the fast weights W at every time step."
 
 
@@ -12,7 +12,7 @@ def idea() -> str:
     """One time step of a fast weight programmer, as SVG."""
     slow, fast = LIGHT.series[-1], LIGHT.series[0]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="14" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="14" '
         'font-family="system-ui, sans-serif">',
         f"<title>{TITLE}</title>",
         f"<style>{dark_mode()}</style>",

@@ -11,7 +11,14 @@ TERMS = {
     "tutorials/few-shot": ("few-shot", "few-shot classification", "meta-learning", "data augmentation"),
     "tutorials/agent": ("reinforcement learning", "Gymnasium"),
     "tutorials/update-rule": ("custom rule", "update rule", "custom update rule"),
-    "how-to/sequences": ("variable length", "variable-length sequences", "padding", "packing", "attention mask", "mask"),
+    "how-to/sequences": (
+        "variable length",
+        "variable-length sequences",
+        "padding",
+        "packing",
+        "attention mask",
+        "mask",
+    ),
     "how-to/states": ("save a state", "carry state", "stateful", "beam search", "prefix caching", "in-place update"),
     "how-to/training": (
         *("mixed precision", "bf16", "autocast", "gradient checkpointing", "activation checkpointing"),

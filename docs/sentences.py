@@ -1,7 +1,7 @@
 """Sentence lengths of the prose of all pages.
 
-    python docs/sentences.py             # mean and maximum per page, the longest sentences last
-    python docs/sentences.py --most 30   # sentences with more than 30 words
+python docs/sentences.py             # mean and maximum per page, the longest sentences last
+python docs/sentences.py --most 30   # sentences with more than 30 words
 """
 
 import argparse

@@ -4,11 +4,12 @@ const path = require("path");
 const vm = require("vm");
 
 const [folder, ...queries] = process.argv.slice(2);
-const page = { readyState: "loading", addEventListener() {}, getElementById: () => null };
+const page = { readyState: "loading", addEventListener() {}, getElementById: () => null, documentElement: {} };
 const world = vm.createContext({ console, document: page, SPHINX_HIGHLIGHT_ENABLED: false });
 world.window = world;
 const run = (file) => vm.runInContext(fs.readFileSync(path.join(folder, file), "utf-8"), world, { filename: file });
-["_static/documentation_options.js", "_static/language_data.js", "_static/searchtools.js", "searchindex.js"].forEach(run);
+for (const name of ["documentation_options", "doctools", "language_data", "searchtools"]) run(`_static/${name}.js`);
+run("searchindex.js");
 for (const query of queries) {
   world.query = query;
   // The page of results shows the last entry first.
