@@ -29,7 +29,7 @@ import fastweights
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.page import FIGURES, draw_figures
 from fastweights.report.runs import collect
-from fastweights.report.verdicts import paper_items
+from fastweights.report.verdicts import citation, paper_items
 from fastweights.training.run_folder.runs_file import RUNS
 
 DOCS = Path(__file__).parent
@@ -60,13 +60,19 @@ SECTIONS = {
         *("api/index", "cells/index", "tasks/index", "reference/guarantees", "reference/bibliography"),
         *("reference/citing", "changelog"),
     ],
-    "Results": ["results/README", "results/index", "performance", "gpu", "scale"],
+    "Results": [
+        *("results/README", "results/ba2016", "results/gregor2020", "results/schlag2021", "results/irie2021"),
+        *("results/irie2022", "results/learning-rates", "results/oz", "results/streams", "results/other-texts"),
+        *("results/more-neurons", "results/index", "performance", "gpu", "scale"),
+    ],
     "Contributing": [
         *("contributing/index", "contributing/adding-a-task", "contributing/adding-an-experiment"),
         *("contributing/compiler", "contributing/chunkwise-kernels", "contributing/dependencies"),
         *("contributing/releasing", f"GitHub repository <{REPOSITORY}>"),
     ],
 }
+LISTS = (("cells", "All cells", "*.md"), ("tasks", "All tasks", "*.md"), ("results", "All reports", "report.md"))
+"""Folders with a page that lists their pages: its title, and the names of the files."""
 WIDE = 100
 """Letters of a signature that stands in one line."""
 SETTINGS: dict[str, Any] = {
@@ -105,7 +111,7 @@ def write_source(source: Path) -> None:
     """Everything that Sphinx reads."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
-        text = indexed(place(path).with_suffix("").as_posix(), titled(path, relinked(path)))
+        text = indexed(place(path).with_suffix("").as_posix(), titled(path, trimmed(relinked(path))))
         write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)
@@ -118,9 +124,9 @@ def write_source(source: Path) -> None:
     draw_reports(source)
     write_api(source / "api")
     gallery.write(source)
-    for folder in ("cells", "tasks", "results"):
-        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob("*.md"))
-        write(source / folder / "index.md", f"# All {folder}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
+    for folder, title, name in LISTS:
+        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob(name))
+        write(source / folder / "index.md", f"# {title}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
     trees = [tree(pages, name) for name, pages in SECTIONS.items()]
     with (source / "index.md").open("a", encoding="utf-8") as index:
         index.write("\n" + "\n".join(trees))
@@ -167,13 +173,18 @@ def relinked(page: Path) -> str:
     return LINK.sub(link, page.read_text(encoding="utf-8"))
 
 
+def trimmed(text: str) -> str:
+    """A page whose examples lack the blank line that ends them for doctest."""
+    return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
+
+
 def titled(path: Path, text: str) -> str:
     """A report with the title of its experiment in place of the one that all reports share."""
     if path.name != "report.md":
         return text
     name, preset = path.relative_to(DOCS / "results").parent.as_posix().rsplit("/", 1)
     experiment = EXPERIMENTS.load(name)
-    source = f"{experiment.source}: " if name in set(paper_items()) else ""
+    source = f"{citation(experiment.source)}: " if name in set(paper_items()) else ""
     return text.replace(text.partition("\n")[0], f"# {source}{experiment.title} (preset {preset})", 1)
 
 

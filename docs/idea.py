@@ -12,8 +12,8 @@ def idea() -> str:
     """One time step of a fast weight programmer, as SVG."""
     slow, fast = LIGHT.series[-1], LIGHT.series[0]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="14" '
-        'font-family="system-ui, sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'role="img" font-size="14" font-family="system-ui, sans-serif">',
         f"<title>{TITLE}</title>",
         f"<style>{dark_mode()}</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{LIGHT.paper}"/>',

@@ -40,8 +40,8 @@ def speed(page: str) -> str:
     height = top + ROW * len(bars) + 12
     longest = max(bar.times for bar in bars)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" font-size="14" '
-        'font-family="system-ui, sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        'role="img" font-size="14" font-family="system-ui, sans-serif">',
         f"<title>Times as fast as the loop over time: {', '.join(f'{bar.name} {bar.times:g}' for bar in bars)}</title>",
         f"<style>{dark_mode()}</style>",
         f'<rect width="{WIDTH}" height="{height}" fill="{LIGHT.paper}"/>',
