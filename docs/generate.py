@@ -5,7 +5,7 @@ and `docs/how-to/reproducing.md`, the compiler passes in `docs/contributing/comp
 papers in the README.
 
 Run `python docs/generate.py`. With a folder as argument it writes into that folder in place of `docs`, and the README
-beside it. A test compares the committed pages with its output.
+next to it. A test compares the committed pages with its output.
 """
 
 import inspect
@@ -121,17 +121,17 @@ def choosing() -> str:
 
 def reproducing() -> str:
     """The page with all experiments: the text is in `reproducing.txt`."""
-    header = ["name", "what", "where from", "beside it"]
+    header = ["name", "experiment", "source", "compared with"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(experiment_row, EXPERIMENTS.names())]
     return (HERE / "how-to/reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
 
 
 def experiment_row(name: str) -> str:
-    """A line of that table: what an experiment is, and what of the paper stands beside its numbers."""
+    """A row of that table: title and source of an experiment, and what the report compares its numbers with."""
     experiment = EXPERIMENTS.load(name)
     numbers = "numbers" if experiment.published or experiment.published_details else ""
-    beside = ", ".join(filter(None, [numbers, "sentences" if experiment.claims else ""]))
-    return f"| `{name}` | {experiment.title} | {experiment.source} | {beside} |"
+    compared = ", ".join(filter(None, [numbers, "claims" if experiment.claims else ""]))
+    return f"| `{name}` | {experiment.title} | {experiment.source} | {compared} |"
 
 
 def write(folder: Path) -> None:
