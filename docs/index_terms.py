@@ -55,6 +55,6 @@ TERMS = {
 
 def indexed(page: str, text: str) -> str:
     """A page with the terms of the index after its title."""
-    entries = "\n".join(f"! single: {term}" for term in TERMS.get(page, ()))
+    entries = ", ".join(f"! {term}" for term in TERMS.get(page, ()))
     head, _, rest = text.partition("\n")
-    return f"{head}\n\n```{{index}}\n{entries}\n```\n{rest}" if entries else text
+    return f"{head}\n\n```{{index}} {entries}\n```\n{rest}" if entries else text
