@@ -48,7 +48,7 @@ site: $(READY)
 	$(BIN)/python docs/build_site.py build/site
 
 bench: $(READY)
-	$(BIN)/python benchmarks/scan.py --json benchmarks/scan.json
+	$(BIN)/python benchmarks/scan.py --output-dir docs/measurements --json benchmarks/scan.json
 	$(BIN)/python benchmarks/tasks.py --json benchmarks/tasks.json
 	$(BIN)/python benchmarks/episodes.py
 

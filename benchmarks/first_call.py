@@ -2,7 +2,7 @@
 
     python benchmarks/first_call.py                                 # every cell
     python benchmarks/first_call.py delta srwm
-    python benchmarks/first_call.py --into docs/performance.md
+    python benchmarks/first_call.py --output-dir docs/measurements
 
 Every cell is built in an empty cache, after another one, so that what is loaded once in a process is there: once to be
 run, and once to be trained, for which the way back is built beside the way forward. Then the same of `torch.compile`,
@@ -24,11 +24,11 @@ from torch import Tensor
 from torch._inductor import config as inductor
 
 import eager
+from csv_tables import write_tables
 from fastweights import Cell, scan
 from fastweights.compiler.targets.cpp.compiler import compiler
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from names import one_of
-from page import put
 
 SIZES = (16, 64)
 """K and V."""
@@ -119,14 +119,16 @@ def main() -> None:
     """Prints the tables, or puts them on a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", type=one_of("cell", Cell.names()), metavar="CELL", help="default: all")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables there")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV files")
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = options.cells or Cell.names()
     machine, command = platform.processor() or platform.machine(), " ".join(compiler())
     about = f"float32, {machine}, {command}, torch {torch.__version__}; in brackets the part of the C++ compiler."
     text = "\n".join([about, "", *tables(names)])
-    put(options.into, "first_call", text) if options.into else print(text)
+    print(text)
+    if options.output_dir:
+        write_tables(options.output_dir, ["first-call", "first-call-and-torch-compile"], text)
 
 
 if __name__ == "__main__":

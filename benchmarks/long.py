@@ -2,7 +2,7 @@
 
     python benchmarks/long.py                                # one memory of each form
     python benchmarks/long.py delta gla --threads 1
-    python benchmarks/long.py --into docs/performance.md
+    python benchmarks/long.py --output-dir docs/measurements
 
 Ratios only, of the processor's time in one run, both backends in turn, the shorter of two calls after one to warm up.
 """
@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
+from csv_tables import write_tables
 from fastweights import Cell
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from names import one_of
-from page import put
 from scan import Run, cell_run, forward, forward_backward, saved_bytes
 
 NAMES = ["sum", "delta", "gated-delta", "delta-product", "gla", "kda", "mlstm"]
@@ -57,7 +57,7 @@ def main() -> None:
     default, known = " ".join(NAMES), one_of("cell", Cell.names())
     parser.add_argument("names", nargs="*", default=NAMES, type=known, metavar="CELL", help=f"default: {default}")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this page, between its marks")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     lines = [
@@ -68,8 +68,8 @@ def main() -> None:
     for name in options.names:
         lines.append(row(name))
         print(lines[-1], flush=True)
-    if options.into:
-        put(options.into, "long", "\n".join(lines))
+    if options.output_dir:
+        write_tables(options.output_dir, ["long-sequence"], "\n".join(lines))
 
 
 if __name__ == "__main__":

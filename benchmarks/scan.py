@@ -1,7 +1,7 @@
 """Times `scan` beside what else one would use, in one run on one machine.
 
     python benchmarks/scan.py                           # prints the tables
-    python benchmarks/scan.py --into docs/performance.md --json scan.json
+    python benchmarks/scan.py --output-dir docs/measurements --json scan.json
 
 For the delta rule at every shape, forward and forward + backward: the eager loop over time, batched over B and H by
 hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T), also
@@ -28,11 +28,11 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import eager
+from csv_tables import write_tables
 from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.training.run_folder.run import environment
-from page import put
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),
@@ -260,6 +260,8 @@ def cell_run(cell: Cell, params: Any, way: str) -> Run:
 
 def one_step() -> dict[str, dict[str, float]]:
     """Microseconds of a call of one step without gradients, as in streaming and acting."""
+    say("\n| cell | heads | K | run | microseconds |")
+    say("|---|---:|---:|---|---:|")
     return {name: step_of(Cell.from_name(name), shape) for name, shape in STEPS.items()}
 
 
@@ -277,9 +279,8 @@ def step_of(cell: Cell, shape: Shape) -> dict[str, float]:
     with torch.inference_mode():
         found = milliseconds({name: partial(_repeat, call) for name, call in calls.items()}, 1.0)
     times = {name: 1e3 * time / 100 for name, time in found.items()}
-    listed = ", ".join(f"{name} {time:.0f}" for name, time in times.items())
-    sizes = f"{shape.H} heads, K = {shape.K}"
-    say(f"\nOne step of {cell.name}, {sizes}, in inference mode, microseconds a call: {listed}.")
+    for name, time_of_call in times.items():
+        say(f"| {cell.name} | {shape.H} | {shape.K} | {name} | {time_of_call:.0f} |")
     return times
 
 
@@ -291,7 +292,7 @@ def _repeat(call: Callable[[], Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into this page, between its marks")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV files")
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -305,15 +306,14 @@ def main() -> None:
     rows = [row for shape in SHAPES for row in rows_of(shape)]
     every_cell, steps = cells(), one_step()
     gemm = gemm_rate()
-    shares = "; ".join(
-        f"{row['B']}, {row['T']}, {row['H']}, {row['K']}: {rate(row) / gemm:.2f}"
-        for row in rows
-        if row["run"] == "compiled"
-    )
-    say(f"\nA 1024 x 1024 matrix product runs at {gemm:.0f} GFLOP/s. The compiled forward pass of the delta rule")
-    say(f"reaches this share of it, counting 6 K V operations a step and head: {shares}.")
-    if options.into:
-        put(options.into, "scan", "\n".join(LINES))
+    say("\n| B, T, H, K | compiled forward pass of the delta rule, as a share of the rate of a matrix product |")
+    say("|---|---:|")
+    for row in rows:
+        if row["run"] == "compiled":
+            say(f"| {row['B']}, {row['T']}, {row['H']}, {row['K']} | {rate(row) / gemm:.2f} |")
+    say(f"\nA 1024 x 1024 matrix product runs at {gemm:.0f} GFLOP/s. A step of a head counts as 6 K V operations.")
+    if options.output_dir:
+        write_tables(options.output_dir, ["delta-rule", "cells", "one-step", "matrix-product"], "\n".join(LINES))
     if options.json:
         content = {"environment": machine, "gemm_gflops": gemm, "rows": rows, "cells": every_cell, "step_us": steps}
         options.json.write_text(json.dumps(content, indent=2))

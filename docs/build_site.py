@@ -117,7 +117,7 @@ def write_source(source: Path) -> None:
         name = path.relative_to(ROOT)
         code = path.read_text(encoding="utf-8")
         write(source / place(path), f"---\norphan: true\n---\n# {name}\n\n````python\n{code}````\n")
-    for path in [path for kind in ("svg", "png") for path in DOCS.rglob(f"*.{kind}")]:
+    for path in [path for kind in ("svg", "png", "csv") for path in DOCS.rglob(f"*.{kind}")]:
         target = source / path.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)

@@ -1,4 +1,4 @@
-"""The pictures of the README: the idea, and the speed that `benchmarks/scan.py` wrote into `docs/performance.md`."""
+"""Pictures of the README and of the performance page: the idea, and charts of the tables of docs/measurements."""
 
 from html import escape
 from pathlib import Path
@@ -6,74 +6,96 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from idea import idea
+from tables import read_table
 
 from fastweights.registry import BACKENDS
 from fastweights.report.palette import LIGHT, dark_mode
 
 SHAPE = "8, 256, 8, 16"
-DELTA = {
-    "eager loop": "the loop by hand",
-    "eager loop, unbound": "cut into steps once",
-    "eager loop, torch.compile": "with torch.compile",
+WAYS = {
+    "eager loop": "loop over time",
+    "eager loop, unbound": "loop over unbound steps",
+    "eager loop, torch.compile": "loop with torch.compile",
     "chunkwise": "chunkwise",
     "compiled": "compiled",
 }
-"""Ways to run the delta rule, and what the picture calls them."""
+"""Ways to run the delta rule, and their names in the chart."""
+STEPS = {"eager step, no checks": "PyTorch step", **{name: name for name in ("reference", "chunkwise", "compiled")}}
+"""Ways to run one step, and their names in the chart."""
 WIDTH, NAMES, ROW, LINE, LETTERS = 480, 252, 24, 16, 66
-"""Points, but the last, which are those of a line; the bars begin at NAMES."""
+"""Width, start of the bars, height of a row and of a line in pixels; letters per line of the caption."""
 
 
 class Bar(NamedTuple):
-    """How many times as fast as the loop over time something runs; whether it is a backend of ours."""
+    """A bar: its name, its value, and whether it is a backend of this library."""
 
     name: str
-    times: float
+    value: float
     ours: bool
 
 
-def speed(page: str) -> str:
-    """Training with a memory, as times the speed of the loop that one would write by hand, as SVG."""
-    bars = read_bars(page)
-    machine = next(line for line in page.splitlines() if line.startswith("float32, medians")).removesuffix(".")
-    told = wrap(f"Forward + backward at B, T, H, K = {SHAPE}; {machine}. Blue: this library.", LETTERS)
-    top = 38 + LINE * len(told)
+def bar_chart(title: str, caption: str, bars: list[Bar]) -> str:
+    """Horizontal bars as SVG, in the colours of the reader's theme."""
+    lines = wrap(caption, LETTERS)
+    top = 38 + LINE * len(lines)
     height = top + ROW * len(bars) + 12
-    longest = max(bar.times for bar in bars)
+    longest = max(bar.value for bar in bars)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
         'role="img" font-size="14" font-family="system-ui, sans-serif">',
-        f"<title>Times as fast as the loop over time: {', '.join(f'{bar.name} {bar.times:g}' for bar in bars)}</title>",
+        f"<title>{escape(title)}: {escape(', '.join(f'{bar.name} {bar.value:,g}' for bar in bars))}</title>",
         f"<style>{dark_mode()}</style>",
         f'<rect width="{WIDTH}" height="{height}" fill="{LIGHT.paper}"/>',
-        _text(12, 24, "Training: times as fast as the loop over time", weight="bold"),
-        *(_text(12, 42 + LINE * n, words, size=11) for n, words in enumerate(told)),
+        _text(12, 24, title, weight="bold"),
+        *(_text(12, 42 + LINE * n, words, size=11) for n, words in enumerate(lines)),
         *(_bar(bar, top + ROW * n, longest) for n, bar in enumerate(bars)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def read_bars(page: str) -> list[Bar]:
-    """The delta rule in several ways, then compiled what else was measured beside a loop by hand."""
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
-    # | B, T, H, K | run | forward | forward + backward | times | kept | states |
-    delta = {row[1]: row[4] for row in rows if row[0] == SHAPE and row[1] in DELTA}
-    # | B, T, H, K | cell | run | forward | forward + backward | times | auto takes |
-    others = {
-        row[1]: row[5] for row in rows if row[0] == SHAPE and row[2] == "compiled" and row[5] and row[1] != "delta"
+def speed() -> str:
+    """Training with a memory: times as fast as the loop over time."""
+    table = read_table("delta-rule")
+    delta = {row["run"]: row["times as fast as the eager loop"] for row in table.rows if row["B, T, H, K"] == SHAPE}
+    cells = {
+        row["cell"]: row["times the eager loop"]
+        for row in read_table("cells").rows
+        if row["B, T, H, K"] == SHAPE and row["run"] == "compiled" and row["cell"] != "delta"
     }
-    found = [Bar(f"delta, {words}", float(delta[run]), run in BACKENDS.names()) for run, words in DELTA.items()]
-    return found + [Bar(f"{cell}, compiled", float(times), True) for cell, times in sorted(others.items())]
+    bars = [Bar(f"delta, {name}", float(delta[way]), way in BACKENDS.names()) for way, name in WAYS.items()]
+    bars += [Bar(f"{cell}, compiled", float(times), True) for cell, times in sorted(cells.items()) if times]
+    caption = f"Forward and backward pass at B, T, H, K = {SHAPE}; {table.comments[0]} Blue: this library."
+    return bar_chart("Training: times as fast as a loop over time", caption, bars)
+
+
+def one_step() -> str:
+    """Calls per millisecond of one step of the gated delta rule."""
+    table = read_table("one-step")
+    times = {row["run"]: float(row["microseconds"]) for row in table.rows if row["cell"] == "gated-delta"}
+    bars = [Bar(name, round(1000 / times[way], 1), way in BACKENDS.names()) for way, name in STEPS.items()]
+    caption = f"gated-delta, 32 heads, K = V = 128, inference mode; {table.comments[0]} Blue: this library."
+    return bar_chart("One time step: calls per millisecond", caption, bars)
+
+
+def language_models() -> str:
+    """Tokens per second of training a character model."""
+    table = read_table("character-model")
+    name = next(iter(table.rows[0]))
+    rates = {row[name]: float(row["tokens a second"].replace(",", "")) for row in table.rows}
+    bars = [Bar(layer, rate, layer == "delta-net") for layer, rate in rates.items()]
+    caption = f"Four blocks of width 128, windows of 256 characters; {table.comments[0]} Blue: this library."
+    return bar_chart("Training a character model: tokens per second", caption, bars)
 
 
 def _bar(bar: Bar, top: int, longest: float) -> str:
-    length = (WIDTH - NAMES - 56) * bar.times / longest
+    length = (WIDTH - NAMES - 66) * bar.value / longest
     colour = LIGHT.series[0 if bar.ours else -1]
     return "\n".join(
         [
             _text(NAMES - 8, top + 16, bar.name, anchor="end", size=13),
             f'<rect x="{NAMES}" y="{top + 4}" width="{length:.1f}" height="{ROW - 8}" fill="{colour}"/>',
-            _text(NAMES + length + 6, top + 16, f"{bar.times:g}", size=13),
+            _text(NAMES + length + 6, top + 16, f"{bar.value:,g}", size=13),
         ]
     )
 
@@ -83,8 +105,9 @@ def _text(x: float, y: float, words: str, anchor: str = "start", size: int = 15,
     return f'<text x="{x:.1f}" y="{y}" {look}>{escape(words)}</text>'
 
 
-def write_pictures(folder: Path, page: Path) -> None:
-    """Writes `FOLDER/idea.svg`, and `FOLDER/speed.svg` from the page with the measurements."""
+def write_pictures(folder: Path) -> None:
+    """Writes the pictures as SVG files."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "idea.svg").write_text(idea(), encoding="utf-8")
-    (folder / "speed.svg").write_text(speed(page.read_text(encoding="utf-8")), encoding="utf-8")
+    pictures = {"idea": idea, "speed": speed, "one-step": one_step, "language-models": language_models}
+    for name, draw in pictures.items():
+        (folder / f"{name}.svg").write_text(draw(), encoding="utf-8")

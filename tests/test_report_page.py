@@ -15,7 +15,8 @@ from fastweights.experiments.experiment import Summary
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
 from fastweights.report.bars import draw_bars
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
-from fastweights.report.page import _numbers, _ours, write_report
+from fastweights.report.numbers import ours
+from fastweights.report.page import _numbers, write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import curves_on_test_data, improvements, learning_curves, over_axis
 from fastweights.report.runs import Group, Record, collect
@@ -395,4 +396,4 @@ def test_pairs_are_drawn_in_maps_and_few_of_them_in_charts(monkeypatch):
     ],
 )
 def test_a_mean_and_its_deviation_have_as_many_digits(values, told):
-    assert _ours(Summary(values)) == told
+    assert ours(Summary(values)) == told

@@ -1,0 +1,53 @@
+"""The performance page: the text of `performance.txt` with a dozen rows of the measurements."""
+
+from pathlib import Path
+
+from tables import read_table
+
+ROWS = [("8, 256, 8, 16", cell) for cell in ("sum", "delta", "gated-delta", "delta-rnn", "delta-lstm")]
+ROWS += [("8, 256, 8, 16", cell) for cell in ("recurrent-delta-net", "srwm", "fast-weight-rnn")]
+ROWS += [("4, 1024, 8, 64", cell) for cell in ("sum", "delta", "gated-delta")]
+"""Shape and cell of the rows of the table."""
+BOTH = "forward + backward ms"
+
+
+def performance_page() -> str:
+    """The page as Markdown."""
+    cells, steps = read_table("cells"), read_table("one-step").rows
+    times = {(row["B, T, H, K"], row["cell"], row["run"]): row[BOTH] for row in cells.rows}
+    parts = {
+        "MACHINE": cells.comments[0].removeprefix("float32, medians, ").removesuffix("."),
+        "TABLE": "\n".join(_row(times, *row) for row in ROWS),
+        "FIRST": _first_call(),
+        "TORCH": _range("first-call-and-torch-compile", "torch.compile"),
+        "CHUNKS": _range("long-sequence", "chunkwise beside"),
+        "STEP": next(row["microseconds"] for row in steps if (row["cell"], row["run"]) == ("delta", "compiled")),
+    }
+    text = (Path(__file__).parent / "performance.txt").read_text(encoding="utf-8")
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    return text
+
+
+def _row(times: dict[tuple[str, str, str], str], shape: str, cell: str) -> str:
+    """A row of the table: times of a cell at a shape, and the ratio of the loop to the compiled kernel."""
+    loop, chunkwise, compiled = (times.get((shape, cell, run), "") for run in ("eager loop", "chunkwise", "compiled"))
+    ratio = f"{float(loop) / float(compiled):.0f}"
+    return f"| {' | '.join([f'[{cell}](cells/{cell}.md)', shape, loop, chunkwise, compiled, ratio])} |"
+
+
+def _first_call() -> str:
+    """The medians of the first call, to run and to train."""
+    medians = next(row for row in read_table("first-call").rows if row["cell"] == "**median**")
+    seconds = {name: value.partition(" ")[0] for name, value in medians.items()}
+    return "\n".join(
+        f"| {label} | {seconds[f'K = V = 16, to {way}']} | {seconds[f'K = V = 64, to {way}']} |"
+        for label, way in {"forward pass": "run", "forward and backward pass": "train"}.items()
+    )
+
+
+def _range(table: str, column: str) -> str:
+    """The smallest and the largest number in the columns whose names begin so."""
+    rows = read_table(table).rows
+    numbers = [float(row[name].partition(" ")[0]) for row in rows for name in row if name.startswith(column)]
+    return f"{min(numbers):.0f} to {max(numbers):.0f}"
