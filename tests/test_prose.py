@@ -13,8 +13,10 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SENTENCES = runpy.run_path(str(DOCS / "sentences.py"))
 
-PENDING = ("docs/results/", "docs/cells/", "docs/tasks/", "docs/performance.md", "docs/gpu.md")
-"""Pages whose language is not revised yet: remove an entry with the revision of its pages."""
+PENDING = ("docs/tasks/", "docs/gpu.md")
+PENDING += tuple(f"docs/results/{name}.md" for name in ("more-neurons", "other-texts", "oz", "streams"))
+"""Pages whose language is not revised yet: remove an entry with the revision of its pages. Reports are left out: their
+words are those of recipes and of `fastweights.report`, which tests/test_language.py reads."""
 
 MEAN, LONGEST, COLUMNS = 18, 40, 88
 """Words of a sentence on average over a page, words of the longest sentence, and columns of code in tutorials."""
@@ -54,7 +56,7 @@ def relative(path):
 
 
 def revised():
-    return [path for path in SENTENCES["pages"]() if not relative(path).startswith(PENDING)]
+    return [path for path in SENTENCES["pages"]() if not relative(path).startswith(PENDING) and path.stem != "report"]
 
 
 def prose(path):
