@@ -1,7 +1,7 @@
 """Checks and measures on a GPU, where torch 2.11 or newer and Triton are, in about ten minutes.
 
     python benchmarks/gpu.py                       # everything, into benchmarks/gpu.json
-    python benchmarks/gpu.py --into docs/gpu.md    # no GPU needed: puts what is in that file onto the page
+    python benchmarks/gpu.py --output-dir docs/measurements    # no GPU needed: writes that file's numbers as CSV tables
 
 Checks: for every cell, in a process of its own, results and all gradients equal the float64 reference on the CPU, and
 all guarantees of `scan` hold. Memories: forward and back with inputs in bfloat16 at the shapes of the papers and a long
@@ -26,13 +26,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from csv_tables import write_tables
 from fastweights import Cell, scan
 from fastweights.core.files import write_atomically
 from fastweights.recipes.irie2021 import table_1
 from fastweights.testing import backends_of, checks_in, problem, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 from language_model import PUBLISHED, make_update, paper
-from page import put
 
 KEPT = Path(__file__).with_suffix(".json")
 CELLS = ("sum", "delta", "gated-delta", "delta-rnn", "delta-lstm", "recurrent-delta-net", "srwm", "fast-weight-rnn")
@@ -74,18 +74,19 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="default: all, in this order")
     parser.add_argument("--only", nargs="+", default=[], help="rows whose name has one of these in it")
     parser.add_argument("--json", type=Path, default=KEPT, help="where rows are kept: default %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables onto this page")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the kept numbers there as CSV files")
     parser.add_argument("--one", metavar="CELL", help="print what the checks of a cell say, as JSON")
     options = parser.parse_args()
-    if options.into:
-        put(options.into, "gpu", page(json.loads(options.json.read_text(encoding="utf-8"))))
+    if options.output_dir:
+        kept = json.loads(options.json.read_text(encoding="utf-8"))
+        write_tables(options.output_dir, table_names(kept), page(kept))
         return
     if not torch.cuda.is_available():
         parser.error("there is no GPU here; benchmarks/gpu_proof.py shows what can be shown without one")
     if options.one:
         print(json.dumps(checked(options.one)))
         return
-    kept: dict[str, Any] = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
+    kept = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
     kept["on"] = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton_version()}"
     print(kept["on"], flush=True)
     for part in options.part:
@@ -339,6 +340,12 @@ def page(kept: dict[str, Any]) -> str:
             of_models(kept["models"]),
         ]
     )
+
+
+def table_names(kept: dict[str, Any]) -> list[str]:
+    """Names of the tables of the page, such as "gpu-one-long-sequence"."""
+    places = [where for where in SHAPES if of_shape(where, kept["memories"])]
+    return [*(f"gpu-{where.replace(', ', '-').replace(' ', '-')}" for where in places), "gpu-models"]
 
 
 def of_shape(where: str, rows: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """What can be shown of the GPU kernels without a GPU: what they mean, and what assemblers make of them.
 
-    python benchmarks/gpu_proof.py --into docs/gpu.md
+    python benchmarks/gpu_proof.py --output-dir docs/measurements
 
 interprets the kernels of every cell and compares them with the float64 reference, and compiles them for chips that need
 not be here. It takes about half an hour on two cores; results are kept in benchmarks/gpu_proof.json as they come, and
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from csv_tables import write_tables
 from fastweights import Cell
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.op import sizes_of
@@ -35,7 +36,6 @@ from names import one_of
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "gpu_proof.json"
-MARK = "<!-- benchmarks/gpu_proof.py writes from here -->"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
 """The first one at all sizes, the others at the smallest."""
@@ -167,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = one_of("cell", (*Cell.names(), CHUNKS))
     parser.add_argument("cells", nargs="*", type=known, metavar="CELL", help="those to show it of now; default: all")
-    parser.add_argument("--into", type=Path, help="the page whose table is replaced")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
     parser.add_argument("--again", action="store_true", help="make all anew")
     parser.add_argument("--one", nargs=4, metavar=("CELL", "SIZE", "CHIP", "WAY"), help="print one result as JSON")
     options = parser.parse_args()
@@ -180,11 +180,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("stopped: the table has what there is")
     text = table(json.loads(KEPT.read_text(encoding="utf-8")))
-    if options.into is None:
-        print(text)
-    else:
-        before = options.into.read_text(encoding="utf-8").partition(MARK)[0]
-        write_atomically(options.into, f"{before}{MARK}\n\n{text}\n".encode())
+    print(text)
+    if options.output_dir:
+        write_tables(options.output_dir, ["gpu-kernels"], text)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from compiler_page import compiler_page
 from paper_table import readme
-from performance_page import performance_page
+from performance_page import gpu_page, performance_page
 from pictures import write_pictures
 from results_pages import results_pages
 from task_pages import task_page
@@ -152,6 +152,7 @@ def write(folder: Path) -> None:
     (folder / "how-to/reproducing.md").write_text(reproducing(), encoding="utf-8")
     (folder / "contributing/compiler.md").write_text(compiler_page(), encoding="utf-8")
     (folder / "performance.md").write_text(performance_page(), encoding="utf-8")
+    (folder / "gpu.md").write_text(gpu_page(), encoding="utf-8")
     write_pictures(folder / "pictures")
     text = readme((HERE.parent / "README.md").read_text(encoding="utf-8"))
     (folder.parent / "README.md").write_text(text, encoding="utf-8")

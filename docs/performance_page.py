@@ -1,5 +1,6 @@
-"""The performance page: the text of `performance.txt` with a dozen rows of the measurements."""
+"""The pages on performance: the texts of `performance.txt` and `gpu.txt` with a dozen rows of the measurements."""
 
+import re
 from pathlib import Path
 
 from tables import read_table
@@ -51,3 +52,30 @@ def _range(table: str, column: str) -> str:
     rows = read_table(table).rows
     numbers = [float(row[name].partition(" ")[0]) for row in rows for name in row if name.startswith(column)]
     return f"{min(numbers):.0f} to {max(numbers):.0f}"
+
+
+def gpu_page() -> str:
+    """The page on GPUs as Markdown: the text of `gpu.txt` with the measurements at one shape."""
+    table = read_table("gpu-language-model-small")
+    name = next(iter(table.rows[0]))
+    times = {row[name].removesuffix(" (busy)"): row for row in table.rows}
+    long = {row[next(iter(row))]: row["as a graph, ms"] for row in read_table("gpu-one-long-sequence").rows}
+    cells = [row.partition(", ")[0] for row in times if row.endswith(", compiled")]
+    parts = {
+        "MACHINE": table.comments[0],
+        "TABLE": "\n".join(_gpu_row(times, cell) for cell in cells),
+        "CHECKS": re.search(r"\d+ of \d+ cells", " ".join(table.comments))[0],  # type: ignore[index]
+        "LONG": f"{float(long['delta, compiled']):.0f}",
+    }
+    text = (Path(__file__).parent / "gpu.txt").read_text(encoding="utf-8")
+    for key, part in parts.items():
+        text = text.replace(key, part)
+    return text
+
+
+def _gpu_row(times: dict[str, dict[str, str]], cell: str) -> str:
+    """Times of a cell; empty where a run was not measured or failed."""
+    graph, launches = "as a graph, ms", "launches in, ms"
+    places = [("compiled", graph), ("compiled", launches), ("loop", launches), ("flash-linear-attention", graph)]
+    found = [times.get(f"{cell}, {run}", {}).get(column, "") for run, column in places]
+    return f"| {' | '.join([f'[{cell}](cells/{cell}.md)', *(x if x[:1].isdigit() else '' for x in found)])} |"

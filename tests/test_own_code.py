@@ -119,8 +119,8 @@ def test_several_layers_take_turns_over_the_blocks():
 def test_an_option_goes_to_the_layers_that_have_it():
     one, other = make_layers("delta-net,softmax-attention", 2, D, 2, feature_map="dpfp-2", window_size=3)
     assert one.slow_net.keys.output_size == 2 * 2 * D // 2
-    assert other.window == 3
-    assert {"feature_map", "window"} <= layer_options("delta-net,softmax-attention")
+    assert other.window_size == 3
+    assert {"feature_map", "window_size"} <= layer_options("delta-net,softmax-attention")
 
 
 REFUSED = {
