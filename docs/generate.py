@@ -10,6 +10,7 @@ next to it. A test compares the committed pages with its output.
 
 import inspect
 import sys
+from itertools import dropwhile, takewhile
 from math import prod
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from fastweights.testing.samples import OWN
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
+REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
 
 
 def page(name: str) -> str:
@@ -113,11 +115,30 @@ def row(name: str) -> str:
 
 
 def choosing() -> str:
-    """The page with the table: the text is in `choosing-a-memory.txt`, the table follows from the layers."""
+    """The page with the table: the text is in `choosing-a-layer.txt`, the table follows from the layers."""
     header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
-    text = (HERE / "getting-started/choosing-a-layer.txt").read_text(encoding="utf-8")
-    return text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
+    text = (HERE / "getting-started" / "choosing-a-layer.txt").read_text(encoding="utf-8")
+    text = text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
+    return text.replace("MEASURED", measured())
+
+
+def measured() -> str:
+    """The tables of accuracies and of costs from the report of the experiment `abilities`."""
+    if not REPORT.is_file():
+        return "There is no report yet: `fastweights reproduce abilities --preset cpu` makes it."
+    sections = REPORT.read_text(encoding="utf-8").split("\n### ")
+    by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
+    label = EXPERIMENTS.load("abilities").display.label
+    tables = [_first_table(by_title[title]) for title in (label, "Costs")]
+    link = f"[report](../{REPORT.relative_to(HERE).as_posix()})"
+    return f"Numbers are {label}, from the {link}.\n\n" + "\n\n".join(tables)
+
+
+def _first_table(text: str) -> str:
+    """The lines of the first table of a text."""
+    lines = list(dropwhile(lambda line: not line.startswith("|"), text.splitlines()))
+    return "\n".join(takewhile(lambda line: line.startswith("|"), lines))
 
 
 def reproducing() -> str:

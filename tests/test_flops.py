@@ -17,9 +17,15 @@ SHAPE = Shape(2, 16, 2, 32, 32)
 STEPS = SHAPE.B * SHAPE.T * SHAPE.H
 
 
+def shape_of(cell):
+    """A state of order three is larger than a short sequence: its products in chunks need more steps to pay off."""
+    orders = [len(slot.axes.split()) for slot in cell.slots["State"].values() if not slot.axes[:1].isdigit()]
+    return SHAPE._replace(T=64) if max(orders, default=0) > 2 else SHAPE
+
+
 def count(cell, backend):
     """Operations of the forward and of the backward pass, on a device where nothing is computed and no kernel built."""
-    given = arguments(cell, SHAPE, torch.float32)
+    given = arguments(cell, shape_of(cell), torch.float32)
     given = tree_map_only(Tensor, lambda x: x.to("meta").requires_grad_(x.is_floating_point()), given)
     with FlopCounterMode(display=False) as counter:
         y, _ = scan(cell, given.inputs, given.state, given.params, backend=backend)
@@ -37,8 +43,9 @@ def test_backends_count_alike(name):
         pytest.skip("it does not compile")
     for compiled, reference in zip(found["compiled"], count(cell, "reference"), strict=True):
         assert reference <= compiled
-        # Moneta multiplies its matrix with itself number by number, several times a step.
-        assert compiled <= 16 * reference or not reference
+        # Products of single numbers, which PyTorch does not count: the Kalman filter of every number has the most, 23
+        # times its products of matrices.
+        assert compiled <= 24 * reference or not reference
     memory = sum(
         slot.shape({**cell.example_sizes, "K": 32, "V": 32}) == (32, 32) for slot in cell.slots["State"].values()
     )

@@ -12,7 +12,8 @@ from fastweights.registry import CELLS as CELL_FILES
 from fastweights.registry import RULES
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from fastweights.testing.tolerance import error, tolerance
-from formulas import FORMULAS, loop
+from formulas import loop
+from formulas_of_2026 import FORMULAS
 
 SHAPE = Shape(2, 70, 3, 5, 4)
 SMALL = Shape(1, 5, 1, 4, 4)

@@ -285,7 +285,7 @@ def test_transformer_of_the_algorithmic_tasks_is_torch_s():
     in ascending order; its attention has biases, and no rotations."""
     model = BlockModel(
         "tokens", 22, 26, "softmax-attention", 32, 2, 4, 64,
-        options={"window": 1024, "use_rope": False, "bias": True}, norm="post", final_norm=True, positions="ascending",
+        options={"window_size": 1024, "use_rope": False, "bias": True}, norm="post", final_norm=True, positions="ascending",
     ).double().eval()  # fmt: skip
     with torch.no_grad():
         for parameter in model.parameters():
@@ -327,10 +327,10 @@ def test_snail_is_the_paper_s_network():
             z = torch.cat([z, scores.softmax(-1) @ v], dim=-1)
             continue
         for dilation in sizes:
-            conv_size = blocks.pop(0).conv_size
-            kernel = conv_size.weight.unflatten(1, (2, -1)).transpose(1, 2)  # [2 * 128, C, 2]: earlier, now
+            convolution = blocks.pop(0).convolution
+            kernel = convolution.weight.unflatten(1, (2, -1)).transpose(1, 2)  # [2 * 128, C, 2]: earlier, now
             past = pad(z.transpose(1, 2), (dilation, 0))
-            a, b = conv1d(past, kernel, conv_size.bias, dilation=dilation).transpose(1, 2).chunk(2, dim=-1)
+            a, b = conv1d(past, kernel, convolution.bias, dilation=dilation).transpose(1, 2).chunk(2, dim=-1)
             z = torch.cat([z, a.tanh() * b.sigmoid()], dim=-1)
     assert not blocks
     assert error(model(x, 6), model.head(z)) < tolerance(torch.float64).forward

@@ -20,6 +20,9 @@ SMALL = {
     "associative-recall": {"vocab_size": 32, "length": 24, "pairs": 5, "evaluation_size": 200},
     "associative-retrieval": {"sizes": (500, 100, 1000)},
     "code-execution": {"sizes": SIZES},
+    "copying": {"copied": 12, "evaluation_size": 200},
+    "in-context-regression": {"dimension": 3, "length": 12, "evaluation_size": 200},
+    "selective-forgetting": {"pairs": 8, "evaluation_size": 200},
     "list-ops": {"depth": 4, "sizes": (200, 100, 1000)},
     # The sizes of `mini-imagenet` and `omniglot`: images are read and scaled once for all three.
     "sequential-adaptation": {"shots": 3, "trim": 4, "side": 28, "test_size": 40, "validation_size": 20},
@@ -39,6 +42,18 @@ VARIANTS = {
     "retrieval of updates, implied length": ("retrieval", {"setting": "updates", "evaluation_length": "implied"}),
     "code of five variables": ("code-execution", {"variables": 5, "sizes": SIZES}),
     "corrected code": ("code-execution", {"rule": "corrected", "sizes": SIZES}),
+    "recall of what was written twice": (
+        "associative-recall",
+        {"vocab_size": 32, "length": 40, "pairs": 5, "rewritten": 3, "evaluation_size": 200},
+    ),
+    "recall among distractors, in longer sequences": (
+        "associative-recall",
+        {"vocab_size": 32, "length": 40, "pairs": 5, "distractors": 9, "evaluation_length": 60, "evaluation_size": 200},
+    ),
+    "parity over longer sequences": (
+        "state-tracking",
+        {"length": 10, "evaluation_length": 40, "evaluation_size": 200},
+    ),
     "deep lists": ("list-ops", {"depth": 15, "sizes": SIZES}),
     "shallow lists": ("list-ops", {"depth": 3, "sizes": (200, 100, 1000)}),
     "symmetric group": ("state-tracking", {"group": "s5", "length": 20, "evaluation_size": 200}),
@@ -79,6 +94,12 @@ GOLDEN = {
     "shallow lists": "9830829651365ce301e6039a090ac9c41d6381421bdc1cf693a2c7c6dd6788ef",
     "symmetric group": "3e9edbd5482de1f86063ced1c9fdaa383239cc7aa706fa93152e09e65372902a",
     "bytes of Wikipedia": "87e2c2147e2f564ede897c0a6a584c14250fa2fbbc5e61a8ab3e30c8ca347544",
+    "copying": "9d7ecc1aaa1aaa7d8a39e6c47735041c7ce809adaead64031f71a9dfec562fd1",
+    "in-context-regression": "ff94519e2a680d484b3f4765af0ae9ac877db2c36c4aa435d884aec69b9aef81",
+    "selective-forgetting": "cf80124aac4e5027d4b08e0f6b09e38f52f26d533e0aec622d0bb0b59696bde5",
+    "recall of what was written twice": "d945c9c83c8067f6e9a9d6f5e137b74a62677509c7545ed69b8564752e4f14ce",
+    "recall among distractors, in longer sequences": "1a5ee51da1943a469de7c36292e215dc8930c0bdd02da8c11f7fff5b208da324",
+    "parity over longer sequences": "71f9926460b57702deeb2eb924dfa87bc224fa20cf0cbe0dcc279f43183f4195",
     "expressions": "f9269eec5ecf5ff41b1c51a9fe4c5bfe59ecf02a27e8d5e101072bf0591d2abf",
 }
 

@@ -59,7 +59,8 @@ class TensorSpec(NamedTuple):
     """The axes of one tensor ("V K", "" for a scalar), and the role by which a layer computes or initialises it.
 
     Roles of inputs: "key", "value", "rate", "decay" or "control", after "shared" if one projection serves all heads.
-    Roles of states: "memory", "gram" for a sum of k k^T, or "output" for an output that the next step reads.
+    Roles of states: "memory", "gram" for a sum of k k^T, "contraction" for a symmetric matrix with eigenvalues from 0
+    to 1, "count" for a whole number, which has no gradient, or "output" for an output that the next step reads.
     Roles of parameters: "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads
     have the same, or after "fixed" if it is not trained.
     """
@@ -102,7 +103,7 @@ ROLES = {
     "Inputs": [
         f"{shared}{role}" for role in ("key", "value", "rate", "decay", "control") for shared in ("", "shared ")
     ],
-    "State": ["memory", "gram", "output"],
+    "State": ["memory", "gram", "contraction", "count", "output"],
     "Params": [f"{how}{role}" for role in ("weight", "gain", "bias", "constant") for how in ("", "shared ", "fixed ")],
 }
 """Possible roles of the fields of each record."""

@@ -1,8 +1,10 @@
 """Cells, one per file: a state and one step of one head. `Cell.from_name` also returns a memory for every rule."""
 
+from fastweights.cells.adam import adam
 from fastweights.cells.associative_lstm import associative_lstm
 from fastweights.cells.atlas import atlas
 from fastweights.cells.attention_delta import attention_delta
+from fastweights.cells.backpropamine import backpropamine
 from fastweights.cells.comba import comba
 from fastweights.cells.delta_delta_net import delta_delta_net
 from fastweights.cells.delta_lstm import delta_lstm
@@ -21,18 +23,28 @@ from fastweights.cells.gated_slot_attention import gated_slot_attention
 from fastweights.cells.half_attention_delta import half_attention_delta
 from fastweights.cells.hgrn2 import hgrn2
 from fastweights.cells.hope import hope
+from fastweights.cells.hopfield_slots import hopfield_slots
+from fastweights.cells.kalman_linear_attention import kalman_linear_attention
 from fastweights.cells.linear_attention import linear_attention
+from fastweights.cells.log_linear_attention import log_linear_attention
 from fastweights.cells.m2rnn import m2rnn
+from fastweights.cells.mamba3 import mamba3
 from fastweights.cells.memora import memora
 from fastweights.cells.mesa import mesa
+from fastweights.cells.mixture_of_memories import mixture_of_memories
 from fastweights.cells.mlstm import mlstm
 from fastweights.cells.moneta import moneta
 from fastweights.cells.multi_level_fast_weight_rnn import multi_level_fast_weight_rnn
+from fastweights.cells.muon import muon
 from fastweights.cells.neural_turing_machine import neural_turing_machine
 from fastweights.cells.neurons_and_synapses import neurons_and_synapses
 from fastweights.cells.one_rate_srwm import one_rate_srwm
+from fastweights.cells.power_retention import power_retention
 from fastweights.cells.printed_delta_mlp import printed_delta_mlp
+from fastweights.cells.product_key_memory import product_key_memory
 from fastweights.cells.recurrent_delta_net import recurrent_delta_net
+from fastweights.cells.recursive_least_squares import recursive_least_squares
+from fastweights.cells.residual_delta import residual_delta
 from fastweights.cells.rwkv6 import rwkv6
 from fastweights.cells.rwkv7 import rwkv7
 from fastweights.cells.slstm import slstm
@@ -43,9 +55,11 @@ from fastweights.cells.ttt_mlp import ttt_mlp
 from fastweights.cells.yaad import yaad
 
 __all__ = [
+    "adam",
     "associative_lstm",
     "atlas",
     "attention_delta",
+    "backpropamine",
     "comba",
     "delta_delta_net",
     "delta_lstm",
@@ -64,18 +78,28 @@ __all__ = [
     "half_attention_delta",
     "hgrn2",
     "hope",
+    "hopfield_slots",
+    "kalman_linear_attention",
     "linear_attention",
+    "log_linear_attention",
     "m2rnn",
+    "mamba3",
     "memora",
     "mesa",
+    "mixture_of_memories",
     "mlstm",
     "moneta",
     "multi_level_fast_weight_rnn",
+    "muon",
     "neural_turing_machine",
     "neurons_and_synapses",
     "one_rate_srwm",
+    "power_retention",
     "printed_delta_mlp",
+    "product_key_memory",
     "recurrent_delta_net",
+    "recursive_least_squares",
+    "residual_delta",
     "rwkv6",
     "rwkv7",
     "slstm",

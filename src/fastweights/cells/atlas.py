@@ -5,6 +5,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.cells._newton_schulz import orthogonalised
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.core.family import family
 from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
@@ -38,7 +39,7 @@ def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
         )
         errors = values - keys @ state.W.mT
         surprise = x.momentum * state.surprise + (gates[:, None] * errors).mT @ keys
-        W = x.decay * state.W + x.beta * _orthogonalised(surprise, steps)
+        W = x.decay * state.W + x.beta * orthogonalised(surprise, steps)
         return State(W, surprise, keys, values, gates), W @ x.q
 
     atlas.__annotations__ |= {"state": State, "return": tuple[State, Value]}
@@ -60,17 +61,6 @@ class AtlasInputs(NamedTuple):
     momentum: Rate
     gate: Rate
     beta: Rate
-
-
-def _orthogonalised(X: Tensor, steps: int) -> Tensor:
-    """X with singular values near 1, by `steps` applications of a polynomial of the fifth degree."""
-    if steps:
-        X = X * (X.square().sum() + 1e-6).rsqrt()
-    for _ in range(steps):
-        A = X @ X.mT
-        B = -4.7750 * A + 2.0315 * A @ A
-        X = 3.4445 * X + B @ X
-    return X
 
 
 atlas = make_atlas()

@@ -77,3 +77,12 @@ class BlockModel(nn.Module):
         h, _ = self.blocks(self.reader(inputs))
         outputs: Tensor = self.head(self.norm(h[:, -answers:]))
         return outputs
+
+    def step(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Maps the next inputs `[B, T]` or `[B, T, .]` to outputs `[B, T, output_size]` and the state after them."""
+        h, state = self.blocks(self.reader(inputs), state)
+        return self.head(self.norm(h)), state
+
+    def initial_state(self, batch_size: int) -> Any:
+        """Returns the state before the first step."""
+        return self.blocks.initial_state(batch_size)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from statistics import median
 
 from fastweights.core.files import make_own_folder, read_file, write_atomically
 from fastweights.core.measurements import Key
@@ -164,6 +165,31 @@ def _beside(group: Group) -> Iterator[Block]:
     if not group.experiment.axis:
         yield Heading(3, "At equal time")
         yield _equal_time(group)
+    if any(record.result.step_seconds for record in group.records):
+        yield Heading(3, "Costs")
+        yield _costs(group)
+        yield Paragraph("Parameters and state: smallest and largest over columns. Speeds: medians over all runs.")
+
+
+def _costs(group: Group) -> Grid:
+    """Size and speed of every model: parameters, numbers in the state, training speed and latency of a time step."""
+    header = ["", "parameters", "state", "training steps per second", "ms per time step at inference"]
+    return Grid(header, [[label, *_cost(group, model)] for model, label in group.models.items()])
+
+
+def _cost(group: Group, model: str) -> list[str]:
+    results = [record.result for record in group.records if record.key[2] == model]
+    if not results:
+        return [""] * 4
+    sizes = [[getattr(result, name) for result in results] for name in ("parameters", "state")]
+    speed = median(result.steps / max(result.seconds, 1e-9) for result in results)
+    latency = 1e3 * median(result.step_seconds for result in results)
+    return [*map(_range, sizes), f"{speed:,.1f}", f"{latency:.2f}"]
+
+
+def _range(numbers: list[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _details(group: Group) -> Grid:

@@ -1,6 +1,7 @@
 """Update rules (elementary programming instructions), one per file: one head, one step, W -> W."""
 
 from fastweights.rules.delta import delta
+from fastweights.rules.efla import efla
 from fastweights.rules.gated import gated
 from fastweights.rules.gated_delta import gated_delta
 from fastweights.rules.gated_oja import gated_oja
@@ -9,11 +10,13 @@ from fastweights.rules.gla import gla
 from fastweights.rules.hebbian import hebbian
 from fastweights.rules.kda import kda
 from fastweights.rules.longhorn import longhorn
+from fastweights.rules.nlms import nlms
 from fastweights.rules.outer_product import outer_product
 from fastweights.rules.sum import sum
 
 __all__ = [
     "delta",
+    "efla",
     "gated",
     "gated_delta",
     "gated_oja",
@@ -22,6 +25,7 @@ __all__ = [
     "hebbian",
     "kda",
     "longhorn",
+    "nlms",
     "outer_product",
     "sum",
 ]

@@ -6,9 +6,11 @@ from fastweights.tasks.atari import Atari
 from fastweights.tasks.catch import Catch
 from fastweights.tasks.cifar_fs import CIFARFS
 from fastweights.tasks.code_execution import CodeExecution
+from fastweights.tasks.copying import Copying
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.fc100 import FC100
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.tasks.in_context_regression import InContextRegression
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
 from fastweights.tasks.kinds.stream import Stream
 from fastweights.tasks.kinds.task import Task
@@ -22,6 +24,7 @@ from fastweights.tasks.parallel_files import ParallelFiles
 from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
+from fastweights.tasks.selective_forgetting import SelectiveForgetting
 from fastweights.tasks.sequence_files import SequenceFiles
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
 from fastweights.tasks.sources.data_files import MissingFile
@@ -44,8 +47,10 @@ __all__ = [
     "Batch",
     "Catch",
     "CodeExecution",
+    "Copying",
     "FaceGlimpses",
     "GymnasiumEnvironment",
+    "InContextRegression",
     "Labelled",
     "Letters",
     "ListOps",
@@ -60,6 +65,7 @@ __all__ = [
     "PictureFolder",
     "Procgen",
     "Retrieval",
+    "SelectiveForgetting",
     "SequenceFiles",
     "SequentialAdaptation",
     "StateTracking",

@@ -26,7 +26,8 @@ class StateTracking(FreshTask):
 
     Args:
         group: Which group.
-        length: T.
+        length: T in training.
+        evaluation_length: T of the validation set and of the test set; 0 for `length`.
         evaluation_size: Sequences in the validation set and in the test set.
         data_seed: What these two are drawn from.
 
@@ -35,6 +36,7 @@ class StateTracking(FreshTask):
 
     group: Group = "parity"
     length: int = 64
+    evaluation_length: int = 0
     evaluation_size: int = 1000
     data_seed: int = 0
 
@@ -42,6 +44,7 @@ class StateTracking(FreshTask):
         super().__post_init__()
         require_name("group", self.group, get_args(Group))
         require(self.length >= 1, "length", "at least 1", self.length)
+        require(self.evaluation_length >= 0, "evaluation_length", "at least 0", self.evaluation_length)
 
     @property
     def input_size(self) -> int:
@@ -67,9 +70,15 @@ class StateTracking(FreshTask):
         return [p for p in permutations(range(things)) if self.group != "a5" or _is_even(p)]
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
-        inputs = random.integers(0, self.input_size, (n, self.length))
+        return self._sequences(random, n, self.length)
+
+    def _draw_for_evaluation(self, random: np.random.Generator, n: int) -> Batch:
+        return self._sequences(random, n, self.evaluation_length or self.length)
+
+    def _sequences(self, random: np.random.Generator, n: int, length: int) -> Batch:
+        inputs = random.integers(0, self.input_size, (n, length))
         targets = inputs.copy()
-        for t in range(1, self.length):
+        for t in range(1, length):
             targets[:, t] = self._product[targets[:, t - 1], inputs[:, t]]
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 

@@ -168,10 +168,14 @@ def check_is_causal(make: Make) -> None:
 
 
 def check_gradients_reach_everything(make: Make) -> None:
-    """Input, every parameter and the state that was given get a finite gradient that is not 0."""
+    """Input, every parameter and the state that was given get a finite gradient that is not 0, except for counts."""
     layer, x = layer_and_input(make)
     _, state = layer(torch.randn_like(x))
     state = tree_map(lambda s: s.detach().requires_grad_(s.is_floating_point()), state)
+    cell: Any = getattr(layer, "cell", None)
+    slots = cell.slots["State"] if cell else {}
+    for name in (name for name, slot in slots.items() if slot.kind == "count"):
+        getattr(state, name).requires_grad_(False)
     leaves = [x.requires_grad_(), *(s for s in tree_leaves(state) if s.requires_grad), *layer.parameters()]
     # One member is reset: a learned initial state has its gradient from there.
     reset = torch.zeros(B, T, dtype=torch.bool)

@@ -81,6 +81,8 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     # Positive: an accumulator of keys is a denominator.
     "memory": torch.abs,
     "gram": lambda x: x @ x.mT / x.shape[-1],
+    "contraction": lambda x: x @ x.mT / x.square().sum((-2, -1), keepdim=True),
+    "count": lambda x: (20 * x.abs()).floor(),
     # As short as outputs are: a softmax of sums in the hundreds would multiply their rounding.
     "output": lambda x: x / x.shape[-1] ** 0.5,
 }

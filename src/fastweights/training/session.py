@@ -174,7 +174,12 @@ class Session:
             raise Interrupted(f"Stopped after step {self.progress.step} of {self.settings.steps}.")
 
     def result(
-        self, validation: dict[str, float], test: Mapping[Any, float], baselines: dict[str, float] | None = None
+        self,
+        validation: dict[str, float],
+        test: Mapping[Any, float],
+        baselines: dict[str, float] | None = None,
+        *,
+        step_seconds: float = 0.0,
     ) -> Result:
         """The result of the run, with the metrics of the weights that it kept.
 
@@ -182,6 +187,7 @@ class Session:
             validation: Metrics on validation data, by name.
             test: Metrics on test data by name, with details by `Detail` and curves by `Point`.
             baselines: The main metric of other methods on test data, by name.
+            step_seconds: Seconds per time step of one sequence; 0 if not measured.
         """
         self.progress = restore(Progress, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Resume it first."
@@ -199,6 +205,7 @@ class Session:
             details=measured.details,
             baselines=baselines or {},
             state=state_size(self.model),
+            step_seconds=step_seconds,
         )
 
     def _reason_to_stop(self, validation_loss: float, goal: bool) -> str:

@@ -18,6 +18,7 @@ from fastweights.training.optimiser_step import descend, micro_batches, set_lear
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Session
 from fastweights.training.settings.supervised import Supervised
+from fastweights.training.step_latency import step_latency
 
 
 def train(session: Session) -> None:
@@ -53,7 +54,8 @@ def finish(session: Session) -> Result:
     model = fabric.setup_module(session.model)
     validation = sort_measurements(measure(fabric, model, task, task.validation(batch_size))).metrics
     test = measure(fabric, model, task, task.test(batch_size), task.details)
-    return session.result(validation, test, task.baselines())
+    latency = step_latency(session.model, fabric.to_device(next(task.validation(1)).inputs))
+    return session.result(validation, test, task.baselines(), step_seconds=latency)
 
 
 def show(session: Session, result: Result, console: Console) -> None:

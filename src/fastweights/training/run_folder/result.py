@@ -33,6 +33,7 @@ class Result:
         details: Numbers about parts of the test data, by group and member, in the units of the main metric.
         baselines: What others than models come to on test data, in the task's main metric, by name.
         state: Numbers that are carried for one sequence, of a model that can carry a state.
+        step_seconds: Seconds per time step of one sequence at inference; 0 if it was not measured.
     """
 
     step: int
@@ -46,6 +47,7 @@ class Result:
     details: dict[str, dict[str, float]] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
     state: int = 0
+    step_seconds: float = 0.0
 
     def value(self, metric: Metric) -> float:
         """The number that stands in a table; `KeyError` if it was not measured."""
@@ -65,8 +67,10 @@ class Result:
         for name in ("step", "steps", "parameters", "state"):
             value = getattr(self, name)
             require(type(value) is int and 0 <= value < MOST, name, "a whole number of at least 0", repr(value)[:80])
-        seconds = type(self.seconds) is float and 0 <= self.seconds < math.inf
-        require(seconds, "seconds", "a number of at least 0", repr(self.seconds)[:80])
+        for name in ("seconds", "step_seconds"):
+            value = getattr(self, name)
+            holds = type(value) is float and 0 <= value < math.inf
+            require(holds, name, "a number of at least 0", repr(value)[:80])
         require(isinstance(self.stopped, str), "stopped", "a word", repr(self.stopped)[:80])
         for name in ("validation", "test", "baselines"):
             require(_are_numbers(getattr(self, name)), name, "numbers by name", repr(getattr(self, name))[:80])
@@ -96,7 +100,7 @@ def read(folder: Path) -> Result:
     """The result in a run folder; `InputError` if it, or the metrics, are not as they were written."""
     content, path = read_sealed(folder / RESULT), folder / METRICS
     names = {known.name for known in fields(Result)}
-    missing = sorted(names - content.keys() - {"baselines", "state", "curves", "details"})
+    missing = sorted(names - content.keys() - {"baselines", "state", "curves", "details", "step_seconds"})
     got = f"{folder / RESULT} without"
     require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it: it is made again.")
     intact = content.get(METRICS) == _digest(path)

@@ -68,9 +68,10 @@ def handed_on(
 
 
 def _is_work(node: Node, moves: Collection[Node]) -> bool:
-    """Whether computing a node again costs more than handing it on."""
+    """Whether computing a node again costs more than handing it on. A reshape has no memory of its own to hand on."""
     behind_it = upstream([node], moves)
-    return not behind_it.isdisjoint(moves) and any(isinstance(d, Reduce) for d in behind_it)
+    changes = not behind_it.isdisjoint(moves)
+    return isinstance(node, COMPUTED) and changes and any(isinstance(d, Reduce) for d in behind_it)
 
 
 def settled(values: Sequence[Value]) -> list[Value]:

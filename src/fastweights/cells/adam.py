@@ -1,0 +1,55 @@
+"""A linear memory that is trained by Adam."""
+
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
+
+EPS = 1e-6
+"""Added to the denominators."""
+Weight = Annotated[Tensor, TensorSpec("", "memory")]
+
+
+class AdamState(NamedTuple):
+    """The memory, the sums of gradients and of their squares, and the sums of the weights of both."""
+
+    W: Matrix
+    mean: Matrix
+    square: Matrix
+    mean_weight: Weight
+    square_weight: Weight
+
+
+class AdamInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    momentum: Rate
+    square_momentum: Decay
+    beta: Rate
+
+
+@keyed_by("identity", "l2")
+def adam(state: AdamState, x: AdamInputs) -> tuple[AdamState, Value]:
+    """W <- decay W + beta m / sqrt(s), y = W q: descent on |W k - v|^2 / 2 by Adam, G = (v - W k) k^T.
+
+    m and s are weighted means of G and G * G so far. The inputs `momentum` and `square_momentum` are Adam's beta_1 and
+    beta_2. Dividing by the sums of the weights is Adam's correction of the bias towards 0. Every number of W moves by
+    about beta per token, however small its error.
+
+    Source: Kingma and Ba 2015 (Adam, https://arxiv.org/abs/1412.6980), Algorithm 1, with weight decay as by Loshchilov
+    and Hutter 2019.
+
+    Can: overwrite, fade.
+    """
+    gradient = torch.outer(x.v - state.W @ x.k, x.k)
+    mean = x.momentum * state.mean + (1 - x.momentum) * gradient
+    square = x.square_momentum * state.square + (1 - x.square_momentum) * gradient.square()
+    mean_weight = x.momentum * state.mean_weight + 1 - x.momentum
+    square_weight = x.square_momentum * state.square_weight + 1 - x.square_momentum
+    change = mean / (mean_weight + EPS) * (square / (square_weight + EPS) + EPS).rsqrt()
+    W = x.decay * state.W + x.beta * change
+    return AdamState(W, mean, square, mean_weight, square_weight), W @ x.q

@@ -1,0 +1,65 @@
+"""Backpropamine: a recurrent network whose neuromodulator decides how fast its connections learn."""
+
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fastweights.signature import Output, RecurrentMatrix, TensorSpec, Value, invents
+
+LIMIT = 2.0
+"""Largest size of a Hebbian trace, as in the authors' code."""
+Connections = Annotated[Tensor, TensorSpec("V V", "weight")]
+
+
+class BackpropamineState(NamedTuple):
+    hebb: RecurrentMatrix
+    y: Output
+
+
+class BackpropamineInputs(NamedTuple):
+    x: Value
+
+
+class BackpropamineParams(NamedTuple):
+    """Fixed weights, their plasticity, and the neuromodulator with its effect on every unit."""
+
+    fixed: Connections
+    plasticity: Connections
+    modulator: Annotated[Tensor, TensorSpec("V", "weight")]
+    effect: Annotated[Tensor, TensorSpec("V", "gain")]
+    offset: Annotated[Tensor, TensorSpec("V", "bias")]
+
+
+def _rates(state: BackpropamineState, x: BackpropamineInputs, params: BackpropamineParams) -> Mapping[str, Tensor]:
+    return {"eta": _modulated(_activity(state, x, params), params)}
+
+
+@invents(_rates)
+def backpropamine(
+    state: BackpropamineState, x: BackpropamineInputs, params: BackpropamineParams
+) -> tuple[BackpropamineState, Value]:
+    """y <- tanh(x + (F + A * H) y'), H <- clip(H + (eta * y) y'^T), eta = effect tanh(m . y) + offset, y' the last y.
+
+    F are fixed weights, and A is how much of its Hebbian trace H each connection uses. The network computes one
+    neuromodulator, whose effect on the learning rate differs between units. Traces are clipped to [-2, 2]. This is
+    the simple neuromodulation of the paper; the retroactive one keeps an eligibility trace.
+
+    Source: Miconi et al. 2019 (Backpropamine, https://arxiv.org/abs/2002.10585), Sec. 3, with the neuromodulator as
+    read in the authors' code, `maze.py`.
+
+    Can: recur, modify itself.
+    """
+    y = _activity(state, x, params)
+    hebb = (state.hebb + torch.outer(_modulated(y, params) * y, state.y)).clamp(-LIMIT, LIMIT)
+    return BackpropamineState(hebb, y), y
+
+
+def _activity(state: BackpropamineState, x: BackpropamineInputs, params: BackpropamineParams) -> Tensor:
+    return torch.tanh(x.x + (params.fixed + params.plasticity * state.hebb) @ state.y)
+
+
+def _modulated(y: Tensor, params: BackpropamineParams) -> Tensor:
+    """The learning rate of every unit."""
+    return params.effect * torch.tanh(params.modulator @ y) + params.offset

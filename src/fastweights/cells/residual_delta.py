@@ -1,0 +1,37 @@
+"""Residual delta net: a second memory for what the first one gets wrong."""
+
+from typing import NamedTuple
+
+from fastweights.rules.gated_delta import gated_delta
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+
+
+class ResidualDeltaState(NamedTuple):
+    W: Matrix
+    R: Matrix
+
+
+class ResidualDeltaInputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    decay: Decay
+    beta: Rate
+    correction: Rate
+
+
+@keyed_by("identity", "l2")
+def residual_delta(state: ResidualDeltaState, x: ResidualDeltaInputs) -> tuple[ResidualDeltaState, Value]:
+    """r = clip(v - W k), W <- gated delta of v, R <- gated delta of r, y = decay W' q + correction R q, W' the old W.
+
+    R learns the errors of W with its own rate `correction`, and the output adds the two. Errors are clipped to [-1, 1].
+
+    Source: Lai et al. 2025 (Enhancing Linear Attention with Residual Learning, https://arxiv.org/abs/2509.25223), the
+    Residual Delta Net, as read in a transcript of its equations.
+
+    Can: overwrite, fade.
+    """
+    error = (x.v - state.W @ x.k).clamp(-1, 1)
+    W = gated_delta(state.W, x.k, x.v, x.decay, x.beta)
+    R = gated_delta(state.R, x.k, error, x.decay, x.correction)
+    return ResidualDeltaState(W, R), x.decay * (state.W @ x.q) + x.correction * (R @ x.q)

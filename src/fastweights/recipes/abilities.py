@@ -1,0 +1,116 @@
+"""Which memory for what: every ability in one small task, with the same model, budget and search for all memories."""
+
+from typing import Any
+
+from fastweights.core.metric import Display
+from fastweights.experiments.claim import Claim, above, places
+from fastweights.experiments.experiment import Experiment, Preset, Trial
+from fastweights.training.settings.supervised import Supervised
+
+MODELS = {
+    "softmax-attention": "Softmax attention",
+    "linear-attention": "Linear attention",
+    "power-retention": "Power retention",
+    "delta-net": "DeltaNet",
+    "negative": "DeltaNet, rates up to 2",
+    "gated-delta": "Gated DeltaNet",
+    "rwkv7": "RWKV-7",
+    "mamba3": "Mamba-3",
+    "titans": "Titans",
+    "recursive-least-squares": "Recursive least squares",
+    "mixture-of-memories": "Mixture of memories",
+    "delta-rnn": "Delta RNN",
+    "srwm": "SRWM",
+    "lstm": "LSTM",
+}
+LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "negative": ("delta-net", {"rate_activation": "twice-sigmoid", "qk_norm": "l2", "feature_map": "identity"}),
+}
+RECALL: dict[str, Any] = {"vocab_size": 128, "pairs": 16, "length": 96}
+TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "parity": ("parity", "state-tracking", {"group": "parity", "length": 32}),
+    "s3": ("S3", "state-tracking", {"group": "s3", "length": 32}),
+    "recall-16": ("recall of 16", "associative-recall", RECALL),
+    "recall-48": ("recall of 48", "associative-recall", {"vocab_size": 128, "pairs": 48, "length": 192}),
+    "rewritten": ("rewritten", "associative-recall", {**RECALL, "rewritten": 16}),
+    "noise": ("distractors", "associative-recall", {**RECALL, "distractors": 32}),
+    "forgetting": ("forgetting", "selective-forgetting", {"vocab_size": 64, "pairs": 16, "markers": 3}),
+    "copying": ("copying", "copying", {"symbols": 16, "copied": 32}),
+    "regression": ("regression", "in-context-regression", {"dimension": 8, "length": 32}),
+    "parity-long": ("parity, 4 times as long", "state-tracking", {"group": "parity", "length": 32}),
+    "recall-long": ("recall, 4 times as long", "associative-recall", RECALL),
+}
+"""Label, task and options of every column."""
+EVALUATION_LENGTHS = {"parity-long": 128, "recall-long": 384}
+"""Lengths of the sequences that columns of length generalisation are tested with."""
+SEARCHED = {"s3": ("parity", "s3", "parity-long")}
+"""Columns for which the learning rate is searched, and the columns that take the rate that is best there."""
+OTHERS = "rewritten"
+"""The column whose best rate all other columns take."""
+RATES: dict[tuple[str, str], float] = {}
+"""Learning rates other than 4e-3 that were best in `abilities-rates`, by memory and column of the search."""
+TRAINING: dict[str, dict[str, Any]] = {
+    "smoke": {"steps": 4, "evaluate_every": 2},
+    "cpu": {"steps": 2_000, "evaluate_every": 100, "patience": 8, "goal": 0.01},
+}
+
+
+def trial(model: str, column: str, preset: str) -> Trial:
+    """Two blocks of width 64 with short convolutions and eight heads, for every memory and task."""
+    searched = next((name for name, columns in SEARCHED.items() if column in columns), OTHERS)
+    rate = RATES.get((model, searched), 4e-3)
+    training = Supervised(batch_size=32, learning_rate=rate, max_grad_norm=1.0, **TRAINING[preset])
+    layer, own = LAYERS.get(model, (model, {}))
+    options = {
+        "layer": layer,
+        "d_model": 64,
+        "num_layers": 2,
+        "num_heads": 8,
+        "d_ff": 128,
+        "conv_size": 4,
+        "options": own,
+    }
+    _, task, task_options = TASKS[column]
+    longer = {"evaluation_length": EVALUATION_LENGTHS[column]} if column in EVALUATION_LENGTHS else {}
+    evaluation = {"evaluation_size": 40 if preset == "smoke" else 500}
+    return Trial(task, {**task_options, **longer, **evaluation}, "block-model", options, training)
+
+
+EXPERIMENT = Experiment(
+    title="Which memory for what",
+    source="Tasks after the papers that their pages name; models, sizes and the comparison are ours",
+    display=Display("test accuracy, %", "percent"),
+    models=MODELS,
+    columns={name: label for name, (label, *_) in TASKS.items()},
+    published={},
+    presets={
+        "smoke": Preset(("rewritten",), ("delta-net", "lstm")),
+        "cpu": Preset(tuple(TASKS), tuple(MODELS), seeds=3),
+    },
+    trial=trial,
+    claims=(
+        Claim(
+            "The delta rule follows parity better with rates up to 2 than up to 1.",
+            "",
+            above(*places("parity", "negative", "delta-net")),
+        ),
+        Claim(
+            "DeltaNet recalls rewritten keys better than linear attention.",
+            "",
+            above(*places("rewritten", "delta-net", "linear-attention")),
+        ),
+        Claim(
+            "Gated DeltaNet forgets better than DeltaNet.", "", above(*places("forgetting", "gated-delta", "delta-net"))
+        ),
+        Claim(
+            "Softmax attention recalls 48 pairs better than DeltaNet.",
+            "",
+            above(*places("recall-48", "softmax-attention", "delta-net")),
+        ),
+    ),
+    notes=(
+        "A comparison of ours: sizes and budget are the same for all, and no number is from a paper.",
+        "The state is that of one sequence at the end of its input. Softmax attention keeps a window of 256 steps.",
+    ),
+    sanity="None: a comparison of ours, without numbers of a paper.",
+)

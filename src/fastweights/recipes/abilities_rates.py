@@ -1,0 +1,16 @@
+"""The learning rate of every memory of `abilities`, chosen on validation data of two of its tasks."""
+
+from fastweights.core.metric import Display
+from fastweights.recipes._rates import rate_search_by_place
+from fastweights.recipes.abilities import EXPERIMENT as TABLE
+from fastweights.recipes.abilities import MODELS, OTHERS, SEARCHED
+
+EXPERIMENT = rate_search_by_place(
+    "Learning rates for every ability",
+    "abilities",
+    TABLE,
+    Display("validation accuracy, %", "percent", "validation"),
+    [(model, column) for column in (*SEARCHED, OTHERS) for model in MODELS],
+    rates=("0.001", "0.002", "0.004", "0.008"),
+    seeds=1,
+)

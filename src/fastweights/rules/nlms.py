@@ -1,0 +1,22 @@
+"""The rule of normalised least mean squares."""
+
+import torch
+
+from fastweights.signature import Key, Matrix, Rate, Value, keyed_by
+
+EPS = 1e-6
+"""Least squared length of a key that is divided by, so that a zero key writes nothing and has finite gradients."""
+
+
+@keyed_by("identity", "none")
+def nlms(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    """W <- W + beta (v - W k) k^T / (k . k): the delta rule with a step size that does not depend on the length of k.
+
+    With beta = 1 the new W retrieves v from k exactly, whatever the length of k. All rates below 2 are stable. With
+    keys of length 1 it is the `delta` rule.
+
+    Source: Nagumo and Noda 1967 (A Learning Method for System Identification); Albert and Gardner 1967.
+
+    Can: overwrite.
+    """
+    return W + torch.outer(v - W @ k, beta / (k @ k).clamp(min=EPS) * k)
