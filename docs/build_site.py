@@ -207,8 +207,8 @@ DESCRIPTION = 160
 
 def described(text: str) -> str:
     """A page with its first paragraph as its description for search engines."""
-    paragraphs = (block for block in text.split("\n\n") if re.match(r"[A-Z*]", block))
-    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`$]", r"\1", " ".join(next(paragraphs, "").split()))
+    paragraphs = (block.partition("\n- ")[0] for block in text.split("\n\n") if re.match(r"[A-Z*]|- \*\*Goal", block))
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`$]", r"\1", " ".join(next(paragraphs, "").split()).removeprefix("- "))
     short = plain if len(plain) <= DESCRIPTION else plain[: plain.rfind(" ", 0, DESCRIPTION)] + " ..."
     return f"---\nmyst:\n  html_meta:\n    description: {json.dumps(short)}\n---\n{text}" if short else text
 
