@@ -1,18 +1,19 @@
-"""Models of transformers with their own loops in PyTorch and on this library's kernels: times of one run.
+"""Models of transformers in their own PyTorch and on this library's kernels: times and memory of one run.
 
-    python benchmarks/hugging_face.py                               # prints the tables: five minutes
-    python benchmarks/hugging_face.py --into docs/how-to/transformers.md     # writes them into the page
+    python benchmarks/hugging_face.py                               # prints the tables: twenty minutes
+    python benchmarks/hugging_face.py --into docs/how-to/transformers.md   # writes them into the page
 
-First the memory alone, in the sizes of published models, then a whole small model of every family. Times are those of
-the processor, of one thread, and the two take turns: whatever else the machine does, the ratios say what they should.
+First the memories alone, in the sizes of published models, then a small model of every family. Times are those of the
+processor, of one thread. The two forms take turns, so that other load on the machine changes both.
 """
 
 import argparse
-import inspect
+import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -23,164 +24,388 @@ from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
 from fastweights.training.run_folder.run import environment
 from page import put
+from recurrent_models import CACHES, MORE, SIZES, Family, families
 
 T = 512
-SIZES = {
-    "Qwen3-Next, one layer": ("gated_delta_rule", 32, 128, 128),
-    "half as wide": ("gated_delta_rule", 16, 64, 64),
-    "small": ("gated_delta_rule", 4, 32, 32),
-    "Kimi-Linear, half as wide": ("kimi_delta_attention", 16, 64, 64),
-    "Kimi-Linear, small": ("kimi_delta_attention", 4, 32, 32),
-}
-"""The memory, heads, size of keys, size of values."""
-MODEL = {
-    **{"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "head_dim": 64},
-    **{"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048},
-    **{"linear_key_head_dim": 32, "linear_value_head_dim": 64, "linear_num_key_heads": 4, "linear_num_value_heads": 8},
-    **{"shared_expert_intermediate_size": 64, "num_experts_per_tok": 2, "num_experts": 4, "num_local_experts": 4},
-    **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 64, "indexer_budget": 64, "hc_lowrank": 32},
-    **{"linear_head_dim": 32, "linear_num_heads": 8, "kv_lora_rank": 64, "q_lora_rank": None, "qk_rope_head_dim": 32},
-    **{"qk_nope_head_dim": 32, "v_head_dim": 64, "n_group": 1, "topk_group": 1, "num_mtp_layers": 0},
-    **{"indexer_compress_ratio": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None},
-    **{"layer_types": [*["linear_attention"] * 3, "full_attention"]},
-}
+STEPS = 16
+"""Tokens that one measurement of decoding reads."""
+SECONDS = 20
+"""Time after which no further measurement of a run begins."""
 
 Run = Callable[[], object]
-Pair = tuple[Tensor, Tensor]
+Make = Callable[..., dict[str, Run]]
 
 
-def compare(make: Callable[[], dict[str, Run]], repeats: int) -> dict[str, tuple[float, float]]:
-    """Seconds of the processor for every run with loops and with kernels: medians of measurements that take turns."""
+class Measurement(NamedTuple):
+    """Seconds of the processor, and the largest memory beyond that before the run, in MiB."""
+
+    seconds: float
+    memory: float
+
+
+def compare(make: Callable[[], dict[str, Run]], repeats: int) -> dict[str, tuple[Measurement, Measurement]]:
+    """Measurements of every run by transformers and by this library, which take turns: medians of seconds."""
     runs: dict[bool, dict[str, Run]] = {}
     for ours in (False, True):
         switch(ours)
         runs[ours] = make()
-        for run in runs[ours].values():
-            run()
-    times: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in runs[True]}
-    for _ in range(repeats):
+    result = {}
+    for kind in runs[True]:
+        memory, times = {}, {False: [], True: []}
         for ours in (False, True):
             switch(ours)
-            for kind, run in runs[ours].items():
-                start = time.process_time()
-                run()
-                times[kind][ours].append(time.process_time() - start)
-    return {kind: (median(theirs), median(own)) for kind, (theirs, own) in times.items()}
+            if ours:
+                runs[ours][kind]()  # builds kernels
+            memory[ours] = peak(runs[ours][kind])
+        start = time.perf_counter()
+        while len(times[True]) < repeats and (not times[True] or time.perf_counter() - start < SECONDS):
+            for ours in (False, True):
+                switch(ours)
+                times[ours].append(seconds(runs[ours][kind]))
+        result[kind] = tuple(Measurement(median(times[ours]), memory[ours]) for ours in (False, True))
+    return result
+
+
+def seconds(run: Run) -> float:
+    """Time of the processor for a run."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def peak(run: Run) -> float:
+    """The largest memory of the process in a run beyond that before, in MiB. Linux counts it."""
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    run()
+    return (status("VmHWM") - before) / 1024
+
+
+def status(name: str) -> int:
+    """A number of the status of the process, in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def switch(ours: bool) -> None:
-    """Kernels or loops."""
+    """Turns the kernels on or off."""
     if ours:
         enable()
     else:
         disable()
 
 
-def memory(name: str, H: int, K: int, V: int) -> dict[str, Run]:
-    """What one layer does with its memory, as the first model that has it calls it."""
-    loops = {loop.name: loop for loop in functions() if loop.kind == name}
-    chunk, recurrent = (next(loop for end, loop in loops.items() if kind in end) for kind in ("chunk", "recurrent"))
-    q, k, v = torch.randn(1, T, H, K), torch.randn(1, T, H, K), torch.randn(1, T, H, V)
+def function(name: str, family: str) -> Callable[[], Callable[..., Any]]:
+    """Looks up the current form of a function of a family of models."""
+    path = f"transformers.models.{family}.modeling_{family}.{name}"
+    found: Found = next(each for each in functions() if each.path == path)
+    return lambda: getattr(found.owner, found.name)
+
+
+def trained(call: Callable[..., Any], inputs: Mapping[str, Any]) -> Run:
+    """A forward and a backward pass to all floating inputs."""
+    learned = {n: x.clone().requires_grad_() if isinstance(x, Tensor) else x for n, x in inputs.items()}
+    leaves = [x for x in learned.values() if isinstance(x, Tensor)]
+
+    def run() -> None:
+        y = call(**learned)
+        torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sum(), leaves, allow_unused=True)
+
+    return run
+
+
+def untrained(call: Callable[..., Any], inputs: Mapping[str, Any], times: int = 1) -> Run:
+    """Forward passes."""
+
+    def run() -> None:
+        with torch.no_grad():
+            for _ in range(times):
+                call(**inputs)
+
+    return run
+
+
+def delta_rule(name: str, family: str, H: int, G: int, K: int, V: int) -> dict[str, Run]:
+    """A delta rule: G heads of keys for H heads of values."""
+    chunk, step = (function(part.format(name), family) for part in PARTS[name])
+    q, k, v = torch.randn(1, T, G, K), torch.randn(1, T, G, K), torch.randn(1, T, H, V)
     features = (K,) if name == "kimi_delta_attention" else ()
     g, beta = -torch.rand(1, T, H, *features), torch.rand(1, T, H)
-    whole, options = (q, k, v, g, beta), {"output_final_state": True, "use_qk_l2norm_in_kernel": True}
-    one = [x[:, :1].contiguous() for x in whole]
-    learning = [x.clone().requires_grad_() for x in whole]
+    x = {"query": q, "key": k, "value": v, "g": g, "beta": beta}
+    options = {"output_final_state": True, "use_qk_l2norm_in_kernel": True}
     cache = transformers.cache_utils.LinearAttentionLayer()
     cache.update_recurrent_state(torch.randn(1, H, K, V))
-
-    def call(loop: Found, given: list[Tensor], initial_state: Tensor | None = None) -> Pair:
-        q, k, v, g, beta = given
-        function = getattr(loop.module, loop.name)
-        return function(q, k, v, g=g, beta=beta, initial_state=initial_state, **options)
-
-    def prefill() -> None:
-        with torch.no_grad():
-            call(chunk, list(whole))
+    token = {name: each[:, :1].contiguous() for name, each in x.items()}
 
     def decode() -> None:
-        with torch.no_grad():
-            for _ in range(10):
-                state = cache.recurrent_states[0]
-                cache.update_recurrent_state(call(recurrent, one, state)[1])
+        state = cache.recurrent_states[0]
+        cache.update_recurrent_state(step()(**token, initial_state=state, **options)[1])
 
-    def train() -> None:
-        torch.autograd.grad(call(chunk, learning)[0].sum(), learning)
+    def whole(**inputs: Tensor) -> Any:
+        return chunk()(**inputs, initial_state=None, **options)
 
-    return {"prefill": prefill, "training": train, "decode": decode}
+    return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
 
 
-def model(family: type[transformers.PreTrainedModel]) -> dict[str, Run]:
-    """A whole small model: a sequence read, learned from, and continued by 16 tokens."""
-    known = inspect.signature(family.config_class).parameters
-    # Latent attention has keys and values for every head.
-    sizes = MODEL | {"num_key_value_heads": MODEL["num_attention_heads"]} if "kv_lora_rank" in known else MODEL
-    torch.manual_seed(0)
-    network = family(family.config_class(**{name: size for name, size in sizes.items() if name in known}))
+PARTS = {
+    "gated_delta_rule": ("torch_chunk_{}", "torch_recurrent_{}"),
+    "kimi_delta_attention": ("chunk_{}", "recurrent_{}"),
+}
+
+
+def selective_scan(d: int, N: int) -> dict[str, Run]:
+    """The selective scan of Mamba."""
+    scan, step = (function(f"mamba_selective_{part}", "mamba") for part in ("scan", "state_update"))
+    x, dt, z = torch.randn(3, 1, T, d).transpose(2, 3)
+    B, C = torch.randn(2, 1, T, N).transpose(2, 3)
+    A, D, bias = -torch.rand(d, N), torch.ones(d), torch.randn(d)
+    inputs = {"hidden_states": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": bias}
+    token = {"hidden_states": x, "dt": dt, "B": B, "C": C, "z": z}
+    token = {name: each[..., 0].contiguous() for name, each in token.items()}
+    state = torch.randn(1, d, N)
+
+    def whole(**inputs: Tensor) -> Any:
+        return scan()(**inputs, delta_softplus=True)
+
+    def decode() -> None:
+        step()(state, **token, A=A, D=D, dt_bias=bias, dt_softplus=True)
+
+    return {
+        "prefill": untrained(whole, inputs),
+        "training": trained(whole, inputs),
+        "decode": untrained(decode, {}, STEPS),
+    }
+
+
+def ssd(H: int, P: int, N: int, G: int) -> dict[str, Run]:
+    """The SSD of Mamba-2, with G groups of heads that share B and C."""
+    scan, step = (function(f"mamba2_{part}", "mamba2") for part in ("chunk_scan", "selective_state_update"))
+    x, dt, A = torch.randn(1, T, H, P), torch.randn(1, T, H), -torch.rand(H)
+    B, C = torch.randn(2, 1, T, G, N)
+    D, bias = torch.ones(H), torch.randn(H)
+    inputs = {"hidden_states": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "dt_bias": bias}
+    state = torch.randn(1, H, P, N)
+    rows = {name: each[:, None].expand(H, P) for name, each in {"D": D, "dt_bias": bias}.items()}
+    token = {"hidden_states": x[:, 0], "dt": dt[:, 0, :, None].expand(1, H, P), "B": B[:, 0], "C": C[:, 0], **rows}
+
+    def whole(**inputs: Tensor) -> Any:
+        return scan()(**inputs, chunk_size=256, dt_softplus=True)
+
+    def decode() -> None:
+        step()(state, **token, A=A[:, None, None].expand(H, P, N), dt_softplus=True)
+
+    return {
+        "prefill": untrained(whole, inputs),
+        "training": trained(whole, inputs),
+        "decode": untrained(decode, {}, STEPS),
+    }
+
+
+def mlstm(H: int, K: int, V: int, length: int) -> dict[str, Run]:
+    """The mLSTM of xLSTM."""
+    forward = function("xLSTMBackend.forward", "xlstm")
+    from transformers.models.xlstm.modeling_xlstm import xLSTMBackend
+
+    backend = xLSTMBackend(transformers.xLSTMConfig())
+    q, k = torch.randn(2, 1, H, length, K)
+    v, (i, f) = torch.randn(1, H, length, V), torch.randn(2, 1, H, length)
+    x = {"query": q, "key": k, "value": v, "igate": i, "fgate": f}
+    token = {name: each[:, :, :1].contiguous() for name, each in x.items()}
+    states = torch.randn(1, H, K, V), torch.randn(1, H, K), torch.zeros(1, H, 1)
+
+    def whole(**inputs: Tensor) -> Any:
+        return forward()(backend, **inputs)
+
+    def decode() -> None:
+        forward()(backend, *token.values(), *states)
+
+    return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
+
+
+def rg_lru(d: int) -> dict[str, Run]:
+    """The RG-LRU of RecurrentGemma."""
+    scan = function("RecurrentGemmaRglru._rnn_scan", "recurrent_gemma")
+    x = {"hidden_states": torch.randn(1, T, d), "recurrent_gate": torch.rand(1, T, d)}
+    token, state = {name: each[:, :1].contiguous() for name, each in x.items()}, torch.randn(1, d)
+
+    def whole(**inputs: Tensor) -> Any:
+        return scan()(None, **inputs, reset=torch.zeros(1, T, 1, dtype=torch.bool), recurrent_states=None)
+
+    def decode() -> None:
+        scan()(None, **token, reset=torch.zeros(1, 1, 1, dtype=torch.bool), recurrent_states=state)
+
+    return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
+
+
+def wkv(d: int) -> dict[str, Run]:
+    """The memory of RWKV-4."""
+    scan = function("rwkv_linear_attention", "rwkv")
+    key, value = torch.randn(2, 1, T, d)
+    decay, first = torch.randn(2, d)
+    x = {"time_decay": decay, "time_first": first, "key": key, "value": value}
+    token, state = {**x, "key": key[:, :1], "value": value[:, :1]}, [torch.rand(1, d) for _ in range(3)]
+
+    def whole(**inputs: Tensor) -> Any:
+        return scan()(**inputs)
+
+    def decode() -> None:
+        scan()(**token, state=state, return_state=True)
+
+    return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
+
+
+def convolution(D: int, W: int) -> dict[str, Run]:
+    """The short causal convolution."""
+    convolve = function("causal_conv1d_fn", "mamba2")
+    x = {"hidden_states": torch.randn(1, T, D).mT, "weight": torch.randn(D, W), "bias": torch.randn(D)}
+
+    def whole(**inputs: Tensor) -> Any:
+        return convolve()(**inputs, activation="silu")
+
+    return {"prefill": untrained(whole, x), "training": trained(whole, x)}
+
+
+ALONE: dict[str, tuple[Make, tuple[Any, ...]]] = {
+    "gated delta rule, Qwen3-Next: 32 heads, 16 of keys, 128 x 128": (
+        delta_rule,
+        ("gated_delta_rule", "qwen3_next", 32, 16, 128, 128),
+    ),
+    "small: 4 heads, 32 x 32": (delta_rule, ("gated_delta_rule", "qwen3_next", 4, 4, 32, 32)),
+    "Kimi delta attention: 16 heads, 64 x 64": (
+        delta_rule,
+        ("kimi_delta_attention", "kimi_linear", 16, 16, 64, 64),
+    ),
+    "selective scan, Mamba 130M: 1536 x 16": (selective_scan, (1536, 16)),
+    "SSD, Mamba-2 130M: 24 heads, 64 x 128": (ssd, (24, 64, 128, 1)),
+    "SSD, 80 heads in 8 groups, 64 x 128": (ssd, (80, 64, 128, 8)),
+    "mLSTM, xLSTM 7B: 8 heads, 256 x 512": (mlstm, (8, 256, 512, T)),
+    "mLSTM, 4 heads, 64 x 128, T = 511": (mlstm, (4, 64, 128, T - 1)),
+    "RG-LRU, RecurrentGemma 2B: 2560": (rg_lru, (2560,)),
+    "WKV, RWKV-4 169M: 768": (wkv, (768,)),
+    "short convolution, Mamba-2 130M: 1792 x 4": (convolution, (1792, 4)),
+}
+"""Memories alone, with their sizes."""
+
+LARGER = {
+    **{"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "head_dim": 64},
+    **{"num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 2048, "context_length": 2048},
+    **{"linear_key_head_dim": 32, "linear_value_head_dim": 64, "linear_num_key_heads": 4, "linear_num_value_heads": 8},
+    **{"shared_expert_intermediate_size": 64, "indexer_head_dim": 64, "indexer_budget": 64, "hc_lowrank": 32},
+    **{"linear_head_dim": 32, "linear_num_heads": 8, "kv_lora_rank": 64, "qk_rope_head_dim": 32},
+    **{"qk_nope_head_dim": 32, "v_head_dim": 64, "lru_width": 256, "attention_hidden_size": 256},
+    **{"mamba_n_heads": 8, "mamba_d_head": 64, "mamba_d_ssm": 512, "mamba_num_heads": 8, "mamba_head_dim": 64},
+    **{"mamba_d_state": 128, "state_size": 128, "ssm_state_size": 128, "num_heads": 8, "num_blocks": 4},
+    **{"chunk_size": 256, "mamba_chunk_size": 256, "block_size": 256, "attn_layer_indices": [3]},
+}
+"""Sizes of the small models."""
+OWN: dict[str, dict[str, Any]] = {
+    "jamba": {"attn_layer_offset": 3, "attn_layer_period": 4, "mamba_d_state": 16},
+    "mamba": {"state_size": 16},
+    "falcon_mamba": {"state_size": 16},
+    "xlstm": {"num_heads": 4, "chunk_size": 64},
+    "zamba": {"num_hidden_layers": 6, "attention_hidden_size": 512, "attention_head_dim": 128, "mamba_d_state": 16},
+    "zamba2": {"n_mamba_heads": 8, "attention_hidden_size": 512, "attention_head_dim": 128},
+    "recurrent_gemma": {"num_hidden_layers": 4},
+}
+"""Sizes of single families in place of those."""
+
+
+def sizes(family: Family) -> dict[str, Any]:
+    """Sizes of a small model: three layers with a memory and one with attention, where a family has both."""
+    own = MORE.get(family.name, {})
+    kinds = {name: own[name] for name in ("layer_types", "layers_block_type") if name in own} or {
+        "layer_types": SIZES["layer_types"]
+    }
+    layers = {name: types if len(types) > 2 else [types[0]] * 3 + [types[-1]] for name, types in kinds.items()}
+    return {**LARGER, **layers, **OWN.get(family.name, {})}
+
+
+def model(family: Family) -> dict[str, Run]:
+    """A small model: it reads a sequence, learns from it, and continues it."""
+    network = family.small(**sizes(family))
     tokens = torch.randint(2, 1000, (1, T))
+    needs_cache = family.name == "recurrent_gemma"
 
-    def prefill() -> None:
-        with torch.no_grad():
-            network(tokens, use_cache=True)
+    def read(tokens: Tensor, cache: dict[str, Any], position: int) -> dict[str, Any]:
+        options = {"position_ids": position + torch.arange(tokens.shape[1])[None]} if needs_cache else {}
+        if needs_cache and not cache:
+            cache = {CACHE: transformers.DynamicCache(config=network.config)}
+        result = network(tokens, use_cache=True, **cache, **options)
+        name = next((name for name in CACHES if result.get(name) is not None), "")
+        return {name: result[name]} if name else cache
 
     def train() -> None:
         network.zero_grad()
+        for module in network.modules():
+            if hasattr(module, "recurrent_states"):
+                module.recurrent_states = None  # with the graph of the last training step
         network(tokens, labels=tokens, use_cache=False).loss.backward()
-
-    with torch.no_grad():
-        cache = network(tokens[:, :64], use_cache=True)[CACHE]
 
     def decode() -> None:
         with torch.no_grad():
-            for t in range(16):
-                network(tokens[:, [t]], use_cache=True, **{CACHE: cache})
+            cache = prompt
+            for t in range(STEPS):
+                cache = read(tokens[:, [t]], cache, 64 + t)
 
-    return {"prefill": prefill, "training": train, "decode": decode}
-
-
-def families() -> list[type[transformers.PreTrainedModel]]:
-    """The models for text that have a memory."""
-    modules = {loop.module.__name__: loop.module for loop in functions()}
-    classes = [c for module in modules.values() for c in vars(module).values() if inspect.isclass(c)]
-    return [c for c in classes if c.__name__.endswith("ForCausalLM") and c.__module__ in modules]
+    with torch.no_grad():
+        prompt = read(tokens[:, :64], {}, 0)
+    return {"prefill": untrained(lambda: read(tokens, {}, 0), {}), "training": train, "decode": decode}
 
 
-def report(repeats: int) -> str:
+def report(repeats: int, only: list[str]) -> str:
     """The two tables."""
     lines = [
-        f"float32, a sequence of {T}, medians of {repeats} that take turns, in time of one thread of"
-        f" {environment()['processor']}, torch {torch.__version__}, transformers {transformers.__version__}."
-        " Decoding is per token.",
+        f"float32, a sequence of {T}, medians of up to {repeats} measurements that take turns, in time of one thread of"
+        f" {environment()['processor']}, torch {torch.__version__}, transformers {transformers.__version__}. Decoding"
+        " is per token. Memory is the peak beyond that before the call.",
         "",
-        "| the memory alone: heads, K, V | | loop ms | kernel ms | times as fast |",
+        "| the memory alone | | transformers, ms | kernel, ms | times as fast | transformers, MiB | kernel, MiB |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, (make, arguments) in ALONE.items():
+        if any(text in name for text in only):
+            torch.manual_seed(0)
+            for kind, pair in compare(lambda make=make, arguments=arguments: make(*arguments), repeats).items():
+                theirs, ours = (1e3 * each.seconds / (STEPS if kind == "decode" else 1) for each in pair)
+                memory = " | | |" if kind == "decode" else f" | {pair[0].memory:.0f} | {pair[1].memory:.0f} |"
+                lines.append(f"| {name} | {kind} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f}{memory}")
+                print(lines[-1], flush=True)
+    lines += [
+        "",
+        "| a small model | | transformers, tokens/s | kernels, tokens/s | times as fast |",
         "|---|---|---:|---:|---:|",
     ]
-    for name, sizes in SIZES.items():
-        torch.manual_seed(0)
-        for kind, pair in compare(lambda sizes=sizes: memory(*sizes), repeats).items():
-            steps = 10 if kind == "decode" else 1
-            theirs, ours = (1e3 * seconds / steps for seconds in pair)
-            what = f"{name}: {', '.join(map(str, sizes[1:]))}"
-            lines.append(f"| {what} | {kind} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f} |")
-    lines += ["", "| a small model | | loop tokens/s | kernel tokens/s | times as fast |", "|---|---|---:|---:|---:|"]
     for family in families():
-        for kind, pair in compare(lambda family=family: model(family), repeats).items():
-            theirs, ours = ((16 if kind == "decode" else T) / seconds for seconds in pair)
-            lines.append(f"| {family.__name__} | {kind} | {theirs:,.0f} | {ours:,.0f} | {ours / theirs:.1f} |")
+        if any(text in family.name for text in only):
+            for kind, pair in compare(lambda family=family: model(family), repeats).items():
+                theirs, ours = ((STEPS if kind == "decode" else T) / each.seconds for each in pair)
+                name = family.model.__name__
+                lines.append(f"| {name} | {kind} | {theirs:,.0f} | {ours:,.0f} | {ours / theirs:.1f} |")
+                print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Prints the tables, or puts them onto a page."""
+    """Prints the tables, or writes them into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="a page between whose marks the tables go")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the tables between its marks")
     parser.add_argument("--repeats", type=int, default=15, help="default: %(default)s")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="TEXT",
+        help="only memories and models with one of these in their name",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    text = report(options.repeats)
+    transformers.logging.set_verbosity_error()
+    text = report(options.repeats, options.only)
     if options.into:
         put(options.into, "hugging_face", text)
-    print(text)
+    else:
+        print(text)
 
 
 if __name__ == "__main__":

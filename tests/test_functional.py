@@ -58,6 +58,7 @@ def loop(x, erase, decay):
         (functional.gated_delta_rule, "q k v g beta", True, "g"),
         (functional.kimi_delta_attention, "q k v gk beta", True, "gk"),
         (functional.gated_linear_attention, "q k v gk", False, "gk"),
+        (functional.simple_gla, "q k v g", False, "g"),
     ],
 )
 def test_function_is_its_recurrence(x, function, names, erase, decay):
@@ -110,6 +111,7 @@ CASES = [
     (functional.gated_delta_rule, "q k v g beta"),
     (functional.kimi_delta_attention, "q k v gk beta"),
     (functional.gated_linear_attention, "q k v gk"),
+    (functional.simple_gla, "q k v g"),
     (functional.rwkv7, "q gk k v a b"),
 ]
 

@@ -4,6 +4,8 @@ A memory that is affine in W is multiplied by one matrix a step: W <- W A + U, f
 and U are written down whole, as the papers' closed forms have them.
 """
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from fastweights import Cell, inner, scan
 from fastweights.cells.atlas import make_atlas
 from fastweights.cells.delta_product import make_delta_product
 from fastweights.cells.mesa import make_mesa
+from fastweights.cells.mlstm import mlstm
 from fastweights.core.errors import InputError
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.testing.tolerance import error, tolerance
@@ -156,6 +159,53 @@ def test_slstm_is_its_equations_without_a_stabiliser():
         h = c / n / (1 + np.exp(-out))
         want.append(h)
     assert_equal(y, want)
+
+
+def test_selective_scan_fades_every_number_by_the_sum_of_its_steps():
+    x, params, y = run("selective-scan")
+    time = np.cumsum(x.dt, axis=0)
+    for t in range(SHAPE.T):
+        fading = np.exp(-(time[t] - time[: t + 1])[:, :, None] * params.rates)
+        W = (fading * outers(x.dt * x.v, x.k)[: t + 1]).sum(0)
+        assert_equal(y[t], W @ x.q[t] + params.skip * x.v[t])
+
+
+def test_linear_recurrence_is_a_sum_over_faded_inputs():
+    x, _, y = run("linear-recurrence")
+    fading = np.cumprod(x.decay, axis=0)
+    assert_equal(y, fading * np.cumsum(x.v / fading, axis=0))
+
+
+def test_rwkv4_averages_values_with_its_exponential_weights():
+    """Over all time at once: the value of step s < t weighs e^(k[s] - (t-1-s) w), the newest e^(k+u)."""
+    x, params, y = run("rwkv4")
+    t, s = np.arange(SHAPE.T)[:, None, None], np.arange(SHAPE.T)[None, :, None]
+    exponents = np.where(s < t, x.k - (t - 1 - s) * np.exp(params.decay), x.k + params.bonus)
+    weights = np.exp(exponents) * (s <= t)
+    assert_equal(y, (weights * x.v).sum(1) / weights.sum(1))
+
+
+def test_short_convolution_is_a_convolution_of_every_channel():
+    x, params, y = run("short-convolution")
+    filtered = [np.convolve(v, weight[::-1])[: SHAPE.T] for v, weight in zip(x.v.T, params.weight.T, strict=True)]
+    z = np.stack(filtered, 1) + params.bias
+    assert_equal(y, z / (1 + np.exp(-z)))
+
+
+def test_mlstm_adds_its_eps_to_the_stored_denominator():
+    """eps counts beside max(|z . q|, 1) times e^-m, where m is the maximum of the exponents so far."""
+    cell = Cell.from_function(functools.partial(mlstm, eps=0.1))
+    x = sample_inputs(cell, SHAPE)
+    y, _ = scan(cell, x, backend="reference")
+    exact, _ = scan(mlstm, x, backend="reference")
+    x = type(x)(*(leaf[0, :, 0].numpy() for leaf in x))
+    log_f = np.cumsum(-np.log1p(np.exp(-x.forget)))
+    exponents = log_f[:, None] - log_f[None, :] + x.write[None, :]
+    m = np.maximum(np.where(np.tri(SHAPE.T) > 0, exponents, -np.inf).max(1), log_f)
+    sums = (np.tril(np.exp(exponents)) * (x.q @ x.k.T)).sum(1)
+    denominator = np.maximum(np.abs(sums), 1)
+    factor = denominator / (denominator + 0.1 * np.exp(m))
+    assert_equal(y[0, :, 0], exact[0, :, 0].numpy() * factor[:, None])
 
 
 def test_m2rnn_is_its_equation_on_the_transposed_state():

@@ -284,8 +284,8 @@ def test_transformer_of_the_algorithmic_tasks_is_torch_s():
     """Irie et al. 2021 (code): `nn.TransformerEncoder` with post-LN, LayerNorm at the end, a causal mask, and sinusoids
     in ascending order; its attention has biases, and no rotations."""
     model = BlockModel(
-        "tokens", 22, 26, "softmax-attention", 32, 2, 4, 64,
-        options={"window_size": 1024, "use_rope": False, "bias": True}, norm="post", final_norm=True, positions="ascending",
+        "tokens", 22, 26, "softmax-attention", 32, 2, 4, 64, norm="post", final_norm=True, positions="ascending",
+        options={"window_size": 1024, "use_rope": False, "bias": True},
     ).double().eval()  # fmt: skip
     with torch.no_grad():
         for parameter in model.parameters():

@@ -229,7 +229,11 @@ def moved(state: Kind, x: Inputs) -> tuple[Kind, Value]:
 @pytest.mark.parametrize(
     ("step", "options", "words"),
     [
-        (taken, {"constants": {"num_heads": 1.0}}, "Params of taken must be of fields with other names, got 'heads'"),
+        (
+            taken,
+            {"constants": {"num_heads": 1.0}},
+            "Params of taken must be of fields with other names, got 'num_heads'",
+        ),
         (moved, {"initial_state": "learned"}, "Kind must be of fields with other names, got 'to'"),
         (halving, {}, "constants must be given for eta, got none"),
         (halving, {"constants": {"eta": 0.5, "etta": 0.5}}, "constants must be given for eta, got eta, etta"),

@@ -33,7 +33,7 @@ from fastweights.core.padding import remedy_for
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
 from fastweights.normalisers.l2 import l2
-from fastweights.signature import KeyDecay, RawKey, TensorSpec, Value
+from fastweights.signature import Decay, KeyDecay, RawKey, TensorSpec, Value
 
 OutputAndState = tuple[Tensor, Tensor | None]
 
@@ -140,6 +140,41 @@ def gated_linear_attention(
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run("gla", (q, k, v, g), options)
+
+
+def simple_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    scale: float | Tensor | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    state_out: Tensor | None = None,
+) -> OutputAndState:
+    """W <- exp(g) W + v k^T, o = scale W q, with g <= 0 the logarithm of the decay.
+
+    With a fixed g per head it is the memory of RetNet and of lightning attention.
+
+    Source: Sun et al. 2023 (RetNet); Dao and Gu 2024 (Mamba-2).
+    """
+    options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
+    return _run(f"{__name__}:_fading", (q, k, v, g), options)
+
+
+class _Fading(NamedTuple):
+    q: RawKey
+    k: RawKey
+    v: Value
+    decay: Decay
+
+
+def _fading(state: MemoryState, x: _Fading) -> tuple[MemoryState, Value]:
+    """The step of the rule `hebbian` with eta = 1."""
+    W = x.decay * state.W + torch.outer(x.v, x.k)
+    return MemoryState(W), W @ x.q
 
 
 def rwkv7(

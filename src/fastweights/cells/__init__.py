@@ -26,6 +26,7 @@ from fastweights.cells.hope import hope
 from fastweights.cells.hopfield_slots import hopfield_slots
 from fastweights.cells.kalman_linear_attention import kalman_linear_attention
 from fastweights.cells.linear_attention import linear_attention
+from fastweights.cells.linear_recurrence import linear_recurrence
 from fastweights.cells.log_linear_attention import log_linear_attention
 from fastweights.cells.m2rnn import m2rnn
 from fastweights.cells.mamba3 import mamba3
@@ -45,8 +46,11 @@ from fastweights.cells.product_key_memory import product_key_memory
 from fastweights.cells.recurrent_delta_net import recurrent_delta_net
 from fastweights.cells.recursive_least_squares import recursive_least_squares
 from fastweights.cells.residual_delta import residual_delta
+from fastweights.cells.rwkv4 import rwkv4
 from fastweights.cells.rwkv6 import rwkv6
 from fastweights.cells.rwkv7 import rwkv7
+from fastweights.cells.selective_scan import selective_scan
+from fastweights.cells.short_convolution import short_convolution
 from fastweights.cells.slstm import slstm
 from fastweights.cells.sr_delta_net import sr_delta_net
 from fastweights.cells.srwm import srwm
@@ -81,6 +85,7 @@ __all__ = [
     "hopfield_slots",
     "kalman_linear_attention",
     "linear_attention",
+    "linear_recurrence",
     "log_linear_attention",
     "m2rnn",
     "mamba3",
@@ -100,8 +105,11 @@ __all__ = [
     "recurrent_delta_net",
     "recursive_least_squares",
     "residual_delta",
+    "rwkv4",
     "rwkv6",
     "rwkv7",
+    "selective_scan",
+    "short_convolution",
     "slstm",
     "sr_delta_net",
     "srwm",

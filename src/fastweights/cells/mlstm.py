@@ -26,11 +26,11 @@ class MLSTMInputs(NamedTuple):
 
 
 @keyed_by("identity", "none")
-def mlstm(state: MLSTMState, x: MLSTMInputs) -> tuple[MLSTMState, Value]:
+def mlstm(state: MLSTMState, x: MLSTMInputs, eps: float = 0.0) -> tuple[MLSTMState, Value]:
     """W <- f W + i v k^T, z <- f z + i k, y = W q / max(|z . q|, 1), f = sigmoid(forget), i = exp(write).
 
     W and z are stored times e^-m, m <- max(log f + m, write), which changes no output. The paper divides k by sqrt(K).
-    A slow network can learn that factor.
+    A slow network can learn that factor. The authors' code adds `eps` to the stored denominator, the one times e^-m.
 
     Source: Beck et al. 2024 (xLSTM), the mLSTM with its stabiliser.
 
@@ -41,4 +41,4 @@ def mlstm(state: MLSTMState, x: MLSTMInputs) -> tuple[MLSTMState, Value]:
     forget, write = (log_forget + state.m - m).exp(), (x.write - m).exp()
     W = forget * state.W + write * torch.outer(x.v, x.k)
     z = forget * state.z + write * x.k
-    return MLSTMState(W, z, m), W @ x.q / torch.maximum((z @ x.q).abs(), (-m).exp())
+    return MLSTMState(W, z, m), W @ x.q / (torch.maximum((z @ x.q).abs(), (-m).exp()) + eps)

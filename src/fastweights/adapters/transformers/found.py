@@ -7,11 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-MEMORIES = ("gated_delta_rule", "kimi_delta_attention")
-"""Ends of the names of the functions that run a memory, after `chunk_` or `recurrent_`."""
-CONVOLUTION = "causal_conv1d_fn"
-"""Name of the convolution."""
-PATTERN = re.compile(rf"^def (\w*(?:chunk|recurrent)_({'|'.join(MEMORIES)})|({CONVOLUTION}))\(", re.MULTILINE)
+from fastweights.adapters.transformers.replacement import Replacement
+from fastweights.adapters.transformers.table import TABLE
+
+DEFINITION = re.compile(r"^(?:def| *class) (\w+)\(", re.MULTILINE)
+"""A function of a module, or a class, which may be indented."""
 
 
 class Found(NamedTuple):
@@ -19,32 +19,53 @@ class Found(NamedTuple):
 
     Attributes:
         module: The module of a model.
+        owner: The module or class that has the function.
         name: Name of the function.
         function: The function.
-        kind: Its memory, from `MEMORIES`, or `CONVOLUTION`.
+        replacement: Its row of the table.
     """
 
     module: ModuleType
+    owner: Any
     name: str
     function: Callable[..., Any]
-    kind: str
+    replacement: Replacement
 
     @property
     def path(self) -> str:
         """Full name of the function."""
-        return f"{self.module.__name__}.{self.name}"
+        return f"{self.module.__name__}.{'' if self.owner is self.module else self.owner.__name__ + '.'}{self.name}"
 
 
 def functions() -> Iterator[Found]:
-    """All functions of the installed version, in the order of their names.
+    """All functions of the installed version, in the order of modules and names.
 
-    Only modules whose text defines a memory are imported: transformers has hundreds of others.
+    Only modules whose text defines a function of the table are imported: transformers has hundreds of others.
     """
     import transformers
 
     for file in sorted(Path(transformers.__file__).parent.glob("models/*/modeling_*.py")):
-        text = file.read_text(encoding="utf-8")
-        names = PATTERN.findall(text) if any(f"_{memory}(" in text for memory in MEMORIES) else []
-        if any(memory for _, memory, _ in names):
+        matches = _matches(file.read_text(encoding="utf-8"))
+        if matches:
             module = import_module(f"transformers.models.{file.parent.name}.{file.stem}")
-            yield from (Found(module, name, getattr(module, name), kind or other) for name, kind, other in names)
+            yield from (found for name, row in matches.items() if (found := _found(module, name, row)))
+
+
+def _matches(text: str) -> dict[str, Replacement]:
+    """The functions of the table that the text of a module defines, by name, with their rows."""
+    defined = dict.fromkeys(DEFINITION.findall(text))
+    matches: dict[str, Replacement] = {}
+    for row in TABLE:
+        if not row.beside or row.beside in defined:
+            pattern, dot, method = row.name.partition(".")
+            for name in filter(re.compile(pattern).fullmatch, defined):
+                matches.setdefault(f"{name}{dot}{method}", row)
+    return matches
+
+
+def _found(module: ModuleType, name: str, row: Replacement) -> Found | None:
+    """The function of a name; None if a package takes its place, as that of xLSTM."""
+    owner_name, _, function_name = name.rpartition(".")
+    owner = getattr(module, owner_name, None) if owner_name else module
+    is_own = owner is module or getattr(owner, "__module__", "") == module.__name__
+    return Found(module, owner, function_name, getattr(owner, function_name), row) if is_own else None

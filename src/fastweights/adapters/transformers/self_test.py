@@ -1,65 +1,86 @@
-"""Functions of transformers held against what replaces them, before they are replaced."""
+"""Functions of transformers compared with their replacements, before they are replaced."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from inspect import signature, unwrap
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
-from fastweights.adapters.transformers.found import CONVOLUTION, Found
-from fastweights.adapters.transformers.replacements import CONVOLUTION_PARAMETERS, OPTIONS, PARAMETERS
+from fastweights.adapters.transformers.found import Found
+from fastweights.adapters.transformers.replacement import Trial
 from fastweights.core.errors import invalid, require
 from fastweights.testing.tolerance import error, tolerance
 
-KEPT = "It is not replaced. Models that use it run as transformers has them."
-B, T, H, K, V = 1, 5, 2, 6, 8
+REMEDY = "It is not replaced. Models that use it run as transformers has them."
+FAILURES = (AttributeError, ImportError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+"""A function that expects other inputs may fail in any of these ways."""
 
 
 def check(function: Found, replacement: Callable[..., Any]) -> None:
-    """Raises `InputError` unless a function has the known arguments and, for a memory, gives the same numbers.
+    """Raises `InputError` unless a function has the known arguments and gives the same numbers.
 
-    The values, the final state and all gradients of a small input are compared.
+    Results, states that are changed in place and all gradients are compared, for the small calls of its row.
     """
-    parameters, options = (CONVOLUTION_PARAMETERS, set()) if function.kind == CONVOLUTION else (PARAMETERS, OPTIONS)
+    row = function.replacement
     names = list(signature(function.function).parameters)
-    fits = tuple(names[: len(parameters)]) == parameters and {*names} >= options
-    require(fits, function.path, f"a function of {', '.join([*parameters, *sorted(options)])}", ", ".join(names), KEPT)
-    if function.kind != CONVOLUTION:
-        # The original inside its decorators, which would warn that it is slow.
-        expected, got = (_outcome(f, function) for f in (unwrap(function.function), replacement))
-        same = len(expected) == len(got) and all(map(_are_close, got, expected))
-        require(same, function.path, f"{function.kind} as in Qwen3-Next and Kimi-Linear", "other numbers", KEPT)
+    fits = tuple(names[: len(row.parameters)]) == row.parameters and {*names} >= row.options
+    wanted = f"a function of {', '.join([*row.parameters, *sorted(row.options)])}"
+    require(fits, function.path, wanted, ", ".join(names), REMEDY)
+    # The original inside its decorators, which would warn that it is slow.
+    original = unwrap(function.function)
+    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+        for trial in _attempt(function, partial(row.trials, function.module, _draws())):
+            expected, result = (_attempt(function, partial(_outcome, f, trial)) for f in (original, replacement))
+            same = len(expected) == len(result) and all(map(_are_close, result, expected))
+            require(same, function.path, row.memory, "other numbers", REMEDY)
 
 
-def _outcome(function: Callable[..., Any], described: Found) -> Sequence[Tensor]:
-    """Output, final state and gradients for an input that is always the same."""
-    with torch.inference_mode(False), torch.enable_grad():
-        *arguments, start = inputs = [x.requires_grad_() for x in _inputs(described.kind)]
-        query, key, value, g, beta = arguments
-        options = {"initial_state": start, "output_final_state": True, "use_qk_l2norm_in_kernel": True}
-        try:
-            results = function(query, key, value, g=g, beta=beta, **options)
-            return [*results, *torch.autograd.grad([x.square().sum() for x in results], inputs)]
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as failure:
-            # A function that expects other inputs may fail in any of these ways.
-            got = f"{type(failure).__name__} ({' '.join(str(failure).split())})"
-            raise invalid(described.path, "a function of such inputs", got, KEPT) from failure
-
-
-def _inputs(kind: str) -> list[Tensor]:
+def _draws() -> Callable[..., Tensor]:
     source = torch.Generator("cpu").manual_seed(0)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.rand(shape, generator=source, dtype=torch.float32, device="cpu")
-
-    decay = -draw(B, T, H, K) if kind == "kimi_delta_attention" else -draw(B, T, H)
-    query, key, value, start = (
-        draw(*shape) - 0.5 for shape in ((B, T, H, K), (B, T, H, K), (B, T, H, V), (B, H, K, V))
-    )
-    return [query, key, value, decay, draw(B, T, H), start]
+    return lambda *shape: torch.rand(shape, generator=source, dtype=torch.float32, device="cpu")
 
 
-def _are_close(got: Any, expected: Any) -> bool:
-    both = isinstance(got, Tensor) and isinstance(expected, Tensor) and got.dtype == expected.dtype
-    return both and error(got, expected) < tolerance(torch.float32).gradient
+def _attempt(function: Found, run: Callable[[], Any]) -> Any:
+    """The result of `run`; `InputError` if it fails in one of the `FAILURES`."""
+    try:
+        return run()
+    except FAILURES as failure:
+        got = f"{type(failure).__name__} ({' '.join(str(failure).split())})"
+        raise invalid(function.path, "a function of such inputs", got, REMEDY) from failure
+
+
+def _outcome(function: Callable[..., Any], trial: Trial) -> list[Any]:
+    """The results of a call, and its changed arguments or its gradients."""
+    copies = tree_map(lambda x: _copy(x, not trial.in_place), (trial.arguments, dict(trial.options)))
+    arguments, options = copies
+    with torch.set_grad_enabled(not trial.in_place):
+        results = tree_leaves(function(*arguments, **options))
+        if trial.in_place:
+            return [*results, *tree_leaves(copies)]
+        losses = [x.square().sum() for x in results if isinstance(x, Tensor) and x.requires_grad]
+        gradients = torch.autograd.grad(losses, _inputs(copies), allow_unused=True) if losses else []
+        return [*results, *gradients]
+
+
+def _copy(x: Any, is_learned: bool) -> Any:
+    if not isinstance(x, Tensor):
+        return x
+    copy = x.detach().clone()
+    return copy.requires_grad_() if is_learned and copy.is_floating_point() else copy
+
+
+def _inputs(arguments: Any) -> list[Tensor]:
+    """The tensors that gradients are compared for: arguments, and parameters of modules."""
+    leaves = tree_leaves(arguments)
+    parameters = [p for x in leaves if isinstance(x, nn.Module) for p in x.parameters()]
+    return [*parameters, *(x for x in leaves if isinstance(x, Tensor) and x.requires_grad)]
+
+
+def _are_close(result: Any, expected: Any) -> bool:
+    if not isinstance(expected, Tensor):
+        return type(result) is type(expected)
+    is_same_kind = isinstance(result, Tensor) and result.dtype == expected.dtype
+    return is_same_kind and error(result, expected) < tolerance(torch.float32).gradient

@@ -20,7 +20,11 @@ and p reads (p S0) diag(c[i]) + sum_j (p . u[j]) (d[i,j] * key[j]).
 A decay is none, one factor per step, or one per column and step. In the last case d[i,j] does not factor out of the
 product of two vectors. The steps are then halved recursively. Where a later half meets an earlier one, the decay since
 the middle multiplies the later vector, and the decay until the middle the earlier one. There is no division, and no
-product has other factors than the decays between two steps, so that underflow is exact.
+product has other factors than the decays between two steps, so that underflow is exact. In place of a factor per
+column, a step may have a matrix that mixes blocks of columns.
+
+Rows that decay by themselves, S <- diag(b) S diag(a) + u key^T, erase nothing. Where a later half meets an earlier one,
+the values u decay like the keys. These reads are computed after state passing, like those of vectors over the rows.
 
 The backward pass of more than one block of time keeps the inputs and one state per chunk.
 """
@@ -34,7 +38,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps, add_product, written
-from fastweights.backends.chunkwise.decay import Decay, lower
+from fastweights.backends.chunkwise.decay import ColumnDecay, Decay, lower, sums_fading_both_ways
+from fastweights.backends.chunkwise.factors import Columns
 from fastweights.backends.chunkwise.state_passing import state_passing_for, walk, walk_back
 
 BLOCK = 1 << 20
@@ -63,7 +68,8 @@ class Chunks(NamedTuple):
 
     There are one or two kinds of writes, those that erase first. `queries` are the vectors that read along the columns,
     `[N, M, C, n, K]`. `after` has an entry per vector: whether it reads after the step. `offsets` `[N, M, C, n, R]` are
-    added to what is read. None where no vector reads along the columns, or none `across` them.
+    added to what is read. None where no vector reads along the columns, or none `across` them. `rows` is the decay of
+    the rows, None for none; that of the columns is then one by column as well.
     """
 
     decay: Decay
@@ -72,6 +78,8 @@ class Chunks(NamedTuple):
     after: tuple[bool, ...]
     offsets: Tensor | None
     across: Across | None
+    factors: Columns
+    rows: ColumnDecay | None
 
 
 class Reads(NamedTuple):
@@ -123,13 +131,16 @@ def chunk_size(T: int, K: int) -> int:
 
 def _maps(x: Chunks) -> ChunkMaps:
     d = x.decay
-    values, keys = _solve(x.writes, d)
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
+    if x.rows is not None:
+        (own,) = x.writes
+        return ChunkMaps(None, None, x.rows.kept.mT * d.kept, None, _flat(x.rows.until(own.values)), ends, x.factors)
+    values, keys = _solve(x.writes, d)
     if x.queries is None:
-        return ChunkMaps(None, None, d.kept, keys, values, ends)
+        return ChunkMaps(None, None, d.kept, keys, values, ends, x.factors)
     queries, base = _reads(x, x.queries, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
-    return ChunkMaps(queries, base, d.kept, keys, values, ends)
+    return ChunkMaps(queries, base, d.kept, keys, values, ends, x.factors)
 
 
 def _reads(x: Chunks, q: Tensor, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -177,6 +188,33 @@ def _joined(parts: Sequence[Tensor], dim: int = -2) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
+def _late_reads(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Reads:
+    """The reads that are computed from the S before every chunk, after state passing."""
+    if x.rows is None:
+        return Reads(None, _crossed(x, maps, starts))
+    assert isinstance(x.decay, ColumnDecay)
+    (own,), along, across = x.writes, None, None
+    if x.queries is not None:
+        vectors = Across(x.queries, x.after, x.offsets)
+        along = _fading_both_ways(vectors, own.keys, own.values, x.decay, x.rows, starts)
+    if x.across is not None:
+        across = _fading_both_ways(x.across, own.values, own.keys, x.rows, x.decay, starts.mT)
+    return Reads(along, across)
+
+
+def _fading_both_ways(
+    vectors: Across, keys: Tensor, values: Tensor, columns: ColumnDecay, rows: ColumnDecay, starts: Tensor
+) -> Tensor:
+    """The reads of vectors over the columns of an S whose rows and columns decay, `[N, M, C n, R]`."""
+    reads = []
+    for n, after in enumerate(vectors.after):
+        x = vectors.vectors[..., n : n + 1, :]
+        read = rows.carried((columns.since(x, after).squeeze(-2) @ starts.mT).unsqueeze(-2), after)
+        reads.append(read + sums_fading_both_ways(x, keys, values, after, columns, rows))
+    read = torch.cat(reads, -2)
+    return _flat(read if vectors.offsets is None else read + vectors.offsets)
+
+
 def _crossed(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Tensor | None:
     """The reads of vectors over the rows, `[N, M, C n, K]`, in chunks that start with `starts`."""
     if x.across is None:
@@ -186,7 +224,7 @@ def _crossed(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Tensor | None:
     reads = []
     for n, after in enumerate(x.across.after):
         p = x.across.vectors[..., n, :]
-        read = x.decay.since((p @ starts).unsqueeze(-2), after).squeeze(-2)
+        read = x.decay.carried((p @ starts).unsqueeze(-2), after).squeeze(-2)
         for u, w in zip(all_written, x.writes, strict=True):
             read = read + x.decay.spread(p @ u.mT, w.keys, after)
         reads.append(read)
@@ -201,8 +239,10 @@ def _scan_block(
     chunks = _chunks(chunked, time, still)
     maps = _maps(chunks)
     starts, last = walk(S, maps)
-    along = None if maps.queries is None or maps.base is None else add_product(maps.base, maps.queries, starts.mT)
-    return Reads(along, _crossed(chunks, maps, starts)), starts, last
+    reads = _late_reads(chunks, maps, starts)
+    if maps.queries is not None and maps.base is not None:
+        reads = reads._replace(along=add_product(maps.base, maps.queries, starts.mT))
+    return reads, starts, last
 
 
 def _chunks(chunked: ChunkedScan, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
@@ -300,12 +340,14 @@ def _block_gradients(
     with torch.enable_grad():
         chunks = _chunks(chunked, leaves[: len(time)], leaves[len(time) :])
         maps, block_starts = _maps(chunks), starts.detach().requires_grad_()
-        crossed = _crossed(chunks, maps, block_starts)
+        late = _late_reads(chunks, maps, block_starts)
+    late_reads = [(read, d) for read, d in zip(late, d_reads, strict=True) if read is not None]
     d_starts = None
-    if crossed is not None:
-        (d_starts,) = torch.autograd.grad(crossed, block_starts, d_reads.across, retain_graph=True)
-    d_maps, d_S = walk_back(maps, starts, d_reads.along, d_S, d_starts)
-    both = [*zip(maps, d_maps, strict=True), (crossed, d_reads.across)]
+    if late_reads:
+        outputs, d_outputs = zip(*late_reads, strict=True)
+        (d_starts,) = torch.autograd.grad(outputs, block_starts, d_outputs, retain_graph=True)
+    d_maps, d_S = walk_back(maps, starts, None if maps.queries is None else d_reads.along, d_S, d_starts)
+    both = [*zip(maps, d_maps, strict=True), *late_reads]
     graph = [(m, d) for m, d in both if isinstance(m, Tensor) and m.requires_grad]
     chosen = {n: leaf for n, leaf in enumerate(leaves) if leaf.requires_grad}
     if not graph or not chosen:

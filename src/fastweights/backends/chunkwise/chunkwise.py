@@ -14,8 +14,11 @@ from torch import Tensor
 from fastweights.backends._transforms import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads, scan
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
+from fastweights.backends.chunkwise.delay import delayed
 from fastweights.backends.chunkwise.lowering import (
     ChunkwiseLowering,
+    DelayStage,
+    LoweredStage,
     RunningMaxStage,
     ScanStage,
     evaluate,
@@ -83,8 +86,7 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     named = named_tensors(call)
     last: dict[str, Tensor] = {}
     for stage in lowering.stages:
-        run_stage = _run_max if isinstance(stage, RunningMaxStage) else _scan
-        values, ends = run_stage(stage, call, named)  # type: ignore[arg-type]
+        values, ends = _run_stage(stage, call, named)
         named, last = named | values, last | ends
     state = call.tensors.state
     return _output(lowering, call, named), type(state)(*(last[name] for name in state._fields))
@@ -125,9 +127,9 @@ def segment(call: ScanCall) -> Segment | None:
     lowering = lowering_of(call)
     if isinstance(lowering, str) or len(lowering.stages) > 1 or not isinstance(stage := lowering.stages[0], ScanStage):
         return None
-    if stage.across:
+    if stage.across or stage.rows_decay:
         return None
-    named, K = named_tensors(call), stage.parts[0].width
+    named, K = named_tensors(call), stage.width
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
     eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
@@ -154,9 +156,22 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
         # A reset at the first step replaces the carried state, so that a NaN in it does not survive.
         state = where(reset[:, 0], call.tensors.initial_state, state)
     read, last = scan(prepared.scan, matrix(stage, state))
-    if prepared.start is not None and prepared.left is not None:
-        last = last + prepared.start * prepared.left.unsqueeze(-2)
+    if prepared.left_over is not None:
+        last = last + prepared.left_over
     return seen(stage, read), states(stage, last)
+
+
+def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The values that later stages read, and the last states, by name."""
+    if isinstance(stage, ScanStage):
+        return _scan(stage, call, named)
+    return _run_max(stage, call, named) if isinstance(stage, RunningMaxStage) else _run_delay(stage, call, named)
+
+
+def _run_delay(stage: DelayStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """A state that delays values before and after every step, and the last one, by name."""
+    before, after, last = delayed(stage, call, named)
+    return {stage.before: before, stage.after: after}, {stage.state: last}
 
 
 def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fastweights.backends.chunkwise.chunks import Across, ChunkedScan, Chunks, Reads, Writes, chunk_size
-from fastweights.backends.chunkwise.decay import decay_of
+from fastweights.backends.chunkwise.decay import ColumnDecay, decay_of
+from fastweights.backends.chunkwise.factors import COLUMNS, Columns, factors_of
 from fastweights.backends.chunkwise.lowering import ScanStage, evaluate
 from fastweights.backends.chunkwise.running_max import later
 from fastweights.call.scan_call import FILL, ScanCall
 from fastweights.compiler.affine.form import Part
 from fastweights.compiler.ir.nodes import Shape
-from fastweights.core.padding import only
 
 
 class PreparedScan(NamedTuple):
@@ -22,39 +22,39 @@ class PreparedScan(NamedTuple):
 
     Resets set S to `start` `[B, H, R, K]`. The scan then runs on S - start * left, where `left` is the product of the
     decays since the last reset, 0 if there was none. That difference is 0 after a reset, as chunks need it, and affine
-    like S; what erases is given start * (left before the step). At the end, start * left is added to the last S, with
-    `left` `[B, H, 1]` or `[B, H, K]`.
+    like S; what erases is given start * (left before the step). At the end, `left_over` = start * left is added to the
+    last S.
     """
 
     scan: ChunkedScan
-    start: Tensor | None
-    left: Tensor | None
+    left_over: Tensor | None
 
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
     """The scan of a stage, with `extra` rows of S to which nothing is written."""
     time = {name: named[name] for name in stage.function.moving}
     still = [named[name] for name in stage.function.still]
-    fills, start, left = dict.fromkeys(time, FILL), None, None
+    fills, left_over = dict.fromkeys(time, FILL), None
     marks: dict[str, tuple[Tensor, float]] = {}
     if call.inside is not None:
         marks["inside"] = call.inside[..., None], 0.0
     if call.tensors.reset is not None:
         marks["stays"] = ~call.tensors.reset[..., None], 1.0
     if call.tensors.reset is not None and not call.starts_at_zero:
-        start = matrix(stage, call.tensors.initial_state)
-        before, after = _left(stage, call, named)
-        marks |= {"left_before": (before, 0.0), "left_after": (after, 0.0)}
-        left, still = after[:, -1], [*still, start]
+        start, left = matrix(stage, call.tensors.initial_state), _left(stage, call, named)
+        marks |= {f"left_{name}": (x, 0.0) for name, x in left._asdict().items() if x is not None}
+        still, left_over = [*still, start], factors_of(stage.blocks).push(left.after[:, -1], start)
+        if left.rows_after is not None:
+            left_over = left_over * left.rows_after[:, -1].unsqueeze(-1)
     time |= {name: mark for name, (mark, _) in marks.items()}
     fills |= {name: fill for name, (_, fill) in marks.items()}
-    part, rows = stage.parts[0], sum(part.height for part in stage.parts) + extra
+    part, rows = stage.parts[0], sum(part.height for part in stage.stacked) + extra
     builder = CoefficientBuilder(stage, tuple(time), len(stage.function.still), extra)
     B, T, H = call.plan.leading
-    numbers = B * H * part.matrices * len(stage.writes) * (part.width + rows)
-    size = chunk_size(T, part.width)
+    numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
+    size = chunk_size(T, stage.width)
     scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers)
-    return PreparedScan(scan, start, left)
+    return PreparedScan(scan, left_over)
 
 
 class StepWrite(NamedTuple):
@@ -72,6 +72,7 @@ class StepCoefficients(NamedTuple):
     """
 
     decay: Tensor | None
+    row_decay: Tensor | None
     writes: list[StepWrite]
     queries: list[Tensor]
     across: list[Tensor]
@@ -87,32 +88,34 @@ class CoefficientBuilder:
 
     def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
         stage, part, front = self.stage, self.stage.parts[0], tuple(time[0].shape[:4])
+        columns, rows = stage.column_axes, len(part.rows)
         count = len(stage.function.moving)
         # Slow weights differ from head to head, not from step to step.
         params = [x.unsqueeze(1) for x in still[: self.still]]
         values = iter(stage.function.run(front, *time[:count], *params))
         step = StepCoefficients(
             decay=None if stage.decay_axes is None else _wide(next(values), front, part, stage.decay_axes),
+            row_decay=_wide(next(values), front, part, rows) if stage.rows_decay else None,
             writes=[self._write(values, front, *kind) for kind in stage.writes],
-            queries=[_wide(next(values), front, part, len(part.columns)) for _ in stage.queries],
-            across=[_wide(next(values), front, part, len(part.rows)) for _ in stage.across],
+            queries=[_wide(next(values), front, part, columns) for _ in stage.queries],
+            across=[_wide(next(values), front, part, rows) for _ in stage.across],
             offsets=[],
             across_offsets=[],
         )
         marks = dict(zip(self.names[count:], time[count:], strict=True))
         if "left_before" in marks:
-            step = _without_start(step, stage, still[-1], marks["left_before"], marks["left_after"])
+            left = Left(*(marks.get(f"left_{name}") for name in Left._fields))  # type: ignore[arg-type]
+            step = _without_start(step, stage, still[-1], left)
         if "stays" in marks:
             step = _with_resets(step, stage, marks["stays"].unsqueeze(-1))
         if "inside" in marks or missing:
-            step = _with_padding(step, _inside(marks.get("inside"), missing, front, time[0].device))
+            step = _with_padding(step, stage, _inside(marks.get("inside"), missing, front, time[0].device))
         return _chunks(step, stage)
 
     def _write(
         self, values: Iterator[Tensor], front: tuple[int, ...], erases: bool, has_value: Sequence[bool]
     ) -> StepWrite:
-        parts = self.stage.parts
-        columns = len(parts[0].columns)
+        parts, columns = self.stage.stacked, self.stage.column_axes
         key = _wide(next(values), front, parts[0], columns)
         erase = _wide(next(values), front, parts[0], columns) if erases else None
         rows = [
@@ -133,23 +136,41 @@ def _wide(x: Tensor, front: tuple[int, ...], part: Part, axes: int) -> Tensor:
     return x.flatten(len(front), -2).movedim(-2, 3).flatten(2, 3) if groups else x
 
 
-def _without_start(
-    step: StepCoefficients, stage: ScanStage, start: Tensor, before: Tensor, after: Tensor
-) -> StepCoefficients:
+class Left(NamedTuple):
+    """Products of the decays since the last reset, before and after every step; 0 where there was none.
+
+    `[B, T, H G, F]` for the columns with G groups, and `[B, T, H G, R]` for rows that have a decay of their own.
+    """
+
+    before: Tensor
+    after: Tensor
+    rows_before: Tensor | None
+    rows_after: Tensor | None
+
+
+def _without_start(step: StepCoefficients, stage: ScanStage, start: Tensor, left: Left) -> StepCoefficients:
     """The coefficients of S - start * left in place of S: see `PreparedScan`."""
+    factors = factors_of(stage.blocks)
 
-    def of_start(vector: Tensor) -> Tensor:
-        return torch.einsum("bhrk,nbhck->nbhcr", start, vector)
+    def along(vector: Tensor, is_after: bool) -> Tensor:
+        of_columns, of_rows = (left.after, left.rows_after) if is_after else (left.before, left.rows_before)
+        read = torch.einsum("bhrk,nbhck->nbhcr", start, _pulled(factors, of_columns, vector))
+        return read if of_rows is None else read * of_rows
 
-    writes = [w if w.erase is None else w._replace(value=w.value - of_start(before * w.erase)) for w in step.writes]
-    offsets = [
-        of_start((after if is_after else before) * q) for q, is_after in zip(step.queries, stage.queries, strict=True)
-    ]
-    crossed = [
-        torch.einsum("bhrk,nbhcr->nbhck", start, p) * (after if is_after else before)
-        for p, is_after in zip(step.across, stage.across, strict=True)
-    ]
+    def across(vector: Tensor, is_after: bool) -> Tensor:
+        of_columns, of_rows = (left.after, left.rows_after) if is_after else (left.before, left.rows_before)
+        vector = vector if of_rows is None else vector * of_rows
+        read = torch.einsum("bhrk,nbhcr->nbhck", start, vector)
+        return factors.push(of_columns, read.unsqueeze(-2)).squeeze(-2)
+
+    writes = [w if w.erase is None else w._replace(value=w.value - along(w.erase, False)) for w in step.writes]
+    offsets = [along(q, is_after) for q, is_after in zip(step.queries, stage.queries, strict=True)]
+    crossed = [across(p, is_after) for p, is_after in zip(step.across, stage.across, strict=True)]
     return step._replace(writes=writes, offsets=offsets, across_offsets=crossed)
+
+
+def _pulled(factors: Columns, factor: Tensor, vector: Tensor) -> Tensor:
+    return factors.pull(factor, vector.unsqueeze(-2)).squeeze(-2)
 
 
 def _with_resets(step: StepCoefficients, stage: ScanStage, stays: Tensor) -> StepCoefficients:
@@ -157,9 +178,14 @@ def _with_resets(step: StepCoefficients, stage: ScanStage, stays: Tensor) -> Ste
     queries = [q if after else q * stays for q, after in zip(step.queries, stage.queries, strict=True)]
     across = [p if after else p * stays for p, after in zip(step.across, stage.across, strict=True)]
     like = step.writes[0].key
-    decay = stays.to(like.dtype).expand(*like.shape[:-1], 1) if step.decay is None else step.decay * stays
+    decay = _no_decay(stage, like) if step.decay is None else step.decay
     writes = [w if w.erase is None else w._replace(erase=w.erase * stays) for w in step.writes]
-    return step._replace(decay=decay, writes=writes, queries=queries, across=across)
+    return step._replace(decay=decay * stays, writes=writes, queries=queries, across=across)
+
+
+def _no_decay(stage: ScanStage, like: Tensor) -> Tensor:
+    """The factors of steps that do not decay, `[..., F]`, for vectors `[..., K]` of the same steps."""
+    return factors_of(stage.blocks).one(like.new_ones(()).expand(*like.shape[:-1], stage.blocks**2))
 
 
 def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
@@ -170,7 +196,7 @@ def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device:
     return inside.unsqueeze(-1)
 
 
-def _with_padding(step: StepCoefficients, inside: Tensor) -> StepCoefficients:
+def _with_padding(step: StepCoefficients, stage: ScanStage, inside: Tensor) -> StepCoefficients:
     """The coefficients with padding, which neither decays, erases nor writes."""
     writes = [
         StepWrite(
@@ -178,18 +204,29 @@ def _with_padding(step: StepCoefficients, inside: Tensor) -> StepCoefficients:
         )
         for w in step.writes
     ]
-    return step._replace(
-        decay=step.decay if step.decay is None else torch.where(inside, step.decay, 1.0), writes=writes
-    )
+    factors, decay, row_decay = factors_of(stage.blocks), step.decay, step.row_decay
+    decay = None if decay is None else torch.where(inside, decay, _one(factors, decay))
+    row_decay = None if row_decay is None else torch.where(inside, row_decay, 1.0)
+    return step._replace(decay=decay, row_decay=row_decay, writes=writes)
+
+
+def _one(factors: Columns, decay: Tensor) -> Tensor | float:
+    return 1.0 if factors is COLUMNS else factors.one(decay)
 
 
 def _chunks(step: StepCoefficients, stage: ScanStage) -> Chunks:
     """The chunks, with members and heads on one axis and the vectors of a step on another."""
-    decay = decay_of(None if step.decay is None else step.decay.flatten(1, 2))
+    factors, rows = factors_of(stage.blocks), None
+    decay = decay_of(None if step.decay is None else step.decay.flatten(1, 2), factors)
+    if step.row_decay is not None:
+        by_column = step.decay if step.decay is not None else _no_decay(stage, step.row_decay)
+        decay = ColumnDecay(by_column.flatten(1, 2), factors)
+        rows = ColumnDecay(step.row_decay.flatten(1, 2), factors)
     erasing, rest = ([w for w in step.writes if (w.erase is not None) == does] for does in (True, False))
     kinds = [Writes(*(_stacked(parts) for parts in zip(*kind, strict=True))) for kind in (erasing, rest) if kind]
     of_rows = Across(_stacked(step.across), stage.across, _stacked(step.across_offsets)) if step.across else None
-    return Chunks(decay, tuple(kinds), _stacked(step.queries), stage.queries, _stacked(step.offsets), of_rows)
+    queries, offsets = _stacked(step.queries), _stacked(step.offsets)
+    return Chunks(decay, tuple(kinds), queries, stage.queries, offsets, of_rows, factors, rows)
 
 
 def _stacked(vectors: Sequence[Any]) -> Any:
@@ -199,32 +236,42 @@ def _stacked(vectors: Sequence[Any]) -> Any:
     return (vectors[0].unsqueeze(-2) if len(vectors) == 1 else torch.stack(list(vectors), -2)).flatten(1, 2)
 
 
-def _left(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Products of all decays since the last reset, before and after every step, `[B, T, H G, 1 or K]`; 0 without one.
+def _left(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> Left:
+    """The products of all decays since the last reset."""
+    leading, part = call.plan.leading, stage.parts[0]
+    values = list(evaluate(stage.function, call, named)) if stage.decay_axes is not None or stage.rows_decay else []
+    like = call.tensors.inputs[0].new_ones(()).expand(*leading[:2], leading[2] * part.matrices, 1)
+    decay = _no_decay(stage, like)
+    if stage.decay_axes is not None:
+        decay = _wide(values.pop(0), leading, part, stage.decay_axes)
+    rows = _wide(values[0], leading, part, len(part.rows)) if stage.rows_decay else None
+    of_rows = (None, None) if rows is None else _products_since_reset(rows, COLUMNS, call)
+    before, after = _products_since_reset(decay, factors_of(stage.blocks), call)
+    return Left(before, after, *of_rows)
+
+
+def _products_since_reset(decay: Tensor, factors: Columns, call: ScanCall) -> tuple[Tensor, Tensor]:
+    """The products of factors since the last reset, before and after every step; 0 without one.
 
     before[t] = a[t] before[t-1] + b[t] is a chain of maps. Every round joins the maps of twice as many steps.
     """
     assert call.tensors.reset is not None
-    like = call.tensors.inputs[0]
-    (B, T, H), part = call.plan.leading, stage.parts[0]
-    decays = like.new_ones(()).expand(B, T, H * part.matrices, 1)
-    if stage.decay_axes is not None:
-        decays = _wide(evaluate(stage.function, call, named)[0], (B, T, H), part, stage.decay_axes)
+    one = factors.one(decay)
     if call.inside is not None:
-        decays = only(call.inside, decays, 1.0)
-    began = call.tensors.reset[:, :, None, None].expand(decays.shape)
-    a, before = torch.where(began, 0.0, later(decays, 1)), began.to(like.dtype)
+        decay = torch.where(call.inside[:, :, None, None], decay, one)
+    began = call.tensors.reset[:, :, None, None].expand(decay.shape)
+    a, before = torch.where(began, 0.0, later(decay, 1)), torch.where(began, one, 0.0)
     joined = 1
     while joined < began.shape[1]:
-        a, before = a * later(a, joined), before + a * later(before, joined)
+        a, before = factors.joined(a, later(a, joined)), before + factors.joined(a, later(before, joined))
         joined *= 2
-    return before, decays * before
+    return before, factors.joined(decay, before)
 
 
 def matrix(stage: ScanStage, state: Any) -> Tensor:
-    """The states of a stage as rows of one matrix, `[B, H G, R, K]` with G groups."""
+    """The states of a stage as one matrix, `[B, H G, R, K]` with G groups."""
     parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, -2)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1 if stage.is_coupled else -2)
 
 
 def _rows(x: Tensor, part: Part) -> Tensor:
@@ -234,9 +281,10 @@ def _rows(x: Tensor, part: Part) -> Tensor:
 
 
 def states(stage: ScanStage, S: Tensor) -> dict[str, Tensor]:
-    """The states of a stage by name, from the rows of its matrix."""
-    rows = S.split([part.height for part in stage.parts], -2)
-    return {part.state: _state(x, part) for x, part in zip(rows, stage.parts, strict=True)}
+    """The states of a stage by name, from its matrix."""
+    sizes = [part.width if stage.is_coupled else part.height for part in stage.parts]
+    parts = S.split(sizes, -1 if stage.is_coupled else -2)
+    return {part.state: _state(x, part) for x, part in zip(parts, stage.parts, strict=True)}
 
 
 def _state(x: Tensor, part: Part) -> Tensor:
@@ -249,12 +297,15 @@ def seen(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
     """The values that the cell reads from the states of a stage, by name."""
     reads = {}
     if read.along is not None:
-        rows = read.along.split([part.height for part in stage.parts], -1)
+        rows = read.along.split([part.height for part in stage.stacked], -1)
         for name, n, p, shape in stage.seen:
-            reads[name] = _shaped(rows[p].select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
+            of_part = rows[0 if stage.is_coupled else p]
+            reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
     if read.across is not None:
+        columns = read.across.chunk(stage.blocks, -1)
         for name, n, p, shape in stage.crossed:
-            reads[name] = _shaped(read.across.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
+            of_part = columns[p if stage.is_coupled else 0]
+            reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
     return reads
 
 

@@ -15,7 +15,7 @@ def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
     starts = []
     for kept, keys, values, ends in _per_chunk(maps.kept, maps.keys, maps.values, maps.ends):
         starts.append(S)
-        S = torch.baddbmm(_decayed(S, kept), written(values, keys, S).mT, ends)
+        S = torch.baddbmm(maps.decayed(S, kept), written(values, keys, S).mT, ends)
     return torch.stack(starts), S
 
 
@@ -29,15 +29,12 @@ def walk_back(
         d_u = ends @ d_S.mT
         d_after.append(d_S)
         d_written.append(d_u)
-        d_S = _decayed(d_S, kept) if d_r is None else torch.baddbmm(_decayed(d_S, kept), d_r.mT, queries)
+        d_S = maps.decayed_back(d_S, kept)
+        d_S = d_S if d_r is None else torch.baddbmm(d_S, d_r.mT, queries)
         if keys is not None:
             d_S = torch.baddbmm(d_S, d_u[:, : keys.shape[-2]].mT, keys)
         d_S = d_S if d_start is None else d_S + d_start
     return torch.stack(d_written[::-1]), torch.stack(d_after[::-1]), d_S
-
-
-def _decayed(S: Tensor, kept: Tensor | float) -> Tensor:
-    return kept * S if isinstance(kept, Tensor) else S
 
 
 def _per_chunk(*maps: Any) -> list[tuple[Any, ...]]:

@@ -9,8 +9,8 @@ from torch import Tensor
 from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
-from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Part, Read
-from fastweights.compiler.ir.nodes import Input, Node, Shape, Value, behind
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Stage, Write
+from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
@@ -24,10 +24,11 @@ class StageFunction(NamedTuple):
 
 
 class ScanStage(NamedTuple):
-    """A stage that scans states which are rows of one matrix: the function of its coefficients, and their kinds.
+    """A stage that scans states which are one matrix: the function of its coefficients, and their kinds.
 
-    `decay_axes` is the number of axes of the decay, groups aside; None without a decay. `writes` has an entry per
-    write: whether it erases, and which parts it gives values to. `queries` has an entry per vector that reads along
+    The parts are stacked along the rows or, if they are coupled, side by side. `decay_axes` is the number of axes of
+    the decay, groups aside; None without a decay. `rows_decay` is whether the rows have one too. `writes` has an entry
+    per write: whether it erases, and which parts it gives values to. `queries` has an entry per vector that reads along
     the columns, and `across` per vector that reads across the rows: whether it reads after the step. `seen` and
     `crossed` have an entry per read: its name, the index of its vector, the part, and the shape of what is read.
     """
@@ -40,6 +41,28 @@ class ScanStage(NamedTuple):
     seen: tuple[tuple[str, int, int, Shape], ...]
     across: tuple[bool, ...]
     crossed: tuple[tuple[str, int, int, Shape], ...]
+    rows_decay: bool
+    is_coupled: bool
+
+    @property
+    def blocks(self) -> int:
+        """Number of parts side by side."""
+        return len(self.parts) if self.is_coupled else 1
+
+    @property
+    def stacked(self) -> tuple[Part, ...]:
+        """The parts along the rows. The first of coupled parts stands for all."""
+        return self.parts[: 1 if self.is_coupled else None]
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.parts[0].width * self.blocks
+
+    @property
+    def column_axes(self) -> int:
+        """Number of axes of a vector over the columns."""
+        return len(self.parts[0].columns) + self.is_coupled
 
 
 class RunningMaxStage(NamedTuple):
@@ -52,10 +75,24 @@ class RunningMaxStage(NamedTuple):
     after: str
 
 
+class DelayStage(NamedTuple):
+    """A stage of a state that only delays values: the function of the new state, which may read the one before, the
+    number of steps after which nothing is left of it, and the names of the state, before the step, and after it."""
+
+    state: str
+    function: StageFunction
+    steps: int
+    before: str
+    after: str
+
+
+LoweredStage = ScanStage | RunningMaxStage | DelayStage
+
+
 class ChunkwiseLowering(NamedTuple):
     """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was."""
 
-    stages: tuple[ScanStage | RunningMaxStage, ...]
+    stages: tuple[LoweredStage, ...]
     output: StageFunction
     kind: str
     description: str
@@ -75,22 +112,15 @@ def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.
     return _lowered(affine_of(key, sizes, dtype))
 
 
-_BY_FORM: dict[AffineForm, ChunkwiseLowering | str] = {}
+_BY_FORM: dict[AffineForm, ChunkwiseLowering] = {}
 
 
 def _lowered(form: AffineForm | str) -> ChunkwiseLowering | str:
     if isinstance(form, str):
         return form
     if form not in _BY_FORM:
-        _BY_FORM[form] = _unused_states(form) or Lowerer(form).lowering()
+        _BY_FORM[form] = Lowerer(form).lowering()
     return _BY_FORM[form]
-
-
-def _unused_states(form: AffineForm) -> str:
-    """The states that nothing is written to, as a reason why there is nothing to scan; empty if there are none."""
-    linear = [stage for stage in form.stages if isinstance(stage, Linear)]
-    unused = [part.state for stage in linear if not stage.writes for part in stage.parts]
-    return f"nothing is written to {' and '.join(unused)}" if unused else ""
 
 
 class Lowerer:
@@ -102,20 +132,21 @@ class Lowerer:
         self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
         self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
-            if isinstance(stage, Highest):
+            if isinstance(stage, Highest | Delay):
                 self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
             else:
                 self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
 
     def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
-        stages = [self._running_max(s) if isinstance(s, Highest) else self._scan(s) for s in self.form.stages]
-        return ChunkwiseLowering(tuple(stages), self._function([self.form.y]), self._kind(), str(self.form))
+        stages = tuple(map(self._stage, self.form.stages))
+        return ChunkwiseLowering(stages, self._function([self.form.y]), self._kind(), str(self.form))
 
     def _kind(self) -> str:
         """The kind whose cost was measured; empty if none was."""
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
         others = any(s.across or s.fades_by_column or s.parts[0].groups or len(s.parts[0].columns) > 1 for s in stages)
+        others = others or any(s.is_coupled or s.row_decay is not None for s in stages)
         if len(stages) < len(self.form.stages) or others:
             return ""
         plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
@@ -128,12 +159,16 @@ class Lowerer:
         run = batched(values, [d for d in (*moving, *still) if isinstance(d, Input)])
         return StageFunction(run, tuple(moving.values()), tuple(still.values()))
 
-    def _running_max(self, stage: Highest) -> RunningMaxStage:
-        function = self._function([stage.plus, stage.floor])
-        return RunningMaxStage(stage.state, function, self.moving[stage.before], self.moving[stage.after])
+    def _stage(self, stage: Stage) -> LoweredStage:
+        if isinstance(stage, Linear):
+            return self._scan(stage)
+        function, before, after = self._function(stage.values), self.moving[stage.before], self.moving[stage.after]
+        if isinstance(stage, Highest):
+            return RunningMaxStage(stage.state, function, before, after)
+        return DelayStage(stage.state, function, stage.steps, before, after)
 
     def _scan(self, stage: Linear) -> ScanStage:
-        writes = sorted(stage.writes, key=lambda w: w.erase is None)
+        writes = sorted(stage.writes, key=lambda w: w.erase is None) or [_nothing(stage)]
         along = [read for read in stage.reads if read not in stage.across]
         (vectors, places), (over_rows, at) = _vectors(along), _vectors(stage.across)
         names = [part.state for part in stage.parts]
@@ -141,13 +176,22 @@ class Lowerer:
             [(self.moving[r.seen], n, names.index(r.state), r.seen.shape) for r, n in zip(reads, placed, strict=True)]
             for reads, placed in ((along, places), (stage.across, at))
         )
-        values = [stage.decay, *(v for w in writes for v in (w.key, w.erase, *w.values))]
+        values = [stage.decay, stage.row_decay, *(v for w in writes for v in (w.key, w.erase, *w.values))]
         values += [vector for vector, _ in (*vectors, *over_rows)]
         kinds = tuple((w.erase is not None, tuple(v is not None for v in w.values)) for w in writes)
         function = self._function([v for v in values if v is not None])
         decay_axes = None if stage.decay is None else len(stage.decay.shape) - len(stage.parts[0].groups)
         queries, across = (tuple(is_after for _, is_after in kind) for kind in (vectors, over_rows))
-        return ScanStage(stage.parts, function, decay_axes, kinds, queries, tuple(seen), across, tuple(crossed))
+        all_reads = (queries, tuple(seen), across, tuple(crossed))
+        rows_decay = stage.row_decay is not None
+        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled)
+
+
+def _nothing(stage: Linear) -> Write:
+    """A write of 0, since a scan has at least one."""
+    part, beside = stage.parts[0], [len(stage.parts)] * stage.is_coupled
+    shape = (*part.sizes(part.groups), *beside, *part.sizes(part.columns))
+    return Write(Value(shape, Constant(0.0)), None, (None,))
 
 
 def _vectors(reads: Sequence[Read]) -> tuple[list[tuple[Value, bool]], list[int]]:

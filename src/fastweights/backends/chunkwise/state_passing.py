@@ -47,7 +47,12 @@ def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
     """The S before every chunk, and the last S. Where autograd or a compiler must see the operations, by the loop."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return loop.walk(S, maps)
-    return state_passing_for(S.device.type).walk(S, maps)
+    return _implementation(maps, S).walk(S, maps)
+
+
+def _implementation(maps: ChunkMaps, S: Tensor) -> StatePassing:
+    """The implementation for a device, or the loop where S decays in a way that the kernels do not know."""
+    return state_passing_for(S.device.type if maps.is_plain else "cpu")
 
 
 @torch.no_grad()
@@ -58,20 +63,15 @@ def walk_back(
 
     `d_starts` is a further gradient of the `starts` of chunks.
     """
-    implementation = state_passing_for(d_last.device.type)
-    d_values, d_after, d_S = implementation.walk_back(maps, d_read, d_last, d_starts)
+    d_values, d_after, d_S = _implementation(maps, d_last).walk_back(maps, d_read, d_last, d_starts)
     count = 0 if maps.keys is None else maps.keys.shape[-2]
     d_maps = ChunkMaps(
         queries=None if d_read is None else d_read @ starts,
         base=d_read,
-        kept=_like_kept(maps.kept, d_after * starts) if isinstance(maps.kept, Tensor) else 0.0,
+        kept=maps.kept_gradient(starts, d_after),
         keys=None if maps.keys is None else d_values[..., :count, :] @ starts,
         values=d_values,
         ends=written(maps.values, maps.keys, starts) @ d_after,
+        factors=maps.factors,
     )
     return d_maps, d_S
-
-
-def _like_kept(kept: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient summed to the shape of `kept`: one number per chunk, or one per column."""
-    return gradient.sum((-2, -1) if kept.shape[-1] == 1 else -2, keepdim=True)

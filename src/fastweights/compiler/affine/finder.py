@@ -3,18 +3,21 @@
 Sums are distributed over products until every term contains the state once: alone, or in a product with a vector.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
-from fastweights.compiler.affine.form import AffineForm, Highest, Linear, Read, Stage
-from fastweights.compiler.affine.not_affine import NotAffine, within
+from fastweights.compiler.affine.coupled import coupled
+from fastweights.compiler.affine.delay import delay_of
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Stage
+from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
 from fastweights.compiler.affine.order import in_order
+from fastweights.compiler.affine.rewrite import Inliner, rebuilt
 from fastweights.compiler.affine.terms import Product, Term, sum_of
-from fastweights.compiler.affine.update import Erased, Update
-from fastweights.compiler.ir.builder import ExpressionBuilder, terms_of
+from fastweights.compiler.affine.update import Erased, Stay, Update
+from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of, terms_of
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import (
     Apply,
-    Assemble,
     Constant,
     Expression,
     Index,
@@ -23,8 +26,6 @@ from fastweights.compiler.ir.nodes import (
     Map,
     Node,
     Reduce,
-    Region,
-    Reshape,
     Shape,
     Value,
     axes,
@@ -33,7 +34,6 @@ from fastweights.compiler.ir.nodes import (
     loads,
     substitute,
     upstream,
-    whole,
 )
 from fastweights.compiler.ir.step import Forward
 
@@ -49,6 +49,9 @@ def affine_form(step: Forward) -> AffineForm:
     return Finder(step).form()
 
 
+States = tuple[str, ...]
+
+
 class Finder:
     """Finds the stages one after the other. `seen` replaces reads of the states for later stages and the output."""
 
@@ -61,32 +64,41 @@ class Finder:
         }
         *made, y = step.lines
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
-        self.updates: dict[str, Update] = {}
-        self.highest: list[Highest] = []
+        self.updates: dict[States, Update] = {}
+        """The updates of states that are coupled, or of one state by itself."""
+        self.early: list[Highest | Delay] = []
+        """The stages whose states are known for all steps before the scans."""
+        self.known: set[Node] = set()
+        """The inputs that replace these states."""
         self.reads: list[Read] = []
-        self.scalars: set[Input] = set()
         self._needs: dict[Node, frozenset[str]] = {}
         self._made: dict[Node, Node] = {}
 
     def form(self) -> AffineForm:
         left = list(self.step.state)
         while left:
-            ready = [name for name in left if not self._waits_for(name, left)]
-            name = ready[0] if ready else left[0]
-            with within(self.lines[name]):
-                if not ready:
-                    raise self._circle(left)
-                self._find(name)
-            left.remove(name)
+            states = self._next(left)
+            with within(self.lines[states[0]]):
+                self._find(states)
+            left = [name for name in left if name not in states]
         with within(self.lines["y"]):
             y = Value(self.step.y.shape, self.seen(self.step.y.expression))
-        stages: list[Stage] = [*self.highest, *(self._linear(name) for name in self.updates)]
-        with within(self.lines[next(iter(self.updates), "y")]):
+        stages: list[Stage] = [*self.early, *self._linears()]
+        with within(self.lines[next(iter(self.updates), ("y",))[0]]):
             return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
 
-    def _linear(self, name: str) -> Linear:
-        with within(self.lines[name]):
-            return self.updates[name].linear(self.reads)
+    def _linears(self) -> list[Linear]:
+        """The states as matrices. A vector per group, such as a normaliser, may have as many groups as a matrix."""
+        found = dict[States, Linear]()
+        for states in self.updates:
+            with suppress(NotAffine):
+                found[states] = self._linear(states, 1)
+        groups = max((linear.parts[0].matrices for linear in found.values()), default=1)
+        return [found[states] if states in found else self._linear(states, groups) for states in self.updates]
+
+    def _linear(self, states: States, groups: int) -> Linear:
+        with within(self.lines[states[0]]):
+            return self.updates[states].linear(self.reads, groups)
 
     def needs(self, expression: Expression) -> frozenset[str]:
         """The states that an expression is computed from."""
@@ -98,25 +110,59 @@ class Finder:
             self._needs[node] = frozenset(own).union(*(self._needs_of(d) for d in node.operands()))
         return self._needs[node]
 
-    def _waits_for(self, name: str, left: Sequence[str]) -> bool:
-        return bool((self.needs(self.step.new_state[name].expression) & {*left}) - {name})
+    def _next(self, left: Sequence[str]) -> States:
+        """The states to find next: one that waits for no other that is left, or several that wait for each other."""
+        waits = {name: self.needs(self.step.new_state[name].expression) & {*left} for name in left}
+        behind = {name: {name} for name in left}
+        for _ in left:
+            behind = {name: set[str]().union(names, *(waits[n] for n in names)) for name, names in behind.items()}
+        first = min(left, key=lambda name: len(behind[name]))
+        return tuple(name for name in left if name in behind[first])
 
-    def _circle(self, left: Sequence[str]) -> NotAffine:
-        name = left[0]
-        other = min(self.needs(self.step.new_state[name].expression) & {*left} - {name})
-        given = {self.step.state[other], self.step.after[other]}
-        found = [d for d in upstream(loads(self.step.new_state[name].expression)) if given & {*d.operands()}]
-        line = next((d.line for d in sorted(found, key=lambda d: d.serial) if d.line), "")
-        return NotAffine(f"{name} is made from {other}, which waits for {name}", line)
-
-    def _find(self, name: str) -> None:
-        value = self.step.new_state[name]
-        highest = self._highest(name, value) if not value.shape else None
-        if highest is None:
-            self.updates[name] = self._update(name, self.terms(value.expression, name))
+    def _find(self, states: States) -> None:
+        early = self._early(*states) if len(states) == 1 else None
+        if early is None:
+            self._find_affine(states)
         else:
-            self.highest.append(highest)
-            self.scalars |= {highest.before, highest.after}
+            self.early.append(early)
+            self.known |= {early.before, early.after}
+
+    def _find_affine(self, states: States) -> None:
+        """Finds the update of states. A state that they add to themselves as a whole is coupled with them."""
+        reads, made = list(self.reads), dict(self._made)
+        try:
+            self.updates[states] = self._update(states)
+        except ReadWhole as error:
+            others = next((group for group in self.updates if error.state in group), ())
+            self.reads, self._made = reads, made
+            with suppress(NotAffine):
+                update = self._update((*others, *states))
+                self.updates = {s: u for s, u in self.updates.items() if s != others} | {(*others, *states): update}
+                return
+            raise
+        except NotAffine as error:
+            if len(states) == 1:
+                raise
+            raise NotAffine(f"{_listed(states)} wait for each other, and {error.what}", error.line) from None
+
+    def _early(self, name: str) -> Highest | Delay | None:
+        """The state as a stage before the scans; None if it is affine or of no known form."""
+        value = self.step.new_state[name]
+        return self._delay(name, value) if value.shape else self._highest(name, value) or self._delay(name, value)
+
+    def _delay(self, name: str, value: Value) -> Delay | None:
+        """The state as a delay; None if it has another form. A product of two vectors is cheaper as a matrix S."""
+        before, after = self.step.state[name], self.step.after[name]
+        steps = delay_of(value, before)
+        if steps is None or (steps == 1 and len(value.shape) > 1 and self._is_sum_of_products(name, value)):
+            return None
+        self.known |= {before, after}
+        return Delay(name, Value(value.shape, self.seen(value.expression)), steps, before, after)
+
+    def _is_sum_of_products(self, name: str, value: Value) -> bool:
+        """Whether a value that does not depend on its state is a sum of outer products of vectors."""
+        written = self._terms_update(name, self.terms(value.expression, frozenset({name}))).written
+        return all(len(axes(f)) < 2 for known in written for factor in known for f in factors_of(factor))
 
     def _highest(self, name: str, value: Value) -> Highest | None:
         """The value in the form max(m + plus, floor); None if it has another form."""
@@ -127,7 +173,7 @@ class Finder:
         if len(moved) != 1:
             return None
         (other,) = (a for a in inside.arguments if a is not moved[0])
-        terms = self.terms(moved[0], name)
+        terms = self.terms(moved[0], frozenset({name}))
         if any(t.known for t in terms if t.atom is not None):
             return None
         plus = sum_of(self.builder, [t.known for t in terms if t.atom is None], ())
@@ -145,7 +191,7 @@ class Finder:
         assert isinstance(expression, Load)
         node, index = expression.node, expression.index
         if node in self.inputs:
-            if node in self.scalars:
+            if node in self.known:
                 return expression
             return self._read(Product(*self.inputs[node], index), "")
         if node not in self._made:
@@ -153,31 +199,19 @@ class Finder:
         return Load(self._made[node], index)
 
     def _seen(self, node: Node) -> Node:
-        shape, line = node.shape, node.line
-        match node:
-            case Map(_, expression):
-                return Map(shape, self.seen(expression), line=line)
-            case Reduce(_, reduction, extent, expression):
-                found = self._products(node) if reduction == "sum" else None
-                if found is not None:
-                    return Map(shape, found, line=line)
-                return Reduce(shape, reduction, extent, self.seen(expression), line=line)
-            case Assemble(_, regions):
-                parts = tuple(Region(start, part, self.seen(e)) for start, part, e in regions)
-                return Assemble(shape, parts, line=line)
-            case Reshape(_, base):
-                inside = self.seen(whole(base).expression)
-                assert isinstance(inside, Load)
-                return Reshape(shape, inside.node, line=line)
-        raise NotAffine("a tensor that is read whole", line)
+        if isinstance(node, Reduce) and node.reduction == "sum" and (sums := self._products(node)) is not None:
+            return Map(node.shape, sums, line=node.line)
+        if isinstance(node, Input):
+            raise NotAffine("a tensor that is read whole", node.line)
+        return rebuilt(node, self.seen)
 
     def _products(self, node: Reduce) -> Expression | None:
         """A sum as products of one state with vectors; None if it has another form."""
         for name in sorted(self._needs_of(node)):
-            if self.step.state[name] in self.scalars:
+            if self.step.state[name] in self.known:
                 continue
             try:
-                terms = self.terms(Load(node, identity(node.shape)), name)
+                terms = self.terms(Load(node, identity(node.shape)), frozenset({name}))
             except NotAffine:
                 continue
             if any(t.atom is not None and t.atom.over for t in terms):
@@ -191,7 +225,7 @@ class Finder:
         """The input that replaces a product with a state."""
         shape, over = self.step.state[atom.state].shape, tuple(sorted(atom.over))
         if not over and 1 not in shape and len(shape) > 1:
-            raise NotAffine(f"numbers of {atom.state} are seen one by one, not in a product with a vector", line)
+            raise ReadWhole(atom.state, line)
         index = tuple(i for a, i in enumerate(atom.place) if a not in over)
         vector = Value(shape, atom.vector)
         for read in self.reads:
@@ -203,15 +237,30 @@ class Finder:
 
     # Sums of products
 
-    def _update(self, name: str, terms: Sequence[Term]) -> Update:
-        """The update of a state. Raises `NotAffine` unless every element depends on its old value at the same index."""
+    def _update(self, states: States) -> Update:
+        """The update of states in terms of all of them."""
+        if len(states) == 1:
+            return self._terms_update(*states, self.terms(self.step.new_state[states[0]].expression, frozenset(states)))
+        inliner = Inliner({self.step.after[name]: self.step.new_state[name] for name in states})
+        updates = []
+        for name in states:
+            with within(self.lines[name]):
+                new_state = inliner.inlined(self.step.new_state[name].expression)
+                updates.append(self._terms_update(name, self.terms(new_state, frozenset(states))))
+        return coupled(updates)
+
+    def _terms_update(self, name: str, terms: Sequence[Term]) -> Update:
+        """The update of a state. Raises `NotAffine` unless every element depends on old values at the same index."""
         shape = self.step.state[name].shape
         written = [w for t in terms if t.atom is None for w in self._written(t.known, shape)]
         for atom in (t.atom for t in terms if t.atom is not None):
+            if self.step.state[atom.state].shape != shape:
+                raise NotAffine(f"{name} and {atom.state} have different shapes")
             if any(atom.place[a] != i for a, i in enumerate(identity(shape)) if a not in atom.over):
-                raise NotAffine(f"numbers of {name} change their places")
-        stays = tuple(t.known for t in terms if t.atom is not None and not t.atom.over)
-        erased = tuple(Erased(t.known, t.atom.over, t.atom.vector) for t in terms if t.atom is not None and t.atom.over)
+                raise NotAffine(f"numbers of {atom.state} change their places")
+        atoms = [(t.known, t.atom) for t in terms if t.atom is not None]
+        stays = tuple(Stay(a.state, known) for known, a in atoms if not a.over)
+        erased = tuple(Erased(a.state, known, a.over, a.vector) for known, a in atoms if a.over)
         return Update(self.builder, name, shape, stays, erased, tuple(written))
 
     def _written(self, known: Sequence[Expression], shape: Shape) -> list[tuple[Expression, ...]]:
@@ -225,19 +274,19 @@ class Finder:
                     return [w for each in split for w in self._written(each, shape)]
         return [tuple(known)]
 
-    def terms(self, expression: Expression, own: str, line: str = "") -> list[Term]:
-        """An expression from a line of the cell as a sum of terms in one state.
+    def terms(self, expression: Expression, own: frozenset[str], line: str = "") -> list[Term]:
+        """An expression from a line of the cell as a sum of terms in some states, usually one.
 
         Raises:
-            NotAffine: The expression is not affine in that state.
+            NotAffine: The expression is not affine in these states.
         """
-        if own not in self.needs(expression):
+        if not own & self.needs(expression):
             return [Term((self.seen(expression),), None)]
         if isinstance(expression, Load):
             return self._terms_of_load(expression, own, line)
         assert isinstance(expression, Apply)
         function, arguments = expression.function, expression.arguments
-        held = [own in self.needs(a) for a in arguments]
+        held = [bool(own & self.needs(a)) for a in arguments]
         match function:
             case "add" | "sub":
                 first, second = (self.terms(a, own, line) for a in arguments)
@@ -255,10 +304,12 @@ class Finder:
             case "where" if not held[0]:
                 mask, (then, otherwise) = self.seen(arguments[0]), (self.terms(a, own, line) for a in arguments[1:])
                 return _where(mask, then) + _where(Apply("logical_not", (mask,)), otherwise)
-        what = "multiplied with itself" if function == "mul" else f"put through {function}"
-        raise NotAffine(f"{own} is {what}", line)
+        names = own & self.needs(expression)
+        with_what = "itself" if len(names) == 1 else "each other"
+        what = f"multiplied with {with_what}" if function == "mul" else f"put through {function}"
+        raise NotAffine(f"{_subject(names)} {what}", line)
 
-    def _terms_of_load(self, load: Load, own: str, line: str) -> list[Term]:
+    def _terms_of_load(self, load: Load, own: frozenset[str], line: str) -> list[Term]:
         node, index = load.node, load.index
         line = node.line or line
         if node in self.inputs:
@@ -270,9 +321,9 @@ class Finder:
                 inner = self.terms(expression, own, line)
                 found = [self._summed(t, (*shape, extent), line) for t in inner]
             case Reduce(reduction=reduction):
-                raise NotAffine(f"its {reduction} is taken of {own}", line)
+                raise NotAffine(f"the {reduction} of {_listed(own & self._needs_of(node))} is taken", line)
             case _:
-                raise NotAffine(f"{own} is taken apart", line)
+                raise NotAffine(f"{_subject(own & self._needs_of(node))} taken apart", line)
         return [t.at(index) for t in found]
 
     def _summed(self, term: Term, shape: Shape, line: str) -> Term:
@@ -309,8 +360,18 @@ class Finder:
     def _is_one_vector(self, atom: Product, axis: int) -> bool:
         """Whether a product with a vector over one more axis is possible. Otherwise the sum is taken of the read
         vector."""
-        update = self.updates.get(atom.state)
+        update = next((update for states, update in self.updates.items() if atom.state in states), None)
         return not atom.over or update is None or any({*atom.over, axis} <= {*e.over} for e in update.erased)
+
+
+def _listed(states: Iterable[str]) -> str:
+    return " and ".join(sorted(states))
+
+
+def _subject(states: Iterable[str]) -> str:
+    """States as the subject of a sentence, with its verb."""
+    names = _listed(states)
+    return f"{names} {'are' if ' and ' in names else 'is'}"
 
 
 def _inside(expression: Expression) -> Expression:

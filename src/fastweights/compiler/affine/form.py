@@ -2,11 +2,14 @@
 
 Such a state is a matrix S `[R, C]` with the update
 
-    S <- S diag(decay) + sum_r u_r key_r^T,     u_r = value_r - S erase_r.
+    S <- diag(row_decay) S diag(decay) + sum_r u_r key_r^T,     u_r = value_r - S erase_r.
+
+The rows decay by themselves only if nothing is erased. Several states W_1, W_2, ... of one shape that are added to each
+other are the columns of one S = [W_1 W_2 ...], and the decay is a matrix A of numbers: W_m <- sum_n A[m, n] W_n + ....
 
 Other expressions read S in products with vectors, before or after the step. The coefficients may depend on reads of
 other such states, which come first. A scalar m <- max(m + plus, floor), such as the stabiliser of an mLSTM, comes first
-too.
+too, and so does a state that only delays values, such as the last key.
 
 A state with any number of axes is one matrix or several. Some axes, flattened, are the columns of S, and others are the
 rows. Each index along the remaining axes, the groups, has its own S and coefficients, like a head.
@@ -93,16 +96,23 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """States with the same coefficients except for their values. Stacked along the rows, they are one matrix S.
+    """States that are one matrix S.
 
-    A decay is None without decay, else a number or a vector over the columns. Vectors over the columns read S; vectors
-    over the rows read it if S is a single state. All values have the axes of the groups first.
+    Parts with the same coefficients except for their values are stacked along the rows. Coupled parts are side by side:
+    vectors over the columns have an axis of the parts in front of their axes of columns.
+
+    A decay is None without decay, else a number or a vector over the columns. That of coupled parts has two axes of the
+    parts in front, and is a matrix. The decay of the rows is a vector over the rows, or None. Vectors over the columns
+    read S; vectors over the rows read it if S is a single state or coupled. All values have the axes of the groups
+    first.
     """
 
     parts: tuple[Part, ...]
     decay: Value | None
+    row_decay: Value | None
     writes: tuple[Write, ...]
     reads: tuple[Read, ...]
+    is_coupled: bool = False
 
     @property
     def across(self) -> tuple[Read, ...]:
@@ -113,7 +123,8 @@ class Linear:
     @property
     def fades_by_column(self) -> bool:
         """Whether a decay has a number for every column."""
-        return self.decay is not None and len(self.decay.shape) > len(self.parts[0].groups)
+        others = len(self.parts[0].groups) + 2 * self.is_coupled
+        return self.decay is not None and len(self.decay.shape) > others
 
     @property
     def gives(self) -> set[Node]:
@@ -123,17 +134,20 @@ class Linear:
     @property
     def values(self) -> list[Value]:
         """The values that the stage is computed from."""
-        parts = [self.decay, *(r.vector for r in self.reads)]
+        parts = [self.decay, self.row_decay, *(r.vector for r in self.reads)]
         parts += [v for w in self.writes for v in (w.key, w.erase, *w.values)]
         return [v for v in parts if v is not None]
 
     def __str__(self) -> str:
-        name = " and ".join(map(str, self.parts))
-        decay = "" if self.decay is None else " diag(a)" if self.fades_by_column else " a"
+        parts = [str(part) for part in self.parts]
+        name = f"[{' '.join(parts)}]" if self.is_coupled else " and ".join(parts)
+        decay = "" if self.decay is None else " A" if self.is_coupled else " diag(a)" if self.fades_by_column else " a"
+        described = self.parts[:1] if self.is_coupled else self.parts
+        before = "" if self.row_decay is None else "diag(b) "
         erased = [w for w in self.writes if w.erase is not None]
         given = [w for w in self.writes if any(v is not None for v in w.values)]
-        terms = [f"{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(given, "+ v k^T")]
-        return f"{name} <- {' '.join(terms)}{''.join(part.axis_roles for part in self.parts)}"
+        terms = [f"{before}{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(given, "+ v k^T")]
+        return f"{name} <- {' '.join(terms)}{''.join(part.axis_roles for part in described)}"
 
 
 def _terms(writes: Sequence[Write], term: str) -> list[str]:
@@ -165,7 +179,34 @@ class Highest:
         return f"{self.state} <- max({self.state} + a, b)"
 
 
-Stage = Linear | Highest
+@dataclass(frozen=True, eq=False)
+class Delay:
+    """A state that only delays values, and the inputs that replace it before and after the step.
+
+    `value` is the new state. It may read `before`, but nothing is left of the old state after a number of `steps`.
+    """
+
+    state: str
+    value: Value
+    steps: int
+    before: Input
+    after: Input
+
+    @property
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
+        return {self.before, self.after}
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that the stage is computed from."""
+        return [self.value]
+
+    def __str__(self) -> str:
+        return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
+
+
+Stage = Linear | Highest | Delay
 
 
 @dataclass(frozen=True, eq=False)

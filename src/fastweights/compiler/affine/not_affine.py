@@ -8,8 +8,19 @@ class NotAffine(Exception):
     """The step has no affine form. The message has the reason and the line of the cell."""
 
     def __init__(self, what: str, line: str = "") -> None:
-        super().__init__(f"{what}{f', in {line}' if line else ''}")
+        super().__init__(what)
         self.what, self.line = what, line
+
+    def __str__(self) -> str:
+        return f"{self.what}{f', in {self.line}' if self.line else ''}"
+
+
+class ReadWhole(NotAffine):
+    """A state is read element by element."""
+
+    def __init__(self, state: str, line: str = "") -> None:
+        super().__init__(f"numbers of {state} are seen one by one, not in a product with a vector", line)
+        self.state = state
 
 
 @contextmanager
@@ -18,4 +29,5 @@ def within(line: str) -> Iterator[None]:
     try:
         yield
     except NotAffine as error:
-        raise error if error.line else NotAffine(error.what, line) from None
+        error.line = error.line or line
+        raise

@@ -32,7 +32,9 @@ def _put(placed: list[Stage], stage: Stage) -> None:
 
 def _is_alike(one: Stage, other: Stage) -> bool:
     """Whether two stages can be rows of one matrix."""
-    if not (isinstance(one, Linear) and isinstance(other, Linear)) or one.across or other.across:
+    if not (isinstance(one, Linear) and isinstance(other, Linear)):
+        return False
+    if any(stage.across or stage.row_decay is not None or stage.is_coupled for stage in (one, other)):
         return False
     groups = [stage.parts[0].sizes(stage.parts[0].groups) for stage in (one, other)]
     alike = groups[0] == groups[1] and one.decay == other.decay
@@ -41,8 +43,9 @@ def _is_alike(one: Stage, other: Stage) -> bool:
 
 def _joined(one: Linear, other: Linear) -> Linear:
     writes = [a._replace(values=a.values + b.values) for a, b in zip(one.writes, other.writes, strict=True)]
-    return Linear(one.parts + other.parts, one.decay, tuple(writes), one.reads + other.reads)
+    return Linear(one.parts + other.parts, one.decay, None, tuple(writes), one.reads + other.reads)
 
 
 def _needed(stage: Stage) -> set[Node]:
-    return {d for d in behind(stage.values) if isinstance(d, Input)}
+    needed: set[Node] = {d for d in behind(stage.values) if isinstance(d, Input)}
+    return needed - stage.gives

@@ -8,15 +8,23 @@ from fastweights.compiler.affine.form import Linear, Part, Read, Write
 from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.affine.terms import sum_of
 from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of
-from fastweights.compiler.ir.nodes import Constant, Expression, Index, Shape, Value, axes, substitute
+from fastweights.compiler.ir.nodes import Constant, Expression, Index, Shape, Value, axes, substitute, volume
 
 Factors = Sequence[Expression]
 """A product of expressions in the axes of the state."""
 
 
+class Stay(NamedTuple):
+    """A product of known factors with a state."""
+
+    state: str
+    known: Factors
+
+
 class Erased(NamedTuple):
     """A product of known factors with the sum of a state times a vector over some of its axes."""
 
+    state: str
     known: Factors
     over: tuple[int, ...]
     vector: Expression
@@ -24,24 +32,33 @@ class Erased(NamedTuple):
 
 @dataclass(frozen=True)
 class Update:
-    """The affine update of a state, over its own axes: the factors of its decay, its erased reads, and its writes."""
+    """The affine update of a state, over its own axes: what stays of it, its erased reads, and its writes."""
 
     builder: ExpressionBuilder
-    state: str
+    name: str
     shape: Shape
-    stays: tuple[Factors, ...]
+    stays: tuple[Stay, ...]
     erased: tuple[Erased, ...]
     written: tuple[Factors, ...]
 
-    def linear(self, reads: Iterable[Read]) -> Linear:
-        """The state as a matrix S, with the first choice of columns that fits."""
-        mine, refused = [r for r in reads if r.state == self.state], list[NotAffine]()
-        for columns in self._choices(mine):
-            try:
-                return self._linear(self._part(columns, mine), mine)
-            except NotAffine as error:
-                refused.append(error)
+    def linear(self, reads: Iterable[Read], groups: int = 1) -> Linear:
+        """The state as a matrix S, with the first choice of columns that fits; without a decay of the rows if any.
+
+        A state without rows has at most a number of `groups`.
+        """
+        mine, refused = [r for r in reads if r.state in self.states], list[NotAffine]()
+        for rows_fade in (False, True):
+            for columns in self._choices(mine):
+                try:
+                    return self._linear(self._part(columns, mine, rows_fade, groups), mine)
+                except NotAffine as error:
+                    refused.append(error)
         raise refused[0]
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that the update makes."""
+        return (self.name,)
 
     def _choices(self, reads: Sequence[Read]) -> list[tuple[int, ...]]:
         """The candidates for the columns.
@@ -50,63 +67,80 @@ class Update:
         """
         erased = {tuple(sorted(e.over)) for e in self.erased}
         if len(erased) > 1:
-            raise NotAffine(f"{self.state} is multiplied from both sides")
+            raise NotAffine(f"{self.name} is multiplied from both sides")
         found = sorted((r.over for r in reads), key=lambda over: not over)
         fading = [(a,) for a in sorted(self._fading)]
         return list(dict.fromkeys(erased or [*found, *fading])) or [tuple(range(len(self.shape)))[-1:]]
 
     @property
     def _fading(self) -> frozenset[int]:
-        return frozenset[int]().union(*(axes(f) for known in self.stays for f in known))
+        return frozenset[int]().union(*(axes(f) for stay in self.stays for f in stay.known))
 
-    def _part(self, columns: tuple[int, ...], reads: Sequence[Read]) -> Part:
-        """The state with these columns.
+    def _part(self, columns: tuple[int, ...], reads: Sequence[Read], rows_fade: bool, most: int) -> Part:
+        """The state with these columns, whose rows may have a decay of their own.
 
         Raises:
             NotAffine: The coefficients depend on so many axes that none is left for the rows. Or they depend on the
                 rows of a single matrix, where a product per row would be no faster than the time steps.
         """
         groups = frozenset[int]()
-        for tied, why in self._tied(Part(self.state, self.shape, (), columns), reads):
+        for tied, why in self._tied(Part(self.name, self.shape, (), columns), reads, rows_fade):
             groups |= tied.difference(columns)
-            if groups and (len(self.shape) < 3 or len(groups | {*columns}) == len(self.shape)):
+            has_rows = len(self.shape) > 2 and len(groups | {*columns}) < len(self.shape)
+            if groups and not has_rows and volume([self.shape[a] for a in groups]) > most:
                 raise NotAffine(why)
-        part = Part(self.state, self.shape, tuple(sorted(groups)), columns)
+        part = Part(self.name, self.shape, tuple(sorted(groups)), columns)
         if any(not part.is_along(r) and groups & {*r.over} for r in reads):
-            raise NotAffine(f"{self.state} is in products with vectors over different axes")
+            raise NotAffine(f"{self.name} is in products with vectors over different axes")
         return part
 
-    def _tied(self, part: Part, reads: Sequence[Read]) -> Iterator[tuple[frozenset[int], str]]:
+    def _tied(self, part: Part, reads: Sequence[Read], rows_fade: bool) -> Iterator[tuple[frozenset[int], str]]:
         """The axes that must be columns or groups, with the error message if they cannot be."""
-        name = self.state
+        name = self.name
         together = f"the rows of {name} fade by themselves, and are erased together"
-        yield (
-            self._fading,
-            together if self.erased and len(self._fading) < 2 else f"every number of {name} fades by itself",
-        )
+        why = together if self.erased and len(self._fading) < 2 else f"every number of {name} fades by itself"
+        for factor in (f for stay in self.stays for f in flat(stay.known)):
+            if self.erased or not rows_fade or axes(factor) & {*part.columns}:
+                yield axes(factor), why
         for erased in self.erased:
-            known = frozenset[int]().union(*(axes(f) for f in _flat(erased.known)))
+            known = frozenset[int]().union(*(axes(f) for f in flat(erased.known)))
             yield known, f"what is erased of {name} differs from row to row"
             yield axes(erased.vector), f"every row of {name} is in a product with a vector of its own"
-        for factor in (f for known in self.written for f in _flat(known) if axes(f) & {*part.columns}):
+        for factor in (f for known in self.written for f in flat(known) if axes(f) & {*part.columns}):
             yield axes(factor), f"a whole matrix is added to {name}, not the product of two vectors"
         for read in reads:
             own = f"every row of {name} is in a product with a vector of its own"
             if part.is_along(read):
                 yield axes(read.vector.expression), own
-            elif {*read.over} & {*part.columns}:
+            elif {*read.over} & {*part.columns} or axes(read.vector.expression) & {*part.columns}:
                 raise NotAffine(f"{name} is in products with vectors over different axes")
             elif read.over:
                 yield frozenset(range(len(self.shape))) - {*read.over}, own
 
     def _linear(self, part: Part, reads: Sequence[Read]) -> Linear:
         columns, rows = (*part.groups, *part.columns), (*part.groups, *part.rows)
-        seen = [
-            r._replace(vector=self._sum([[r.vector.expression]], columns if part.is_along(r) else rows)) for r in reads
-        ]
-        decay = self._sum(self.stays, columns if self._fading & {*part.columns} else part.groups)
+        by_row, stays = self._row_factors(part)
+        row_decay = self._sum([by_row], rows) if by_row else None
+        decay = None if stays == [[]] else self._sum(stays, self._decay_axes(part))
         writes = self._writes(part, columns, rows)
-        return Linear((part,), None if self.stays == ((),) else decay, tuple(writes), tuple(seen))
+        return Linear((part,), decay, row_decay, tuple(writes), tuple(self._seen(part, reads)))
+
+    def _row_factors(self, part: Part) -> tuple[Factors, list[Factors]]:
+        """The factors of the decay that depend on the row, and the other factors of every term."""
+        terms = [flat(stay.known) for stay in self.stays]
+        by_row = [[f for f in known if axes(f) & {*part.rows}] for known in terms]
+        if any(factors != by_row[0] for factors in by_row):
+            raise NotAffine(f"every number of {self.name} fades by itself")
+        return by_row[0] if by_row else [], [[f for f in known if not axes(f) & {*part.rows}] for known in terms]
+
+    def _decay_axes(self, part: Part) -> tuple[int, ...]:
+        return (*part.groups, *part.columns) if self._fading & {*part.columns} else part.groups
+
+    def _seen(self, part: Part, reads: Sequence[Read]) -> Iterator[Read]:
+        """The reads, with vectors over the groups and the columns or rows."""
+        for read in reads:
+            chosen = (*part.groups, *(part.columns if part.is_along(read) else part.rows))
+            yield read._replace(vector=self._sum([[read.vector.expression]], chosen))
 
     def _writes(self, part: Part, columns: Sequence[int], rows: Sequence[int]) -> list[Write]:
         """The writes. Those along one key are merged."""
@@ -129,10 +163,10 @@ class Update:
 
     def _split(self, known: Factors, part: Part, columns: Sequence[int]) -> tuple[Expression, list[Expression]]:
         """The factors along the columns as one vector, and the others."""
-        flat = _flat(known)
-        along = [f for f in flat if axes(f) & {*part.columns}]
+        factors = flat(known)
+        along = [f for f in factors if axes(f) & {*part.columns}]
         key = self.builder.product(part.sizes(columns), [substitute(f, self._onto(columns)) for f in along])
-        return key, [f for f in flat if not axes(f) & {*part.columns}]
+        return key, [f for f in factors if not axes(f) & {*part.columns}]
 
     def _sum(self, products: Sequence[Factors], chosen: Sequence[int]) -> Value:
         """A sum of products over some axes of the state."""
@@ -143,5 +177,6 @@ class Update:
         return [Index(chosen.index(a)) if a in chosen else Index(-1, 0, 0) for a in range(len(self.shape))]
 
 
-def _flat(known: Factors) -> list[Expression]:
+def flat(known: Factors) -> list[Expression]:
+    """All factors, with those of products among them."""
     return [g for f in known for g in factors_of(f)]

@@ -1,0 +1,1 @@
+"""The memories of transformers' models, one per file."""

@@ -1,0 +1,69 @@
+"""The short causal convolution in front of many memories."""
+
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from fastweights.adapters.transformers.packed_rows import is_packed, resets
+from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, in_heads, is_on_cpu
+from fastweights.cell import Cell
+from fastweights.cells.short_convolution import ShortConvolutionInputs, make_short_convolution
+from fastweights.compiler.targets.target import target_of
+from fastweights.core.traced_constant import traced_constant
+from fastweights.dispatch import scan
+
+PARAMETERS = ("hidden_states", "weight", "bias", "activation")
+ACTIVATIONS = (None, "silu", "swish")
+
+
+@traced_constant
+@cache
+def _cell(width: int, has_activation: bool) -> Cell:
+    return Cell.from_function(make_short_convolution(width, has_activation))
+
+
+def _convolve(
+    hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None, **options: Any
+) -> Tensor:
+    """hidden_states `[B, D, T]`, weight `[D, W]`. Packed sequences do not see each other."""
+    (B, _, T), W = hidden_states.shape, weight.shape[1]
+    cell = _cell(W, activation is not None)
+    Params: Callable[..., Any] = cell.Params  # type: ignore[assignment]
+    bias = weight.new_zeros(len(weight)) if bias is None else bias
+    params = Params(in_heads(weight.mT).transpose(0, 1), in_heads(bias))
+    inputs = ShortConvolutionInputs(in_heads(hidden_states.transpose(1, 2)))
+    y, _ = scan(cell, inputs, params=params, reset=resets(options, B, T))
+    return y.flatten(2).transpose(1, 2)
+
+
+@traced_constant
+def _is_compiled() -> bool:
+    """Whether kernels can be built. The other backends are slower than PyTorch's convolution."""
+    return not target_of("cpu").missing_requirement()
+
+
+def _fits(
+    hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Any = None, **options: Any
+) -> bool:
+    is_known = is_on_cpu(hidden_states) and activation in ACTIVATIONS and weight.shape[1] > 1
+    return is_known and (_is_compiled() or is_packed(options))
+
+
+def _fits_unpacked(*arguments: Any, **options: Any) -> bool:
+    return not is_packed(options) and _fits(*arguments, **options)
+
+
+def _trials(_: ModuleType, draw: Draw) -> list[Trial]:
+    B, D, T, W = 1, 64, 6, 4
+    x, weight = draw(B, D, T) - 0.5, draw(D, W) - 0.5
+    return [Trial((x, weight, draw(D)), {"activation": "silu"}), Trial((x, weight), {"activation": None})]
+
+
+CONVOLUTION = Replacement(
+    "causal_conv1d_fn", "the short causal convolution", PARAMETERS, frozenset(), _fits, _convolve, _trials
+)
+BESIDE_MAMBA = CONVOLUTION._replace(fits=_fits_unpacked, beside="mamba_selective_scan")
+"""The convolution of models whose memory cannot keep packed sequences apart: transformers refuses them."""

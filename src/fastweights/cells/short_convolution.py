@@ -1,0 +1,52 @@
+"""The short causal convolution in front of many memories."""
+
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from fastweights.core.arguments import Size, checked
+from fastweights.core.errors import require
+from fastweights.core.family import family
+from fastweights.signature import TensorSpec, Value
+
+
+class ShortConvolutionInputs(NamedTuple):
+    v: Value
+
+
+@family
+@checked
+def make_short_convolution(width: Size = 4, activation: bool = True) -> Any:
+    """The step over `width` time steps, with SiLU as activation or without an activation.
+
+    Raises:
+        InputError: `width` is less than 2.
+    """
+    require(width >= 2, "width", "at least 2", width, "A width of 1 needs no state.")
+
+    class State(NamedTuple):
+        past: Annotated[Tensor, TensorSpec(f"{width - 1} V", "memory")]
+
+    class Params(NamedTuple):
+        weight: Annotated[Tensor, TensorSpec(f"{width} V", "weight")]
+        bias: Annotated[Tensor, TensorSpec("V", "bias")]
+
+    def short_convolution(state: State, x: ShortConvolutionInputs, params: Params) -> tuple[State, Value]:
+        """y_t = silu(sum_i weight_i * v_(t-n+i) + bias), i = 1, ..., n: filters every channel over n time steps.
+
+        The state holds the last n - 1 inputs, the oldest first. `make_short_convolution(n, False)` has no SiLU.
+
+        Source: Gu and Dao 2023 (Mamba), Sec. 3.4, after Fu et al. 2023 (H3), Sec. 3.
+
+        Can: fade.
+        """
+        window = torch.cat([state.past, x.v[None]])
+        y = (params.weight * window).sum(0) + params.bias
+        return State(window[1:]), silu(y) if activation else y
+
+    return short_convolution
+
+
+short_convolution = make_short_convolution()

@@ -1,0 +1,453 @@
+"""Cells of every kind that runs in chunks, as a user writes them: without a declaration, and equal to the reference."""
+
+from typing import Annotated, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from fastweights import Cell, explain
+from fastweights.backends.chunkwise import chunks, state_passing
+from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
+from fastweights.backends.chunkwise.factors import COLUMNS, Blocks
+from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, TensorSpec, Value
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_state
+
+SHAPES = [
+    Shape(2, 37, 3, 5, 4),
+    Shape(1, 20, 2, 1, 1),
+    Shape(1, 20, 1, 1, 3),
+    Shape(2, 9, 1, 3, 1),
+    Shape(1, 1, 1, 2, 2),
+]
+
+
+class Inputs(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    beta: Rate
+    momentum: Rate
+    decay: Decay
+    column_decay: KeyDecay
+    row_decay: Annotated[Tensor, TensorSpec("V", "decay")]
+
+
+class One(NamedTuple):
+    W: Matrix
+
+
+# Delays
+
+
+class Trapezoid(NamedTuple):
+    W: Matrix
+    k_last: Annotated[Tensor, TensorSpec("K", "memory")]
+    v_last: Annotated[Tensor, TensorSpec("V", "memory")]
+
+
+def trapezoidal(state: Trapezoid, x: Inputs) -> tuple[Trapezoid, Value]:
+    """Mamba-3's rule: writes the token before and this one, weighted."""
+    before = (1 - x.beta) * x.decay * torch.outer(state.v_last, state.k_last)
+    W = x.decay * state.W + before + x.beta * torch.outer(x.v, x.k)
+    return Trapezoid(W, x.k, x.v), W @ x.q
+
+
+class Window(NamedTuple):
+    W: Matrix
+    window: Annotated[Tensor, TensorSpec("J K", "memory")]
+
+
+class Taps(NamedTuple):
+    taps: Annotated[Tensor, TensorSpec("J K", "constant")]
+
+
+def short_convolution(state: Window, x: Inputs, params: Taps) -> tuple[Window, Value]:
+    """A delta rule whose key is a convolution over the last keys."""
+    window = torch.cat([state.window[1:], x.k.unsqueeze(0)])
+    k = torch.nn.functional.silu((window * params.taps).sum(0))
+    W = state.W + x.beta * torch.outer(x.v - state.W @ k, k)
+    return Window(W, window), W @ x.q
+
+
+def rolled_window(state: Window, x: Inputs) -> tuple[Window, Value]:
+    """A window that is rolled, and of which one place is written."""
+    window = state.window.roll(1, 0)
+    window[0] = x.k * x.beta
+    W = x.decay * state.W + torch.outer(x.v, window.mean(0) - state.window[0])
+    return Window(W, window), W @ x.q
+
+
+class Columns(NamedTuple):
+    W: Matrix
+    window: Annotated[Tensor, TensorSpec("K 3", "memory")]
+    recalled: Annotated[Tensor, TensorSpec("V", "memory")]
+
+
+def window_of_columns(state: Columns, x: Inputs) -> tuple[Columns, Value]:
+    """A window along the last axis, and what an affine state recalled in the step before."""
+    window = torch.stack([x.k, state.window[:, 0], state.window[:, 1]], 1)
+    W = state.W * x.column_decay + torch.outer(x.v, window.sum(1).tanh())
+    recalled = (W @ x.q).tanh()
+    return Columns(W, window, recalled), recalled + state.recalled * x.v
+
+
+class Chain(NamedTuple):
+    last: Annotated[Tensor, TensorSpec("K", "memory")]
+    before_last: Annotated[Tensor, TensorSpec("K", "memory")]
+    rate: Annotated[Tensor, TensorSpec("", "memory")]
+    W: Matrix
+
+
+def chain_of_delays(state: Chain, x: Inputs) -> tuple[Chain, Value]:
+    """A delay of a delay, and a delayed number."""
+    k = x.k + state.rate * state.before_last
+    W = state.W - x.beta * torch.outer(state.W @ k - x.v, k)
+    return Chain(x.k, state.last, x.beta, W), W @ x.q
+
+
+def queue(state: One, x: Inputs) -> tuple[One, Value]:
+    """The last rows, one per step, which are read by content."""
+    W = torch.cat([state.W[1:], (x.k * x.beta).unsqueeze(0)])
+    return One(W), (W @ x.q).softmax(0) * x.v
+
+
+# Decays by row and by column
+
+
+def decay_by_rows_and_columns(state: One, x: Inputs) -> tuple[One, Value]:
+    W = state.W * x.row_decay[:, None] * x.column_decay[None, :] + torch.outer(x.v, x.k)
+    return One(W), W @ x.q
+
+
+def decay_by_rows_and_columns_read_everywhere(state: One, x: Inputs) -> tuple[One, Value]:
+    """Two writes, and reads from both sides, before the step and after it."""
+    before, keys = state.W @ x.q, x.v @ state.W
+    faded = x.row_decay[:, None] * (x.decay * state.W) * x.column_decay
+    W = faded + torch.outer(x.v, x.k) + x.beta * torch.outer(x.v.tanh(), x.k.flip(0))
+    after = x.v.tanh() @ W + x.row_decay @ W
+    return One(W), before + W @ x.k + W @ x.q + (keys @ x.q - after @ x.k) * x.v
+
+
+def decay_by_rows(state: One, x: Inputs) -> tuple[One, Value]:
+    """The rows alone decay, and vectors over the columns and over the rows read."""
+    W = x.row_decay[:, None] * state.W + torch.outer(x.v, x.k)
+    return One(W), W @ x.q + (x.v @ W).sum() * x.row_decay
+
+
+class Memories(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("M V K", "memory")]
+
+
+class Routed(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    keys: Annotated[Tensor, TensorSpec("M K", "key")]
+    values: Annotated[Tensor, TensorSpec("M V", "value")]
+    route: Annotated[Tensor, TensorSpec("M", "rate")]
+    decay: Annotated[Tensor, TensorSpec("M", "decay")]
+    row_decay: Annotated[Tensor, TensorSpec("V", "decay")]
+    column_decay: KeyDecay
+
+
+def memories_that_decay_by_rows_and_columns(state: Memories, x: Routed) -> tuple[Memories, Value]:
+    """Each memory decays at a rate of its own, and all decay by rows and by columns."""
+    decay = x.decay[:, None, None] * x.row_decay[:, None] * x.column_decay
+    S = decay * state.S + torch.einsum("mv,mk->mvk", x.values, x.keys)
+    return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route)
+
+
+# Coupled states
+
+
+class Two(NamedTuple):
+    W: Matrix
+    M: Matrix
+
+
+def momentum(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """Titans: gradient descent with momentum and weight decay."""
+    gradient = torch.outer(state.W @ x.k - x.v, x.k)
+    M = x.momentum * state.M - x.beta * gradient
+    W = (1 - x.beta / 2) * state.W + M
+    return Two(W, M), W @ x.q
+
+
+def nesterov(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """The gradient where the momentum will have carried the memory, from torch.func.grad, and a step size."""
+
+    def loss(W: Tensor) -> Tensor:
+        return (W @ x.k - x.v).square().sum() / 2
+
+    M = x.momentum * state.M - torch.func.grad(loss)(state.W + x.momentum * state.M)
+    W = x.decay * state.W + x.beta * M
+    return Two(W, M), W @ x.q
+
+
+def momentum_by_column(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """The weights decay by column; both states are read, from both sides, before the step and after it."""
+    M = x.momentum * state.M + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
+    W = x.column_decay * state.W + M
+    read = W @ x.q + state.M @ x.q + (x.v @ M + x.v @ state.W).sum() * x.v
+    return Two(W, M), read
+
+
+def rotated(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """A complex state that rotates: its real and its imaginary part."""
+    cos, sin = torch.cos(3 * x.beta), torch.sin(3 * x.beta)
+    real = x.decay * (cos * state.W - sin * state.M) + torch.outer(x.v, x.k)
+    imaginary = x.decay * (sin * state.W + cos * state.M)
+    return Two(real, imaginary), real @ x.q + imaginary @ x.k
+
+
+def reading_each_other(state: Two, x: Inputs) -> tuple[Two, Value]:
+    """Each memory stores what the other recalls. Nothing decays."""
+    W = state.W + x.beta * torch.outer(x.v - state.M @ x.k, x.k)
+    M = state.M + torch.outer(W @ x.k, x.q) / 4
+    return Two(W, M), W @ x.q
+
+
+class Outer(NamedTuple):
+    last: Annotated[Tensor, TensorSpec("V K", "memory")]
+    W: Matrix
+
+
+def trapezoidal_of_products(state: Outer, x: Inputs) -> tuple[Outer, Value]:
+    """Mamba-3's rule with the last product as a state."""
+    last = torch.outer(x.v, x.k)
+    W = x.decay * state.W + (1 - x.beta) * x.decay * state.last + x.beta * last
+    return Outer(last, W), W @ x.q
+
+
+class Oscillator(NamedTuple):
+    position: Annotated[Tensor, TensorSpec("K", "memory")]
+    speed: Annotated[Tensor, TensorSpec("K", "memory")]
+    W: Matrix
+
+
+def oscillating_keys(state: Oscillator, x: Inputs) -> tuple[Oscillator, Value]:
+    """Coupled vectors, which are seen whole."""
+    speed = x.decay * state.speed - x.beta * state.position + x.k
+    position = state.position + x.beta * speed
+    W = x.decay * state.W + torch.outer(x.v, position.tanh())
+    return Oscillator(position, speed, W), W @ x.q
+
+
+class Three(NamedTuple):
+    W: Matrix
+    M: Matrix
+    slow: Annotated[Tensor, TensorSpec("V K", "memory")]
+
+
+def momentum_and_average(state: Three, x: Inputs) -> tuple[Three, Value]:
+    """A chain of three: the average of the weights is read."""
+    M = x.momentum * state.M + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
+    W = x.decay * state.W + M
+    slow = x.beta * state.slow + (1 - x.beta) * W
+    return Three(W, M, slow), slow @ x.q
+
+
+class ManyTwo(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("M V K", "memory")]
+    P: Annotated[Tensor, TensorSpec("M V K", "memory")]
+
+
+def momentum_of_memories(state: ManyTwo, x: Routed) -> tuple[ManyTwo, Value]:
+    """Each memory has a key, a rate and momentum of its own."""
+    wrong = x.values - torch.einsum("mvk,mk->mv", state.S, x.keys)
+    P = x.decay[:, None, None] * state.P / 2 + torch.einsum("m,mv,mk->mvk", x.route, wrong, x.keys)
+    S = x.decay[:, None, None] * state.S + P
+    return ManyTwo(S, P), torch.einsum("mvk,k,m->v", S, x.q, x.route)
+
+
+# Memories
+
+
+def mixture(state: Memories, x: Routed) -> tuple[Memories, Value]:
+    """Memories that are corrected along one key and mixed when they are read."""
+    S = state.S * x.decay[:, None, None]
+    wrong = x.route[:, None] * (x.v - S @ x.k)
+    S = S + wrong[:, :, None] * x.k
+    return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route.softmax(0))
+
+
+def separate_keys(state: Memories, x: Routed) -> tuple[Memories, Value]:
+    """Each memory is corrected along a key of its own."""
+    wrong = x.values - torch.einsum("mvk,mk->mv", state.S, x.keys)
+    S = state.S + x.route[:, None, None] * wrong[:, :, None] * x.keys[:, None, :]
+    return Memories(S), torch.einsum("mvk,mk->v", S, x.keys)
+
+
+class Normalised(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("M V K", "memory")]
+    z: Annotated[Tensor, TensorSpec("M K", "memory")]
+
+
+def normalised_memories(state: Normalised, x: Routed) -> tuple[Normalised, Value]:
+    """Linear attention per memory, each with a normaliser of its own."""
+    S = state.S * x.decay[:, None, None] + torch.einsum("mv,mk->mvk", x.values, x.keys)
+    z = state.z * x.decay[:, None] + x.keys
+    read = torch.einsum("mvk,k->mv", S, x.q) / (1 + (z @ x.q).abs())[:, None]
+    return Normalised(S, z), x.route @ read
+
+
+class Slots(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("M J V", "memory")]
+
+
+class Products(NamedTuple):
+    v: Value
+    beta: Rate
+    first: Annotated[Tensor, TensorSpec("M", "key")]
+    second: Annotated[Tensor, TensorSpec("J", "key")]
+    query: Annotated[Tensor, TensorSpec("M J", "key")]
+
+
+def product_keys(state: Slots, x: Products) -> tuple[Slots, Value]:
+    """Slots that are addressed by the product of two distributions, and corrected."""
+    address = torch.outer(x.first.softmax(0), x.second.softmax(0))[:, :, None]
+    S = state.S + x.beta * address * (x.v - (address * state.S).sum((0, 1)))
+    return Slots(S), (x.query[:, :, None] * S).sum((0, 1))
+
+
+# Order three
+
+
+class Cube(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("V K K", "memory")]
+    z: Annotated[Tensor, TensorSpec("K K", "memory")]
+
+
+def power_attention(state: Cube, x: Inputs) -> tuple[Cube, Value]:
+    """Keys of order two, with a normaliser."""
+    keys, queries = torch.outer(x.k, x.k), torch.outer(x.q, x.q)
+    S = x.decay * state.S + x.v[:, None, None] * keys
+    z = x.decay * state.z + keys
+    return Cube(S, z), (S * queries).sum((1, 2)) / (1 + (z * queries).sum())
+
+
+class Order(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("V K K", "memory")]
+
+
+def power_delta(state: Order, x: Inputs) -> tuple[Order, Value]:
+    """A delta rule along keys of order two."""
+    wrong = x.v - torch.einsum("vkl,k,l->v", state.S, x.k, x.k)
+    S = state.S + x.beta * torch.einsum("v,k,l->vkl", wrong, x.k, x.k)
+    return Order(S), torch.einsum("vkl,k,l->v", S, x.q, x.q)
+
+
+# The table
+
+FORMS = {
+    trapezoidal: "k_last <- x, v_last <- x, W <- W a + 2 (v k^T)",
+    short_convolution: "window <- the last 2 x, W <- W - W e f^T + v k^T",
+    rolled_window: "window <- the last 2 x, W <- W a + v k^T",
+    window_of_columns: "window <- the last 3 x, W <- W diag(a) + v k^T, recalled <- x",
+    chain_of_delays: "last <- x, before_last <- x, rate <- x, W <- W - W e f^T + v k^T",
+    queue: "W <- the last 4 x",
+    decay_by_rows_and_columns: "W <- diag(b) W diag(a) + v k^T",
+    decay_by_rows_and_columns_read_everywhere: "W <- diag(b) W diag(a) + 2 (v k^T)",
+    decay_by_rows: "W^T <- W^T diag(a) + v k^T",
+    memories_that_decay_by_rows_and_columns: "S <- diag(b) S diag(a) + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    momentum: "[W M] <- [W M] A - [W M] e f^T + v k^T",
+    nesterov: "[W M] <- [W M] A - [W M] e f^T + v k^T",
+    momentum_by_column: "[W M] <- [W M] A - [W M] e f^T + v k^T",
+    rotated: "[W M] <- [W M] A + v k^T",
+    reading_each_other: "[W M] <- [W M] - 2 ([W M] e f^T) + 2 (v k^T)",
+    trapezoidal_of_products: "[last W] <- [last W] A + v k^T",
+    oscillating_keys: "[position speed] <- [position speed] A + v k^T, W <- W a + v k^T",
+    momentum_and_average: "[W M slow] <- [W M slow] A - [W M slow] e f^T + v k^T",
+    momentum_of_memories: "[S P] <- [S P] A - [S P] e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    mixture: "S <- S a - S e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    separate_keys: "S <- S - S e f^T + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    normalised_memories: "S and z <- S and z a + v k^T (axes of S: groups 0, rows 1, columns 2)",
+    product_keys: "S <- S - S e f^T + v k^T (axes of S: rows 2, columns 0 1)",
+    power_attention: "S and z <- S and z a + v k^T (axes of S: rows 0 1, columns 2)",
+    power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
+}
+"""The form that `explain` prints, by cell."""
+
+
+def arguments_of(cell, shape):
+    """A call with resets to a state that is not 0, and the same call with lengths, and without a state."""
+    start = sample_state(cell, shape, seed=5)
+    full = scan_checks.arguments(cell, shape)._replace(initial_state=type(start)(*(x[0] for x in start)))
+    lengths = torch.tensor([shape.T // 2, shape.T][: shape.B])
+    return [
+        full,
+        full._replace(lengths=lengths),
+        full._replace(reset=None, state=None),
+        full._replace(initial_state=None),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("step", FORMS, ids=lambda f: getattr(f, "__name__", ""))
+def test_a_cell_of_every_kind_equals_the_reference_in_chunks(step, dtype):
+    cell = Cell.from_function(step)
+    for shape in SHAPES:
+        for a in arguments_of(cell, shape):
+            want = scan_checks.results_and_gradients(cell, "reference", a)
+            got = scan_checks.results_and_gradients(cell, "chunkwise", a.to(dtype))
+            scan_checks.assert_close(got, want, dtype, shape)
+
+
+@pytest.mark.parametrize("step", FORMS, ids=lambda f: getattr(f, "__name__", ""))
+def test_a_cell_of_every_kind_equals_the_reference_in_blocks_of_time(step, monkeypatch):
+    """The backward pass keeps one state per chunk, and recomputes the rest."""
+    monkeypatch.setattr(chunks, "BLOCK", 200)
+    cell, shape = Cell.from_function(step), Shape(2, 70, 2, 3, 5)
+    a = arguments_of(cell, shape)[0]
+    want = scan_checks.results_and_gradients(cell, "reference", a)
+    scan_checks.assert_close(scan_checks.results_and_gradients(cell, "chunkwise", a), want, torch.float64, shape)
+
+
+@pytest.mark.parametrize("step", FORMS, ids=lambda f: getattr(f, "__name__", ""))
+def test_decays_and_rates_of_every_kind_may_be_0_and_1(step):
+    """Nothing is divided by a decay, and no product of decays overflows."""
+    cell, shape = Cell.from_function(step), Shape(1, 70, 1, 4, 3)
+    a = scan_checks.arguments(cell, shape)
+    small = {"decay", "column_decay", "row_decay", "momentum", "route"} & {*cell.Inputs._fields}
+    decays = {n: torch.exp(-20 * torch.rand_like(getattr(a.inputs, n)) ** 3) for n in small}
+    for x in decays.values():
+        x[:, 40:45] = x[:, 40:45].round()
+    a = a._replace(inputs=a.inputs._replace(**decays), reset=None)
+    want = scan_checks.results_and_gradients(cell, "reference", a)
+    got = scan_checks.results_and_gradients(cell, "chunkwise", a)
+    scan_checks.assert_close(got, want, torch.float64, shape)
+
+
+@pytest.mark.parametrize(("step", "form"), FORMS.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_explain_names_the_form(step, form):
+    cell = Cell.from_function(step)
+    a = scan_checks.arguments(cell, SHAPES[0])
+    assert f"chunkwise  could run: {form}\n" in str(explain(cell, a.inputs, a.state, params=a.params))
+
+
+def test_kernels_for_state_passing_are_only_given_decays_that_they_know(monkeypatch):
+    """A decay of the rows, or a matrix that mixes coupled states, goes through the loop."""
+    monkeypatch.setattr(state_passing, "state_passing_for", lambda device: device)
+    S = torch.empty(1, 4, 6, device="meta")
+    values, ends, decays = S[None], S[None], torch.ones(1, 1, 1, 6)
+    for kept, factors, device in [
+        (1.0, COLUMNS, "meta"),
+        (decays[..., :1], COLUMNS, "meta"),
+        (decays, COLUMNS, "meta"),
+        (decays.expand(1, 1, 4, 6), COLUMNS, "cpu"),
+        (decays[..., :4], Blocks(2), "cpu"),
+        (1.0, Blocks(2), "meta"),
+    ]:
+        maps = ChunkMaps(None, None, kept, None, values, ends, factors)
+        assert state_passing._implementation(maps, S) == device
+
+
+@pytest.mark.parametrize("step", [short_convolution, decay_by_rows_and_columns, momentum], ids=lambda f: f.__name__)
+def test_a_cell_of_every_kind_compiles_as_one_graph(step):
+    cell = Cell.from_function(step)
+    a = scan_checks.arguments(cell, SHAPES[0])
+    want = scan_checks.run(cell, "chunkwise", a)[0]
+    compiled = torch.compile(lambda: scan_checks.run(cell, "chunkwise", a)[0], fullgraph=True, backend="aot_eager")
+    scan_checks.assert_close({"y": compiled()}, {"y": want}, torch.float64)
