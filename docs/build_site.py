@@ -57,12 +57,19 @@ SECTIONS = {
         *("gallery", "concepts/glossary"),
     ],
     "Reference": [
-        *("api/index", "cells/index", "tasks/index", "reference/guarantees", "reference/bibliography"),
+        *(
+            "api/index",
+            "cells/index",
+            "tasks/index",
+            "commands/index",
+            "reference/guarantees",
+            "reference/bibliography",
+        ),
         *("reference/citing", "changelog"),
     ],
     "Results": [
         *("results/README", "results/ba2016", "results/gregor2020", "results/schlag2021", "results/irie2021"),
-        *("results/irie2022", "results/learning-rates", "results/oz", "results/streams", "results/other-texts"),
+        *("results/irie2022", "results/learning-rates", "results/char-lm", "results/streams", "results/other-texts"),
         *("results/more-neurons", "results/index", "performance", "gpu", "scale"),
     ],
     "Contributing": [
@@ -71,7 +78,10 @@ SECTIONS = {
         *("contributing/releasing", f"GitHub repository <{REPOSITORY}>"),
     ],
 }
-LISTS = (("cells", "All cells", "*.md"), ("tasks", "All tasks", "*.md"), ("results", "All reports", "report.md"))
+LISTS = (
+    *((folder, f"All {folder}", "*.md") for folder in ("cells", "tasks", "commands")),
+    ("results", "All reports", "report.md"),
+)
 """Folders with a page that lists their pages: its title, and the names of the files."""
 WIDE = 100
 """Letters of a signature that stands in one line."""

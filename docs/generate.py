@@ -1,6 +1,6 @@
 """Writes the pages that follow from the code.
 
-A page per cell in `docs/cells` and per task in `docs/tasks`, the tables of `docs/getting-started/choosing-a-layer.md`
+A page per cell in `docs/cells` and per task in `docs/tasks` and per command in `docs/commands`, the tables of `docs/getting-started/choosing-a-layer.md`
 and `docs/how-to/reproducing.md`, the compiler passes in `docs/contributing/compiler.md`, the pictures, and the table of
 papers in the README.
 
@@ -15,6 +15,7 @@ from math import prod
 from pathlib import Path
 
 import torch
+from command_pages import command_pages
 from compiler_page import compiler_page
 from paper_table import readme
 from performance_page import gpu_page, performance_page
@@ -55,7 +56,7 @@ def page(name: str) -> str:
         *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
         f"**Output.** `[{cell.output.axes}]`.",
         f"**Backends.** {', '.join(backends(cell))}.",
-        f"`fastweights train oz --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
+        f"`fastweights train char-lm --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
         "guarantees.",
     ]
     return "\n\n".join(parts) + "\n"
@@ -160,6 +161,7 @@ def write(folder: Path) -> None:
     """Writes all pages."""
     pages = {"cells": {name: page(name) for name in Cell.names()}}
     pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

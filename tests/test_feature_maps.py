@@ -42,7 +42,7 @@ def test_is_not_negative(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_is_documented(name):
     described = FEATURE_MAPS.describe(name.rstrip("-0123456789"))
-    assert "phi(x)" in described.formula
+    assert "phi(x)" in described.summary
     assert described.source
 
 

@@ -56,7 +56,7 @@ def test_it_compiles_and_runs_chunkwise(package):
 
 
 def test_it_trains_by_its_name(package, tmp_path):
-    result = package("fastweights.cli", "train", "oz", "--preset", "smoke", "--layer", "fading", "--run", tmp_path)
+    result = package("fastweights.cli", "train", "char-lm", "--preset", "smoke", "--layer", "fading", "--run", tmp_path)
     assert result.returncode == 0, result.stderr
     assert "fading" in result.stdout
 

@@ -29,7 +29,7 @@ def test_committed_pages_follow_from_the_code(tmp_path):
     for page in sorted([*tmp_path.rglob("*.md"), *tmp_path.rglob("*.svg")]):
         committed = ROOT / page.relative_to(tmp_path)
         assert committed.read_text() == page.read_text(), f"run make generate: {committed} is stale"
-    for folder in ("cells", "tasks", "pictures"):
+    for folder in ("cells", "tasks", "commands", "pictures"):
         assert {p.name for p in (DOCS / folder).iterdir()} == {p.name for p in (written / folder).iterdir()}
 
 
@@ -67,7 +67,11 @@ def test_links_lead_somewhere(page):
 
 def test_every_page_is_listed():
     listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(DOCS / "README.md")}
-    own = {path for path in DOCS.rglob("*.md") if path.parent.name not in ("cells", "tasks") and path.stem != "report"}
+    own = {
+        path
+        for path in DOCS.rglob("*.md")
+        if path.parent.name not in ("cells", "tasks", "commands") and path.stem != "report"
+    }
     assert own | {*ROOT.glob("*.md")} <= listed | {DOCS / "README.md"}, "docs/README.md lists every page"
     reports = {(page.parent / link).resolve() for page in DOCS.glob("results/*.md") for link in links(page)}
     assert {*DOCS.glob("results/*/**/report.md")} <= reports, "a page of docs/results links every report"

@@ -128,7 +128,18 @@ def test_reproduce_trains_no_packed_run_and_adds_missing_ones(packed, monkeypatc
     monkeypatch.setattr(
         run_trial, "carry_out", lambda run, *rest, **how: trained.append(run.path) or train(run, *rest, **how)
     )
-    flags = ["reproduce", NAME, "--preset", "smoke", "--folder", str(packed), "--models", "softmax", "--columns", "20"]
+    flags = [
+        "reproduce",
+        NAME,
+        "--preset",
+        "smoke",
+        "--runs-dir",
+        str(packed),
+        "--models",
+        "softmax",
+        "--columns",
+        "20",
+    ]
     assert cli.main([*flags, "--seeds", "3"]) == 0
     assert trained == [Job(NAME, "smoke", "softmax", "20", 3).run(packed).path]
     assert "5 finished runs" in (packed / NAME / "smoke" / "report.md").read_text(encoding="utf-8")
@@ -144,7 +155,7 @@ def test_reproduce_copies_a_packed_run_of_another_table(packed, tmp_path):
     add_runs(other / RUNS, [PackedRun(other / run.content["folder"], content)])
     trial = {"reproduce": NAME, "--models": "dpfp-1", "--columns": "20"}
     flags = [part for pair in trial.items() for part in pair]
-    assert cli.main([*flags, "--preset", "smoke", "--folder", str(other)]) == 0
+    assert cli.main([*flags, "--preset", "smoke", "--runs-dir", str(other)]) == 0
     copy = Job(NAME, "smoke", "dpfp-1", "20", 1).run(other)
     assert copy.result() == run.result()
     assert repr(copy.metrics()) == repr(run.metrics())
@@ -201,7 +212,7 @@ def test_a_damaged_file_is_named_in_a_report_and_stops_reproduce(packed, capsys)
     page = (packed / "report.md").read_text(encoding="utf-8")
     assert "1 finished run." in page
     assert f"not counted\n\n- {NAME}/smoke/{RUNS}: damaged: {RUNS} must be" in page
-    assert cli.main(["reproduce", NAME, "--preset", "smoke", "--folder", str(packed)]) != 0
+    assert cli.main(["reproduce", NAME, "--preset", "smoke", "--runs-dir", str(packed)]) != 0
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{path}, which is cut off" in line
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fastweights.experiments.load import load
     from fastweights.layers import FastWeight, FastWeightProgrammer, make_layer
     from fastweights.models import LanguageModel
+    from fastweights.steps import compile_step
 
 _HOMES = {
     "Cell": "cell",
@@ -30,6 +31,7 @@ _HOMES = {
     "FastWeightProgrammer": "layers",
     "InputError": "core.errors",
     "LanguageModel": "models",
+    "compile_step": "steps",
     "explain": "dispatch",
     "family": "core.family",
     "load": "experiments.load",
@@ -47,6 +49,7 @@ __all__ = [
     "FastWeightProgrammer",
     "InputError",
     "LanguageModel",
+    "compile_step",
     "explain",
     "family",
     "load",

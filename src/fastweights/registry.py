@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 from fastweights.core.errors import require_name
 
 
 class Description(NamedTuple):
-    """The docstring of a part, split: its first line (the formula), its source, and the abilities of a memory."""
+    """The docstring of a part, split: its first line, its formula, its source, and the abilities of a memory.
 
+    The formula is the indented block after the first line; empty if there is none.
+    """
+
+    summary: str
     formula: str
     source: str
     abilities: tuple[str, ...]
@@ -48,7 +53,7 @@ class Folder:
         return next(part for key, part in vars(module).items() if matches(key, stem) and callable(part))
 
     def describe(self, name: str) -> Description:
-        """Formula and source of a part."""
+        """Summary, formula and source of a part."""
         return describe(self.docstring(name))
 
     def docstring(self, name: str) -> str:
@@ -92,7 +97,7 @@ class Shelf(Folder):
     def load(self, name: str) -> Any:
         require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
-        module = import_module(f"fastweights.{self.folder}.{stem.replace('/', '.')}")
+        module = import_module(f"fastweights.{self.folder}/{stem}".replace("/", "."))
         return getattr(module, self._constant(self.path / f"{stem}.py"))
 
     def _constant(self, path: Path) -> str:
@@ -133,10 +138,12 @@ ABILITIES = {
 
 
 def describe(docstring: str) -> Description:
-    """Splits a docstring into its first line and the paragraphs `Source:` and `Can:`."""
+    """Splits a docstring into its first line, its formula, and the paragraphs `Source:` and `Can:`."""
     words = marked(docstring, "Can:").rstrip(".").split(", ")
-    formula = docstring.partition("\n")[0].strip()
-    return Description(formula, marked(docstring, "Source:"), tuple(word for word in words if word in ABILITIES))
+    summary, *blocks = cleandoc(docstring).split("\n\n")
+    formula = dedent(blocks[0]) if blocks and blocks[0].startswith("    ") else ""
+    abilities = tuple(word for word in words if word in ABILITIES)
+    return Description(" ".join(summary.split()), formula, marked(docstring, "Source:"), abilities)
 
 
 def marked(docstring: str, mark: str) -> str:
@@ -186,6 +193,8 @@ EXPERIMENTS = Shelf("experiment", "recipes", ("EXPERIMENT",))
 TABLES = Shelf("table", "recipes", ("EXPERIMENT", "TABLE"))
 """The table of a run in a report. A recipe for the user's own data has a `TABLE`, and no experiment to reproduce."""
 COMMANDS = Folder("command", "commands")
+DATA_SETS = Shelf("data set", "tasks/data_sets", ("DATA_SET",))
+"""The data sets of `fastweights data`."""
 
 KINDS: dict[str, tuple[Folder, ...]] = {
     "rules": (RULES,),

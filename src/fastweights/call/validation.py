@@ -45,7 +45,8 @@ def _check_record(parameter: str, value: Any, record: Any) -> None:
     fields = record._fields
     value_fields = getattr(value, "_fields", None)
     if value_fields != fields or len(value) != len(fields):
-        requirement = f"a {record.__name__}({', '.join(fields)})"
+        article = "an" if record.__name__[0] in "AEIOU" else "a"
+        requirement = f"{article} {record.__name__}({', '.join(fields)})"
         raise invalid(parameter, requirement, value_fields or type(value).__name__, "Take the type from the cell.")
 
 

@@ -23,7 +23,7 @@ class Trained(NamedTuple):
 def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
     """The model of a run of `fastweights train` or `fastweights reproduce`, with the weights that validated best.
 
-        model, text = fastweights.load("runs/oz-2026-08-01-120000")
+        model, text = fastweights.load("runs/char-lm-2026-08-01-120000")
         tokens = model.generate(text.encode("Dorothy")[None], length=100, top_p=0.9)
         print(text.decode(tokens[0]))
 

@@ -16,6 +16,7 @@ from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 from fastweights.registry import VISION_NETS
 from fastweights.state import detach
+from fastweights.steps import step_of
 
 BRIGHTEST = 255
 
@@ -118,6 +119,10 @@ class Agent(nn.Module):
             state: The state before the first step.
             bptt_length: Number of steps of backpropagation through the memory; 0 for all.
         """
+        step = step_of(self, first, state)
+        if step is not None:
+            result: tuple[Tensor, Tensor, Any] = step(self, seen, reward, action, first, state)
+            return result
         x = self.reader(self._inputs(seen, reward, action, first))
         h, state = self._run_memory(x, first, state, bptt_length)
         return *self.head(h), state

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
 from fastweights.core.other_names import unexpected
-from fastweights.core.padding import only, within
+from fastweights.core.padding import at_end, only, within
 from fastweights.layers import LayerKinds
 from fastweights.layers.base.layer import CALL, Controls
 from fastweights.layers.base.validation import check_marks
@@ -24,6 +24,7 @@ from fastweights.models.dropout import Dropout
 from fastweights.models.initialisation import start_small
 from fastweights.models.stack import StackState, make_stack
 from fastweights.models.word_dropout import WordDropout
+from fastweights.steps import step_of
 
 
 class LanguageModel(nn.Module):
@@ -117,6 +118,12 @@ class LanguageModel(nn.Module):
         """
         if unknown:
             raise unexpected(next(iter(unknown)), ("tokens", *CALL[1:], "targets"), type(self).__name__)
+        check_tokens(tokens)
+        is_plain = reset is None and lengths is None and not controls and targets is None
+        step = step_of(self, tokens, state) if is_plain else None
+        if step is not None:
+            result: tuple[Tensor, Any] = step(self, tokens, state)
+            return result
         h, state = self.hidden(tokens, state, reset, lengths, controls)
         if targets is None:
             return _unpadded(self.output(h), lengths), state
@@ -155,6 +162,11 @@ class LanguageModel(nn.Module):
         """Returns the result of `hidden` for embeddings `[B, T, D]` instead of tokens, as in prompt tuning."""
         h, state = self.blocks(self.dropout(self.scale * x), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
+
+    def _next_logits(self, tokens: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+        """Logits `[B, N]` behind the last token of every member, and the state after it."""
+        h, state = self.hidden(tokens, state, lengths=lengths)
+        return self.output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), state
 
     def initial_state(self, batch_size: int) -> StackState:
         """Returns one initial layer state per block."""
@@ -198,9 +210,8 @@ class LanguageModel(nn.Module):
         fits = eos_token_id is None or 0 <= eos_token_id < vocab_size
         require(fits, "eos_token_id", f"a token, from 0 to {vocab_size - 1}", repr(eos_token_id))
         start = begin(prompt, lengths, state, seed, eos_token_id)
-        return TokenStream(
-            self.hidden, self.output, start, max_new_tokens, Sampling(temperature, top_k, top_p), eos_token_id
-        )
+        sampling = Sampling(temperature, top_k, top_p)
+        return TokenStream(self, self._next_logits, start, max_new_tokens, sampling, eos_token_id)
 
     @checked
     @torch.no_grad()

@@ -11,21 +11,21 @@ from fastweights.training.settings.streamed import Streamed
 
 @dataclass(frozen=True, kw_only=True)
 class Language(Streamed):
-    """A language model over any layer.
+    """A language model with any layer.
 
     Args:
-        tokenizer: A name from "fastweights list tokenizers".
-        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
-            between them take turns over the blocks: "delta-net,softmax-attention".
-        feature_map: A name from "fastweights list feature-maps"; the layer's own if null.
-        qk_norm: Of keys and queries: "l2", "sum" or "none"; null for the layer's own.
-        conv_size: Width of the causal convolution in front of every layer; 0 for none.
-        d_model: Size of the representation.
+        tokenizer: Tokenizer, from "fastweights list tokenizers".
+        layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME. Several
+            names with commas alternate over the blocks: "delta-net,softmax-attention".
+        feature_map: Feature map, from "fastweights list feature-maps"; null for the default of the layer.
+        qk_norm: Normalisation of keys and queries: "l2", "sum" or "none"; null for the default of the layer.
+        conv_size: Width of the causal convolution in front of each layer, in time steps; 0 for none.
+        d_model: Size of the representation of a time step.
         num_layers: Number of blocks.
-        num_heads: Memories a layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
-        norm: LayerNorm before ("pre") or after ("post") every layer.
+        dropout: Dropout probability.
+        norm: Position of LayerNorm: before ("pre") or after ("post") each layer.
     """
 
     tokenizer: Literal["characters", "words", "bytes", "bpe"]

@@ -11,18 +11,20 @@ from fastweights.recipes._translator import SMALLEST, Translator
 
 @dataclass(frozen=True, kw_only=True)
 class Multi30k(Translator):
-    """English captions to German. For your own sentences: fastweights train translation --source FILE --target FILE.
+    """A translator of image captions, English to German. For your data: fastweights train translation.
 
-    Source: the data are task 1 of Elliott et al. 2016; the models those of Schlag et al. 2021, Sec. 6.2, made small.
+    Source: the data are task 1 of Elliott et al. 2016. The models are smaller versions of those of Schlag et al. 2021,
+    Sec. 6.2.
 
     Args:
-        sentences: For training, from the beginning of the files; 0 for all.
-        held_out: For validation, and as many for the test; 0 for all.
+        sentences: Number of sentence pairs for training, from the start of the files; 0 for all.
+        held_out: Number of sentence pairs for validation, and for the test; 0 for all.
     """
 
     sentences: int = 0
     held_out: int = 0
 
+    DATA: ClassVar[tuple[str, ...]] = ("pieces", "sentences", "held_out")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {"precision": "bf16-mixed"},
         "smoke": {**SMALLEST, "sentences": 200, "held_out": 20},

@@ -11,15 +11,17 @@ from fastweights.recipes._language import Language
 
 @dataclass(frozen=True, kw_only=True)
 class Wikitext2(Language):
-    """A language model over words of Wikipedia, with any layer, beside an interpolated Kneser-Ney model of order 5.
+    """A word-level language model of WikiText-2, compared with Kneser-Ney 5-grams.
 
-    Source: the text is that of Merity et al. 2017; the models those of Schlag et al. 2021, Sec. 6.3, made small.
+    Source: the text is that of Merity et al. 2017. The models are smaller versions of those of Schlag et al. 2021,
+    Sec. 6.3.
 
     Args:
-        lines: Of the text for training, from its beginning; 0 for all.
-        held_out: Lines of each of the other two texts; 0 for all.
-        positions: Sinusoids that are added to the embeddings, from "fastweights list positions"; none if null.
-        cutoffs: Words from which on the output is computed in clusters, ascending; all in one if empty.
+        lines: Number of lines of training text, from its start; 0 for all.
+        held_out: Number of lines of validation text, and of test text; 0 for all.
+        positions: Position encoding that is added to the embeddings, from "fastweights list positions"; null for none.
+        cutoffs: Boundaries of the clusters of the adaptive softmax, in words by frequency; empty for an ordinary
+            softmax.
     """
 
     tokenizer: Literal["words", "characters", "bytes", "bpe"] = "words"
@@ -43,6 +45,7 @@ class Wikitext2(Language):
     evaluate_every: int = 500
     sample: int = 60
 
+    DATA: ClassVar[tuple[str, ...]] = ("tokenizer", "lines", "held_out")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {

@@ -64,7 +64,7 @@ def _parts(group: Group) -> Iterator[Part]:
     theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if beside else ours
     for title, folder in {"task": TASKS, "model": MODELS}.items():
         texts = [folder.docstrings(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
-        meaning = {title: " ".join(describe(own).formula for own, *_ in texts), **_meaning(*texts)}
+        meaning = {title: " ".join(describe(own).summary for own, *_ in texts), **_meaning(*texts)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
         yield Part(title, by_name(ours), by_name(theirs), meaning)
     by_name = partial(_by_name, options="training", without="seed")

@@ -103,7 +103,8 @@ def _comparison(group: Group) -> str:
     Of a figure, whose numbers a paper does not print, ours only.
     """
     experiment = group.experiment
-    claimed = Counter(place for claim in experiment.claims if claim.source for place in sorted(claim.places, key=str))
+    # Sorted: the order of a set differs from process to process.
+    claimed = Counter(place for claim in experiment.claims if claim.source for place in sorted(claim.places))
     places = [place for place, _ in claimed.most_common() if place in group.results] or list(group.results)
     column = str(places[0][1])
     models = [model for model in experiment.models if (model, column) in group.results][:MOST]

@@ -12,11 +12,23 @@ from torch import Tensor
 
 from fastweights.core.errors import require
 from fastweights.core.files import decoded, read_text
-from fastweights.tasks.sources.texts import babi, noise, shakespeare
+from fastweights.tasks.data_sets.babi import STORIES
+from fastweights.tasks.data_sets.tiny_shakespeare import TEXT
+from fastweights.tasks.sources.texts import noise, stories_of
 from fastweights.tasks.text import Text
 from fastweights.tasks.wikitext_2 import Wikitext2
 
 GAP = " "
+
+
+def shakespeare() -> str:
+    """Plays of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
+    return decoded(TEXT.read(), "text", TEXT.path)
+
+
+def babi() -> str:
+    """Stories of the test files of bAbI (Weston et al. 2015, CC BY 3.0)."""
+    return stories_of(STORIES.fetch())
 
 
 def wikipedia() -> str:

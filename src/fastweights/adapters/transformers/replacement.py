@@ -15,7 +15,7 @@ Draw = Callable[..., Tensor]
 """Draws uniform numbers from [0, 1) in a given shape: the same numbers in every call of `enable`."""
 
 
-class Trial(NamedTuple):
+class SampleCall(NamedTuple):
     """A small call of a function, for the comparison with its replacement.
 
     Attributes:
@@ -49,7 +49,7 @@ class Replacement(NamedTuple):
     options: frozenset[str]
     fits: Callable[..., bool]
     compute: Callable[..., Any]
-    trials: Callable[[ModuleType, Draw], list[Trial]]
+    trials: Callable[[ModuleType, Draw], list[SampleCall]]
     beside: str = ""
 
     def of(self, function: Callable[..., Any], is_enabled: Callable[[], Any]) -> Callable[..., Any]:

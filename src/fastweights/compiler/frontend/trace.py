@@ -105,7 +105,7 @@ def _traced(
     function = torch.func.functionalize(function_of(cell, [len(a) for a in arguments], lines))
     try:
         with torch.random.fork_rng(devices=[]):
-            graph = make_fx(function, decomposition_table=_decompositions(whole))(
+            graph = make_fx(function, decomposition_table=decompositions(whole))(
                 *chain.from_iterable(arguments), *gradients
             )
     except (Unsupported, *FAULTS) as error:
@@ -183,7 +183,8 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
 
 
 @cache
-def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
+def decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
+    """The decompositions into operations that have a lowering rule, except for the operations `whole`."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten

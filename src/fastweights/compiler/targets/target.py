@@ -66,6 +66,21 @@ class OneStep(Protocol):
         """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
 
 
+class BuiltNetwork(NamedTuple):
+    """A built network program.
+
+    Args:
+        function: Takes the packed addresses of the program's arguments and of scratch memory, and a number of threads.
+            It returns 0, or 1 for an index outside of a table.
+        shared: Elements of scratch memory of all threads together.
+        private: Elements of scratch memory of each thread.
+    """
+
+    function: Callable[[bytes, int], int]
+    shared: int
+    private: int
+
+
 class Target(Protocol):
     """The functions of the module `targets/NAME/target.py`. A target lowers `passes`; it does not trace the cell.
 
@@ -95,7 +110,8 @@ def target_of(device: str) -> Target:
 def fingerprint(target: str) -> str:
     """A digest of all code that determines the kernels of a target. A change of the code invalidates cached kernels."""
     root, digest = Path(__file__).parents[1], sha256()
-    others = {root / "targets" / name for name in TARGETS.values() if name != target}
+    networks = [root / "network", root / "targets" / target / "network"]  # they do not determine kernels of cells
+    others = {*networks, *(root / "targets" / name for name in TARGETS.values() if name != target)}
     for file in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".h")):
         if others.isdisjoint(file.parents):
             digest.update(file.read_bytes())

@@ -14,6 +14,7 @@ from fastweights.core.other_names import unexpected
 from fastweights.core.padding import check_ends, only, within
 from fastweights.layers.base.like import first_float
 from fastweights.layers.base.validation import check_controls, check_input, check_marks, fit_state
+from fastweights.steps import step_of
 
 Controls = Mapping[str, Tensor]
 """Control signals of steps by name, `[B, T]` or `[B, T, ...]`."""
@@ -70,6 +71,10 @@ class Layer(nn.Module):
         check_input(x, self.input_size, self.like)
         check_marks(x, reset, lengths)
         check_controls(x, controls, self.controls, type(self).__name__)
+        step = step_of(self, x, state) if lengths is None and not controls else None
+        if step is not None:
+            result: tuple[Tensor, Any] = step(self, x, state, reset)
+            return result
         state = None if state is None else self.take(state, x)
         controls = NO_CONTROLS if controls is None else controls
         if lengths is None:

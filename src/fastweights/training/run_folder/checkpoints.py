@@ -22,7 +22,7 @@ def last_checkpoint(run: Run) -> TensorFile | None:
 def evaluations_until(checkpoint: TensorFile | None) -> int:
     """How often a run was evaluated before a checkpoint."""
     number = checkpoint.facts.get("evaluations") if checkpoint else 0
-    require(type(number) is int, "checkpoint", "one to go on from", "one without the number of evaluations")
+    require(type(number) is int, "checkpoint", "one to resume from", "one without the number of evaluations")
     return int(number or 0)
 
 

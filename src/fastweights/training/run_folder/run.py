@@ -50,7 +50,7 @@ class Run:
 
     @staticmethod
     def unused(recipe: str) -> "Run":
-        """A new folder that nobody else gets, `runs/RECIPE-DATE-TIME`."""
+        """A new folder that no other process gets, `runs/RECIPE-DATE-TIME`."""
         stem = f"{recipe}-{datetime.now():%Y-%m-%d-%H%M%S}"
         for number in count(1):
             run = Run(Path("runs") / (f"{stem}-{number}" if number > 1 else stem))
@@ -117,7 +117,7 @@ class Run:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise Busy(f"run must be a folder nobody else trains in, got {self.path}.") from None
+            raise Busy(f"run must be a folder that no other process trains in, got {self.path}.") from None
         try:
             yield
         finally:
