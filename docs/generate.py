@@ -1,8 +1,9 @@
 """Writes the pages that follow from the code.
 
-A page per cell in `docs/cells` and per task in `docs/tasks` and per command in `docs/commands`, the tables of `docs/getting-started/choosing-a-layer.md`
-and `docs/how-to/reproducing.md`, the compiler passes in `docs/contributing/compiler.md`, the pictures, and the table of
-papers in the README.
+A page per cell in `docs/cells`, per task in `docs/tasks` and per command in `docs/commands`, the tables of
+`docs/getting-started/choosing-a-layer.md` and `docs/how-to/reproducing.md`, the compiler passes in
+`docs/contributing/compiler.md`, the pages on performance and results, the pictures, and the table of papers in the
+README.
 
 Run `python docs/generate.py`. With a folder as argument it writes into that folder in place of `docs`, and the README
 next to it. A test compares the committed pages with its output.
