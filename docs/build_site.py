@@ -190,7 +190,7 @@ def trimmed(text: str) -> str:
 
 def titled(path: Path, text: str) -> str:
     """A report with the title of its experiment in place of the one that all reports share."""
-    if path.name != "report.md":
+    if path.name != "report.md" or not path.is_relative_to(DOCS / "results"):
         return text
     name, preset = path.relative_to(DOCS / "results").parent.as_posix().rsplit("/", 1)
     experiment = EXPERIMENTS.load(name)
