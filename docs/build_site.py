@@ -60,7 +60,7 @@ SECTIONS = {
         *(
             "api/index",
             "cells/index",
-            "tasks/index",
+            "tasks/README",
             "commands/index",
             "reference/guarantees",
             "reference/bibliography",
@@ -79,7 +79,7 @@ SECTIONS = {
     ],
 }
 LISTS = (
-    *((folder, f"All {folder}", "*.md") for folder in ("cells", "tasks", "commands")),
+    *((folder, f"All {folder}", "*.md") for folder in ("cells", "commands")),
     ("results", "All reports", "report.md"),
 )
 """Folders with a page that lists their pages: its title, and the names of the files."""

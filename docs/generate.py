@@ -1,6 +1,6 @@
 """Writes the pages that follow from the code.
 
-A page per cell in `docs/cells`, per task in `docs/tasks` and per command in `docs/commands`, the tables of
+A page per cell in `docs/cells` and per command in `docs/commands`, the tasks in `docs/tasks/README.md`, the tables of
 `docs/getting-started/choosing-a-layer.md` and `docs/how-to/reproducing.md`, the compiler passes in
 `docs/contributing/compiler.md`, the pages on performance and results, the pictures, and the table of papers in the
 README.
@@ -28,7 +28,7 @@ from fastweights.cell import Cell
 from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
-from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
+from fastweights.registry import ABILITIES, EXPERIMENTS, describe
 from fastweights.signature import TensorSpec, size
 from fastweights.testing import backends_of
 from fastweights.testing.samples import OWN
@@ -161,7 +161,7 @@ def experiment_row(name: str) -> str:
 def write(folder: Path) -> None:
     """Writes all pages."""
     pages = {"cells": {name: page(name) for name in Cell.names()}}
-    pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    pages["tasks"] = {"README": task_page()}
     pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The page of a task, from its docstring and its options. What depends on files is told in the docstring's words."""
+"""The page of all tasks, from their docstrings and options. Facts that depend on files are in the docstrings."""
 
 import inspect
 import re
@@ -15,15 +15,30 @@ INPUTS = {
 }
 
 
-def task_page(name: str) -> str:
-    """The page of a task."""
+INTRODUCTION = """# All tasks
+
+One section per task. `fastweights list tasks` prints the names; [Tasks and data](../how-to/tasks.md) explains how to use them.
+
+```python
+>>> from fastweights.registry import TASKS
+>>> task = TASKS.load("letters")(characters=10_000)
+
+```"""
+
+
+def task_page() -> str:
+    """The page of all tasks."""
+    return "\n\n".join([INTRODUCTION, *(part for name in TASKS.names() for part in _section(name))]) + "\n"
+
+
+def _section(name: str) -> list[str]:
     kind: type[Task] = TASKS.load(name)
     docstring = inspect.getdoc(kind) or ""
     formula, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
     facts = FACTS[kind.kind()](kind, docstring) if kind.kind() in FACTS else []
     best = "lowest" if kind.main_metric.low_is_good else "highest"
-    parts = [
-        f"# {name}",
+    return [
+        f"## {name}",
         formula,
         *text,
         f"**Source.** {marked(docstring, 'Source:')}",
@@ -31,9 +46,7 @@ def task_page(name: str) -> str:
         f"**Metric.** `{kind.main_metric.name}`: weights are chosen where it is {best} on the validation set.",
         *_options(kind),
         *_experiments(name),
-        f'```python\n>>> from fastweights.registry import TASKS\n>>> task = TASKS.load("{name}")()\n\n```',
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _facts_of_labelled(kind: Any, docstring: str) -> list[str]:
@@ -78,7 +91,7 @@ FACTS = {
     "pairs": _facts_of_pairs,
     "stream": _facts_of_stream,
 }
-"""By kind."""
+"""Facts of a task by kind."""
 
 
 def _facts_of_files(kind: Any, docstring: str) -> list[str]:
@@ -115,8 +128,8 @@ def _options(kind: Any) -> list[str]:
 
 def _experiments(name: str) -> list[str]:
     """The commands that train on it."""
-    found = [experiment for experiment in EXPERIMENTS.names() if name in _tasks_of(EXPERIMENTS.load(experiment))]
-    return ["\n".join(f"    fastweights reproduce {experiment}" for experiment in found)] if found else []
+    names = [experiment for experiment in EXPERIMENTS.names() if name in _tasks_of(EXPERIMENTS.load(experiment))]
+    return ["\n".join(f"    fastweights reproduce {experiment}" for experiment in names)] if names else []
 
 
 def _tasks_of(experiment: Any) -> set[str]:

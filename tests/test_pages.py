@@ -1,4 +1,4 @@
-"""Pages: those that follow from the code do, links lead somewhere, and every page can be found."""
+"""Pages: derived pages are up to date, links lead somewhere, and the site builds without a warning."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from fastweights.layers import layer_names
 from fastweights.report.page import FIGURES
@@ -68,9 +69,7 @@ def test_links_lead_somewhere(page):
 def test_every_page_is_listed():
     listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(DOCS / "README.md")}
     own = {
-        path
-        for path in DOCS.rglob("*.md")
-        if path.parent.name not in ("cells", "tasks", "commands") and path.stem != "report"
+        path for path in DOCS.rglob("*.md") if path.parent.name not in ("cells", "commands") and path.stem != "report"
     }
     assert own | {*ROOT.glob("*.md")} <= listed | {DOCS / "README.md"}, "docs/README.md lists every page"
     reports = {(page.parent / link).resolve() for page in DOCS.glob("results/*.md") for link in links(page)}
@@ -122,3 +121,29 @@ def test_layers_that_have_read_a_million_steps_are_there():
     )
     assert rows
     assert set(rows) <= set(layer_names()), "run benchmarks/stream.py again without the layers that are gone"
+
+
+@pytest.fixture
+def scale(benchmark_script):
+    return benchmark_script("scale")
+
+
+def test_the_page_is_what_the_script_says(scale):
+    from page import found
+
+    page = found(ROOT / "docs" / "scale.md", "scale")
+    assert page.splitlines() == scale.lines(scale.Machine()), "run benchmarks/scale.py --into docs/scale.md"
+
+
+@pytest.mark.parametrize("sizes", [{}, {"batch": 16}, {"d": 512}])
+def test_what_a_block_keeps_is_in_proportion_to_its_width_and_tokens(scale, sizes):
+    assert scale.kept(**sizes) == pytest.approx(scale.KEPT, rel=0.1)
+
+
+def test_weights_are_those_of_the_blocks_and_around_them(scale):
+    model = scale.model()
+    around = scale.VOCABULARY * scale.D + scale.VOCABULARY + 2 * scale.D
+    assert model.parameters == scale.DEPTH * model.block + around
+    assert model.state == scale.HEADS * (scale.D // scale.HEADS) ** 2
+    assert scale.weights(model, 1) == 16 * model.parameters
+    assert torch.get_default_dtype() == torch.float32

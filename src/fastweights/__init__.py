@@ -70,7 +70,7 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__, *_MODULES])
 
 
-_BESIDE = {
+_IMPORTED_AFTER = {
     "torch.export.pt2_archive": "fastweights.adapters.torch_export",
     "torch.utils.flop_counter": "fastweights.compiler.flops",
 }
@@ -78,13 +78,13 @@ _BESIDE = {
 
 
 class _Beside:
-    """Imports a module of this library right after the module of torch that it stands beside, and not before."""
+    """Imports a module of this library right after a module of torch, and not before."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in _BESIDE:
+        if name not in _IMPORTED_AFTER:
             return None
-        beside = _BESIDE.pop(name)
+        module_after = _IMPORTED_AFTER.pop(name)
         spec = find_spec(name)
         assert spec is not None
         assert spec.loader is not None
@@ -92,12 +92,12 @@ class _Beside:
 
         def exec_module(module: Any) -> None:
             load(module)
-            import_module(beside)
+            import_module(module_after)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-for _name in _BESIDE.keys() & sys.modules.keys():
-    import_module(_BESIDE.pop(_name))
+for _name in _IMPORTED_AFTER.keys() & sys.modules.keys():
+    import_module(_IMPORTED_AFTER.pop(_name))
 sys.meta_path.insert(0, _Beside)

@@ -300,7 +300,9 @@ def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], l
     dtype = torch.promote_types(like.dtype, torch.float32)
     for letter in letters(cell, "State"):
         if letter not in sizes:
-            raise invalid("state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
+            raise invalid(
+                "state", f"given, since only the state has the size {letter}", None, "Begin with one of zeros."
+            )
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))
 

@@ -1,4 +1,4 @@
-"""Runs a cell over time: `scan`, and `explain`, which says how."""
+"""Scans of a cell over time: `scan`, and `explain`, which describes the choice of a backend."""
 
 import logging
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from fastweights.core.autocast import full_precision
 from fastweights.core.errors import invalid, require_name
 from fastweights.registry import BACKENDS
 
-# Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
+# Imported here once: `torch.compile` traces `scan`, which must not contain an import.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
 
 WATCHERS: list[Callable[[ScanCall], None]] = []
-"""Functions that are called with every call before it runs: see `fastweights.inspect`."""
+"""Functions that receive every call before it runs: see `fastweights.inspect`."""
 
 log = logging.getLogger("fastweights")
 
 
 class Explanation(NamedTuple):
-    """The backend that runs a call, and why the others do not."""
+    """The backend that runs a call, and the reasons against the others."""
 
     call: str
     chosen: str
@@ -95,12 +95,12 @@ def scan(
 
 
 def _run(plan: CallPlan, tensors: Tensors, state_out: Any, backend: str) -> tuple[Tensor, Any]:
-    """Runs a call by the chosen backend, and keeps the fast path of that backend for the next call of the signature."""
+    """Runs a call by the chosen backend, and stores the fast path of that backend for calls of the same signature."""
     if state_out is not None:
         check_unwatched(state_out, tensors.all())
     call = prepare(plan, tensors, state_out)
-    for note in WATCHERS:
-        note(call)
+    for watcher in WATCHERS:
+        watcher(call)
     # An autocast region must not turn the sums of a scan into half precision.
     with full_precision(plan.device):
         chosen = _choose(call, backend)

@@ -193,7 +193,7 @@ def rwkv7(
 ) -> OutputAndState:
     """W <- W diag(exp(w)) + (W a) b^T + v k^T, o = scale W r; all but v are `[B, T, H, K]`.
 
-    What is removed, (W a) b^T, is read before W fades; RWKV-7 has a = -u, b = rate * u for a u of length 1.
+    The removed value W a is read before the decay of W. RWKV-7 has a = -u and b = rate * u for a u of length 1.
 
     Source: Peng et al. 2025 (RWKV-7).
     """
@@ -240,7 +240,7 @@ def _run(name: str, inputs: tuple[Tensor, ...], options: _Options, unit: bool = 
     if options.cu_seqlens is not None:
         check_packed(options.cu_seqlens, inputs[0])
         if options.reset is not None:
-            raise invalid("reset", "None where cu_seqlens is given", "both", "They say the same.")
+            raise invalid("reset", "None with cu_seqlens", "both", "Both mark the starts of sequences; use one.")
         if options.initial_state is not None or returns_state:
             o, last = _scan_packed(cell, inputs, options, options.cu_seqlens)
             return o, last if returns_state else None
@@ -313,13 +313,13 @@ def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
         scale = torch.full((), number, dtype=dtype, device=q.device)
     fits = scale.dtype in PRECISIONS and (scale.ndim == 0 or tuple(scale.shape) == (H,))
     if not fits or scale.device != q.device:
-        wanted = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
-        raise invalid("scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
+        requirement = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
+        raise invalid("scale", requirement, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
     return scale.to(dtype).expand(q.shape[:3])
 
 
 def _require_state(name: str, state: Tensor | None, inputs: tuple[Tensor, ...], sequences: int) -> None:
-    """`InputError` under the name of the argument, where `scan` would name the field S."""
+    """Raises `InputError` with the name of the argument; `scan` would name the field S."""
     if state is None:
         return
     q, _, v = inputs[:3]
@@ -337,16 +337,16 @@ def _cell(name: str, unit: bool, scaled: bool) -> Cell:
 
 
 NAMES = {"decay": "g"}
-"""Names of inputs of cells, and the names that the functions and their error messages use instead."""
+"""Names of cell inputs, with the names in these functions and their error messages."""
 
 
 @family
 def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     """The step of a memory in the layout of flash-linear-attention: states have keys before values.
 
-    The step itself maps its inputs, so that a kernel reads inputs and state as they come and writes the state as it
-    goes out. For one step, transposing the state would take longer than the step. With `unit`, keys and queries are
-    normalised to length 1. Decays are logarithms. The factor on the queries is an input if `scaled`, else K^-0.5.
+    The step maps its inputs itself, so that a kernel reads and writes tensors in the layout of the caller. Transposing
+    the state would take longer than one step. With `unit`, keys and queries are normalised to length 1. Decays are
+    logarithms. The factor on the queries is an input if `scaled`, else K^-0.5.
     """
     inner = Cell.from_function(name)
     maps: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _identity, "decay": torch.exp}

@@ -26,7 +26,7 @@ class MemoryModule(TensorDictModuleBase):
 
     The state goes through the tensordicts leaf by leaf, `("next", ...)` to the next step. `is_init` resets it, inside
     the scan. A state that has `begun` is not reset: TorchRL's estimators of values mark with `is_init`, too, what
-    follows the first step of an episode, to be read from the state that is stored beside it.
+    follows the first step of an episode, to be read from the state that is stored with it.
 
     In the environment it needs `InitTracker`, and the primer that this module makes. Where a value estimator would run
     it under `torch.vmap`, give that `deactivate_vmap=True`, or `shifted=True` for one scan instead of two.

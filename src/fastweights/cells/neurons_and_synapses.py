@@ -97,8 +97,8 @@ def _fields(part: str, operator: str, odd: bool, inputs: str) -> list[tuple[str,
     if operator.startswith("lstm"):
         shapes = {part: f"4*Z Z+{inputs}"}
     else:
-        said = _axis(1 if operator.startswith("mlp") else 2, odd)
-        shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{said} P"}
+        components = _axis(1 if operator.startswith("mlp") else 2, odd)
+        shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{components} P"}
     fields = [
         [(name, TensorSpec(axes, "weight")), (f"{name}_bias", TensorSpec(axes.split()[0], "bias"))]
         for name, axes in shapes.items()

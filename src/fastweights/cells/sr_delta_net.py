@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from fastweights.cells._self_reference import modify
+from fastweights.cells._self_reference import four_rates, modify
 from fastweights.rules.delta import delta
 from fastweights.signature import Key, Matrix, TensorSpec, Value, invents
 
@@ -39,10 +39,8 @@ class SRDeltaNetParams(NamedTuple):
 
 
 def _rates(state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams) -> dict[str, Tensor]:
-    """Of the parts of the slow net, P being its y part, and of the delta rule on W."""
-    names = ("beta_y", "beta_q", "beta_k", "beta_beta")
-    slow = ((params.W_beta + state.W_beta) @ x.x).sigmoid().unbind()
-    return {**dict(zip(names, slow, strict=True)), "beta": ((params.P_beta + state.P_beta) @ x.x).sigmoid()}
+    """The rates of the slow network, whose y part is P, and the rate beta of the delta rule on W."""
+    return {**four_rates(state, x, params), "beta": ((params.P_beta + state.P_beta) @ x.x).sigmoid()}
 
 
 @invents(_rates)

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from fastweights.cells._self_reference import modify
+from fastweights.cells._self_reference import four_rates, modify
 from fastweights.signature import Key, TensorSpec, Value, invents
 
 
@@ -30,12 +30,7 @@ class SRWMParams(NamedTuple):
     W_beta: Annotated[Tensor, TensorSpec("4 K", "weight")]
 
 
-def _rates(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> dict[str, Tensor]:
-    names = ("beta_y", "beta_q", "beta_k", "beta_beta")
-    return dict(zip(names, ((params.W_beta + state.W_beta) @ x.x).sigmoid().unbind(), strict=True))
-
-
-@invents(_rates)
+@invents(four_rates)
 def srwm(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> tuple[SRWMState, Value]:
     """A <- A + beta_A (A q - A k) k^T for all A in W = [W_y, W_q, W_k, W_beta], [y, q, k, beta] = W x: programs itself.
 

@@ -99,6 +99,8 @@ def print_checks(path: Path, experiment: Experiment) -> bool:
     from fastweights.report.runs import collect
     from fastweights.report.sanity import checks
 
-    found = [check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None]
-    print(*found, sep="\n")
-    return all(check.passed for check in found)
+    measured = [
+        check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None
+    ]
+    print(*measured, sep="\n")
+    return all(check.passed for check in measured)

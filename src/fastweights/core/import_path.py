@@ -65,7 +65,7 @@ def find(address: str) -> Any:
     `python`.
 
     Raises:
-        InputError: there is no such module, file or name, or the code fails; the message says where.
+        InputError: there is no such module, file or name, or the code fails; the message has the line.
     """
     return _resolve(address, _load)
 
@@ -74,7 +74,7 @@ def module_of(address: str) -> ModuleType:
     """Returns the module of an import path, `MODULE:...` or `PATH.py:...`. Imports the module or runs the file.
 
     Raises:
-        InputError: there is no such module or file, or the code fails; the message says where.
+        InputError: there is no such module or file, or the code fails; the message has the line.
     """
     return _load(address, address.rpartition(":")[0])
 

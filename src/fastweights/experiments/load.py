@@ -1,4 +1,4 @@
-"""Models that were trained, from their run folders."""
+"""Trained models, loaded from their run folders."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from fastweights.core.errors import InputError
 
 
 class Trained(NamedTuple):
-    """A model in evaluation mode, and what it was trained on.
+    """A trained model in evaluation mode, and its task.
 
-    For a language model, `encode` and `decode` of its task are between text and tokens.
+    The task of a language model converts between text and tokens: `task.encode` and `task.decode`.
     """
 
     model: nn.Module
@@ -21,22 +21,22 @@ class Trained(NamedTuple):
 
 @checked
 def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
-    """The model of a run of `fastweights train` or `fastweights reproduce`, with the weights that validated best.
+    """Loads the model of a run of `fastweights train` or `fastweights reproduce`, with its best validation weights.
 
         model, text = fastweights.load("runs/char-lm-2026-08-01-120000")
         tokens = model.generate(text.encode("Dorothy")[None], length=100, top_p=0.9)
         print(text.decode(tokens[0]))
 
-    Nothing is unpickled, and no code is run that the folder names: where the layer or the environment is your own code,
-    name it.
+    Loading does not unpickle anything and does not execute code that the folder names. If the run has a custom layer or
+    a custom environment, pass it as an argument.
 
     Args:
-        run: The run folder.
-        layer: The layer or layers of a run that has its own: what `make_layer` takes. Left out for all others.
-        env: The environment of an agent that has its own: MODULE:NAME or PATH.py:NAME. Left out for all others.
+        run: Run folder.
+        layer: The custom layer or layers of the run, as for `make_layer`; None for layers of the library.
+        env: The custom environment of an agent, MODULE:NAME or PATH.py:NAME; None for environments of the library.
 
     Raises:
-        InputError: the folder is no run or is damaged, or its layer or environment must be given.
+        InputError: The folder is not a run or is damaged, or its custom layer or environment is missing.
     """
     try:
         from fastweights.experiments.load_run import load_run

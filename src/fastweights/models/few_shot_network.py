@@ -150,10 +150,10 @@ class FewShotNetwork(nn.Module):
 
     def read(self, features: Tensor, labels: Tensor) -> Tensor:
         """Inputs of the memory, `[B, T, D]`: the features with the code of the label."""
-        told = one_hot(labels, self.codes).to(features.dtype)
+        codes = one_hot(labels, self.codes).to(features.dtype)
         features = self.feature_norm(features.flatten(0, 1)).view_as(features)
-        seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
-        return seen
+        inputs: Tensor = self.reader(torch.cat([features, codes], dim=-1))
+        return inputs
 
     def _normalised(self, images: Tensor, sources: Tensor) -> Tensor:
         moments: Tensor = self.moments  # type: ignore[assignment]

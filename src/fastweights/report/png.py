@@ -1,4 +1,4 @@
-"""Pictures as PNG files."""
+"""Images as PNG files."""
 
 import struct
 import zlib
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def png(image: NDArray[np.uint8]) -> bytes:
-    """A picture `[1 or 3, height, width]` as a PNG file."""
+    """The bytes of a PNG file of an image `[1 or 3, height, width]`."""
     channels, height, width = image.shape
     rows = np.ascontiguousarray(image.transpose(1, 2, 0)).reshape(height, -1)
     lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1).tobytes()

@@ -35,7 +35,7 @@ class CIFARFS(Episodes):
     Files: `cifar-100/cifar-100-binary.tar.gz` of A. Krizhevsky (the binary version of CIFAR-100, since the Python
     version would have to be unpickled).
 
-    Source: Bertinetto et al. 2019; beside FC100 in the data sets of the code of Irie et al. 2022.
+    Source: Bertinetto et al. 2019; next to FC100 in the data sets of the code of Irie et al. 2022.
     """
 
     @property

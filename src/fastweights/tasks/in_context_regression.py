@@ -61,10 +61,10 @@ class InContextRegression(FreshTask):
 
     def baselines(self) -> dict[str, float]:
         """Ridge regression on all pairs so far, which knows the noise."""
-        found = self._test
-        x, y = found.inputs[..., :-1].double(), found.inputs[:, 1:, -1].double()
+        test = self._test
+        x, y = test.inputs[..., :-1].double(), test.inputs[:, 1:, -1].double()
         guesses = torch.stack([self._range(ridge(x, y, t, self.noise)) for t in range(self.dimension, self.length)], 1)
-        scored = found.targets[:, self.dimension :]
+        scored = test.targets[:, self.dimension :]
         right = (guesses == scored).sum()
         return {"ridge regression": Mean(float(right), scored.numel()).value}
 

@@ -74,7 +74,7 @@ def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
     try:
         return torch.from_numpy(numpy.fromiter((index[piece] for piece in pieces), dtype=numpy.int64))
     except KeyError as error:
-        remedy = "Leave it out, or take --tokenizer bytes, which knows everything."
+        remedy = "Leave it out, or use --tokenizer bytes, which encodes every text."
         raise invalid("text", "of tokens that are known", repr(error.args[0]), remedy) from None
 
 

@@ -25,7 +25,7 @@ class FastWeight(Programmed):
         rate_activation: Activation of the rates: "sigmoid", or "twice-sigmoid" for rates up to 2.
         scale: Factor on the output of the memory.
         backend: The backend of `scan`.
-        sizes: The cell's own letters, beside K and V.
+        sizes: The cell's own letters, in addition to K and V.
         constants: Values of the cell's parameters with the role "constant".
         initial_state: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`; where
             one is an `nn.Parameter`, a copy of it is learned.

@@ -1,4 +1,4 @@
-"""Agents of Atari after 200 million steps: the RDN beside all baselines of the appendix."""
+"""Agents of Atari after 200 million steps: the RDN and all baselines of the appendix."""
 
 from fastweights.experiments.claim import Claim
 from fastweights.recipes.irie2021._atari import GAMES, MODELS, RDN, ahead, atari
