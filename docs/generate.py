@@ -9,13 +9,12 @@ Run `python docs/generate.py`. With a folder as argument it writes into that fol
 next to it. A test compares the committed pages with its output.
 """
 
-import inspect
 import sys
 from itertools import dropwhile, takewhile
-from math import prod
 from pathlib import Path
 
 import torch
+from cell_page import cell_page
 from command_pages import command_pages
 from compiler_page import compiler_page
 from paper_table import readme
@@ -25,80 +24,13 @@ from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
-from fastweights.compiler import pipeline
-from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, describe
-from fastweights.signature import TensorSpec, size
 from fastweights.testing import backends_of
-from fastweights.testing.samples import OWN
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
 REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
-
-
-def page(name: str) -> str:
-    """The page of a cell."""
-    cell = Cell.from_name(name)
-    formula, *text = inspect.cleandoc(cell.summary).split("\n\n")
-    paragraphs = [p for p in text if not p.startswith(("Source:", "Can:"))]
-    source, can = describe(cell.summary).source, abilities(cell.summary)
-    parts = [
-        f"# {name}",
-        f"    {formula}",
-        *paragraphs,
-        f"**Source.** {source}",
-        can,
-        f"**State.** {floats(cell)} floats a head.",
-        table(cell.slots["State"]),
-        "**Inputs** of a step and head.",
-        table(cell.slots["Inputs"]),
-        *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
-        f"**Output.** `[{cell.output.axes}]`.",
-        f"**Backends.** {', '.join(backends(cell))}.",
-        f"`fastweights train char-lm --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
-        "guarantees.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def backends(cell: Cell) -> list[str]:
-    """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
-    try:
-        pipeline.passes(cell, cell.example_sizes, torch.float32)
-    except Unsupported:
-        return backends_of(cell)
-    return sorted({*backends_of(cell), "compiled"})
-
-
-def abilities(docstring: str) -> str:
-    """What a memory can do and what it cannot."""
-    can = describe(docstring).abilities
-    lines = [f"- **{'can' if ability in can else 'cannot'} {ability}**: {what}" for ability, what in ABILITIES.items()]
-    return "\n".join(lines)
-
-
-def table(slots: dict[str, TensorSpec]) -> str:
-    """Names, axes and roles."""
-    rows = [f"| `{name}` | `[{slot.axes}]` | {slot.role} |" for name, slot in slots.items()]
-    return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])
-
-
-def floats(cell: Cell) -> str:
-    """The size of a head's state as an expression, such as `V K + K`."""
-    terms = [" ".join(slot.axes.split()).replace("*", " ") or "1" for slot in cell.slots["State"].values()]
-    grouped = [f"({t})" if "+" in t else t for t in terms]
-    numbers = {**OWN, "K": 16, "V": 16, "R": 16}
-    total = sum(prod([size(axis, numbers) for axis in slot.axes.split()]) for slot in cell.slots["State"].values())
-    own = sorted({c for slot in cell.slots["State"].values() for c in slot.axes if c.isalpha()} - set("KVR"))
-    where = "".join(f", {letter} = {numbers[letter]}" for letter in own)
-    return f"{' + '.join(grouped)} (with all sizes 16{where}: {total:,})"
-
-
-def layer_of(cell: str) -> str:
-    """The layer to try a cell with."""
-    return {"delta": "delta-net"}.get(cell, cell)
 
 
 def row(name: str) -> str:
@@ -160,8 +92,7 @@ def experiment_row(name: str) -> str:
 
 def write(folder: Path) -> None:
     """Writes all pages."""
-    pages = {"cells": {name: page(name) for name in Cell.names()}}
-    pages["tasks"] = {"README": task_page()}
+    pages = {"cells": {name: cell_page(name) for name in Cell.names()}, "tasks": {"README": task_page()}}
     pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,8 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from fastweights.registry import EXPERIMENTS, TASKS, arguments, marked
+from fastweights.core.docstrings import arguments
+from fastweights.registry import EXPERIMENTS, TASKS, marked
 from fastweights.tasks import Task
 
 INPUTS = {
@@ -17,7 +18,8 @@ INPUTS = {
 
 INTRODUCTION = """# All tasks
 
-One section per task. `fastweights list tasks` prints the names; [Tasks and data](../how-to/tasks.md) explains how to use them.
+One section per task. `fastweights list tasks` prints the names. [Tasks and data](../how-to/tasks.md) explains how to
+use them.
 
 ```python
 >>> from fastweights.registry import TASKS
@@ -34,12 +36,12 @@ def task_page() -> str:
 def _section(name: str) -> list[str]:
     kind: type[Task] = TASKS.load(name)
     docstring = inspect.getdoc(kind) or ""
-    formula, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
+    summary, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
     facts = FACTS[kind.kind()](kind, docstring) if kind.kind() in FACTS else []
     best = "lowest" if kind.main_metric.low_is_good else "highest"
     return [
         f"## {name}",
-        formula,
+        summary,
         *text,
         f"**Source.** {marked(docstring, 'Source:')}",
         *facts,
@@ -72,7 +74,7 @@ def _facts_of_pairs(kind: Any, docstring: str) -> list[str]:
 def _facts_of_episodes(kind: Any, docstring: str) -> list[str]:
     return [
         f"**Files.** {marked(docstring, 'Files:')}",
-        "**Inputs.** Pictures `[B, T, channels, side, side]` of bytes, what is told with each, and where each is from.",
+        "**Inputs.** Images `[B, T, channels, side, side]` (uint8), with the label code and the data set of each.",
         f"**Chance.** {inspect.getdoc(kind.chance)}",
     ]
 
@@ -118,12 +120,12 @@ def _facts(task: Any) -> list[str]:
 
 def _options(kind: Any) -> list[str]:
     """A table of name, default and meaning; nothing if there are no options."""
-    words = {name: text for base in reversed(kind.__mro__) for name, text in arguments(base.__doc__ or "").items()}
+    words = arguments(kind.__doc__ or "")
     defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
     rows = [f"| `{name}` | `{default!r}` | {words[name]} |" for name, default in defaults.items()]
     # Inside a table even code needs its bars escaped.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
-    return ["\n".join(["| option | default | |", "|---|---|---|", *escaped])] if rows else []
+    return ["\n".join(["| option | default | description |", "|---|---|---|", *escaped])] if rows else []
 
 
 def _experiments(name: str) -> list[str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fastweights.core.docstrings import arguments
 from fastweights.core.measurements import Detail, OnValidation
 from fastweights.core.metric import ACCURACY, LOSS
 from fastweights.experiments.experiment import Summary
-from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
+from fastweights.registry import EXPERIMENTS, MODELS, TASKS
 from fastweights.report.bars import draw_bars
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.numbers import ours

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastweights.registry import descriptions
+
 DOCS = Path(__file__).parents[1] / "docs"
 MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml")
 
@@ -69,7 +71,7 @@ def build_site():
 def site(build_site, tmp_path_factory):
     """The folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
-    assert build_site.build(folder) == 0, "without a warning"
+    assert build_site.build(folder).warnings == 0
     return folder
 
 
@@ -114,6 +116,25 @@ def test_links_inside_of_the_site_lead_to_places(site):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
+def test_the_index_has_the_public_objects(site):
+    """Other projects link to them by `objects.inv`."""
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", lambda base, uri: uri)
+    objects = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
+    assert {
+        "fastweights.scan",
+        "fastweights.Cell",
+        "fastweights.layers.DeltaNet",
+        "fastweights.layers.Layer.forward",
+        "fastweights.functional.delta_rule",
+        "fastweights.signature.Matrix",
+    } <= objects
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 def test_the_search_lists_the_right_page_first(site):
     """The search of Sphinx itself runs, in Node."""
     node = shutil.which("node") or pytest.skip("needs node")
@@ -144,10 +165,42 @@ def test_surfaces_of_dpfp_are_the_paper_s(build_site):
     assert sorted(quadrants) == [0, 1, 2, 3]
 
 
-def test_docstrings_keep_their_formulas(build_site):
-    text = build_site.prose(
-        "y = a * b * c, <K>.\n\nArgs:\n    x: `[B, T]`, more\n        of it.\n    y: Two.\n\n>>> 1\n1\n"
+def test_docstrings_become_restructured_text(build_site):
+    """Formulas are typeset, code is code, public names and papers are links, and nothing else is markup."""
+    docstring = (
+        "Sum of `scan` and `x`.\n\n    W <- W + v k^T\n\nSource: A 2020 (arXiv:2102.11174), a*b_.\n\n"
+        "Args:\n    num_heads: Heads `[B, T]`, a_b.\n\nExample:\n    >>> 1 * 1\n    1"
     )
-    assert r"y = a \* b \* c, \<K>." in text
-    assert "- **x**: `[B, T]`, more of it.\n- **y**: Two." in text
-    assert "```python\n>>> 1\n1\n```" in text
+    import docstrings
+
+    parts = list(docstrings.restructured(docstring, {"scan": "fastweights.scan"}))
+    assert parts == [
+        "Sum of :py:obj:`scan <fastweights.scan>` and ``x``.",
+        ".. math::\n\n   W \\leftarrow W + v k^{\\mathsf{T}}",
+        r"**Source:** A 2020 (`arXiv:2102.11174 <https://arxiv.org/abs/2102.11174>`__), a\*b\_.",
+        "Args:\n    num_heads: Heads ``[B, T]``, a\\_b.",
+        "Example:\n    >>> 1 * 1\n    1",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps", "normalisers", "rate-activations"])
+def test_formulas_become_latex_and_mathml(build_site, kind):
+    """Every symbol of every formula is known."""
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    for name, described in descriptions(kind).items():
+        if described.formula:
+            assert "<math" in str(tex2mathml(build_site.gallery.latex(described.formula), as_block=True)), name
+
+
+def test_a_formula_with_an_unknown_symbol_is_refused(build_site):
+    with pytest.raises(ValueError, match="got '@'"):
+        build_site.gallery.latex("y = W @ q")
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps"])
+def test_a_part_has_a_summary_of_one_short_line(kind):
+    """`fastweights list` shows it next to the name, in 100 columns."""
+    rows = descriptions(kind)
+    width = max(map(len, rows)) + 2
+    assert not [name for name, described in rows.items() if width + len(described.summary) > 100]

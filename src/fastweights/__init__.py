@@ -1,11 +1,11 @@
-"""fastweights: neural networks whose weights are a memory that the network writes while it reads.
+"""Fast weight programmers for PyTorch: networks whose weights are a memory that is written at every time step.
 
-A memory is written once, as a few lines of plain PyTorch for one head and one step (a cell), and runs everywhere.
+An update rule or a cell is written once, in a few lines of PyTorch for one head and one time step. It runs on every
+backend, with a forward and a backward pass.
 
-Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`, `layers`, `models`, `normalisers`,
-`rules`, `rate_activations` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what
-`adapters.fla`, `adapters.transformers` and the modules `functional`, `inner`, `parallel`, `signature` and
-`testing` hold. Names are loaded when they are first used, so that the command line answers before torch is imported.
+Public are the names in `__all__`, here and in the packages of `PUBLIC`, and the functions and classes of the modules of
+`PUBLIC` and of `adapters`. The packages export every part (`from fastweights.layers import DeltaNet`). Names are loaded
+at the first access, so that the command line starts without torch.
 """
 
 import sys
@@ -38,10 +38,11 @@ _HOMES = {
     "make_layer": "layers",
     "scan": "dispatch",
 }
-_MODULES = (
-    *("adapters", "cells", "feature_maps", "functional", "inner", "layers", "models", "normalisers"),
-    *("parallel", "rules", "signature", "rate_activations", "tasks", "testing"),
+PUBLIC = (
+    *("adapters", "cells", "feature_maps", "functional", "inner", "inspect", "layers", "models", "normalisers"),
+    *("parallel", "rate_activations", "rules", "signature", "state", "tasks", "testing", "tokenizers"),
 )
+"""The public modules and packages."""
 
 __all__ = [
     "Cell",
@@ -59,7 +60,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in PUBLIC:
         return import_module(f"fastweights.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'fastweights' has no attribute {name!r}")
@@ -67,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_MODULES])
+    return sorted([*globals(), *__all__, *PUBLIC])
 
 
 _IMPORTED_AFTER = {

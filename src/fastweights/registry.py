@@ -132,13 +132,13 @@ def _lineage(path: Path, name: str | None) -> Iterator[str]:
 
 
 ABILITIES = {
-    "accumulate": "adds associations, and forgets none on purpose",
-    "overwrite": "replaces what is stored under a key and keeps the rest",
-    "fade": "lets all associations fade",
-    "recur": "what it read decides what it writes: it can count and track a state",
-    "modify itself": "programs the weights that make its own keys, queries and rates",
+    "accumulate": "adds associations and never removes any",
+    "overwrite": "replaces the value that is stored under a key, and keeps the others",
+    "fade": "lets all associations decay over time",
+    "recur": "computes its writes from its own outputs, so that it can count and track a state",
+    "modify itself": "writes the weights that compute its own keys, queries and rates",
 }
-"""Abilities of memories, which a docstring lists after `Can:`."""
+"""Abilities of memories and their meanings. A docstring lists the abilities after `Can:`."""
 
 
 def describe(docstring: str) -> Description:
@@ -154,13 +154,6 @@ def marked(docstring: str, mark: str) -> str:
     """The paragraph that begins with a mark, without the mark; empty if there is none."""
     text = "\n".join(line.strip() for line in docstring.splitlines())
     return " ".join(text.partition(f"\n{mark}")[2].partition("\n\n")[0].split())
-
-
-def arguments(docstring: str) -> dict[str, str]:
-    """The descriptions of the arguments after `Args:` in a docstring."""
-    section = cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", section, re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in entries}
 
 
 def hyphens(name: str) -> str:

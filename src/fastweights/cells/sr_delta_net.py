@@ -47,11 +47,16 @@ def _rates(state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
 def sr_delta_net(
     state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
 ) -> tuple[SRDeltaNetState, Value]:
-    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x and P modifies itself like an SRWM.
+    """SR-DeltaNet: a DeltaNet whose slow network modifies itself.
 
-    Keys and queries by softmax, rates by sigmoid. P is one matrix with one rate, written after it was read.
+        [q, k, v, b] = P x
+        W <- W + b (v - W k) k^T
+        y = W q
 
-    Source: Irie et al. 2022, Sec. 3 and appendix (SR-DeltaNet).
+    P is a self-referential weight matrix with one rate, and is written after it was read. Keys and queries are softmax,
+    rates are sigmoids.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 3 and appendix (SR-DeltaNet).
 
     Can: overwrite, recur, modify itself.
     """

@@ -11,9 +11,10 @@ from typing import Any
 from fastweights.commands._arguments import path
 from fastweights.commands._columns import columns
 from fastweights.commands.report import print_report
+from fastweights.core.docstrings import arguments
 from fastweights.core.errors import ProcessDied, require, require_name
 from fastweights.experiments.experiment import SANITY, Experiment
-from fastweights.registry import EXPERIMENTS, arguments, hyphens
+from fastweights.registry import EXPERIMENTS, hyphens
 from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import PRECISIONS, Hardware, Training
 

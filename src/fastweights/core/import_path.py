@@ -24,7 +24,11 @@ PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 def is_address(name: str) -> bool:
     """Whether a name is an import path, rather than the name of a part of the library.
 
-    >>> is_address("my_module:my_rule"), is_address("./rules.py:my_rule"), is_address("delta-net")
+    >>> (
+    ...     is_address("my_module:my_rule"),
+    ...     is_address("./rules.py:my_rule"),
+    ...     is_address("delta-net"),
+    ... )
     (True, True, False)
     """
     return ":" in name or name.endswith(".py")

@@ -10,9 +10,13 @@ from fastweights.core.errors import InputError
 
 
 class Trained(NamedTuple):
-    """A trained model in evaluation mode, and its task.
+    """Trained model in evaluation mode, with its task.
 
-    The task of a language model converts between text and tokens: `task.encode` and `task.decode`.
+    For a language model, `task.encode` and `task.decode` convert between text and tokens.
+
+    Attributes:
+        model: Model.
+        task: Task that the model was trained on.
     """
 
     model: nn.Module
@@ -21,22 +25,25 @@ class Trained(NamedTuple):
 
 @checked
 def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
-    """Loads the model of a run of `fastweights train` or `fastweights reproduce`, with its best validation weights.
+    """Loads the model of a run folder, with the weights of the best validation result.
 
         model, text = fastweights.load("runs/char-lm-2026-08-01-120000")
-        tokens = model.generate(text.encode("Dorothy")[None], length=100, top_p=0.9)
+        tokens = model.generate(text.encode("Dorothy")[None], max_new_tokens=100, top_p=0.9)
         print(text.decode(tokens[0]))
 
-    Loading does not unpickle anything and does not execute code that the folder names. If the run has a custom layer or
-    a custom environment, pass it as an argument.
+    Nothing is unpickled, and no code that the folder names is run. If the layer or the environment is custom code, pass
+    it.
 
     Args:
-        run: Run folder.
-        layer: The custom layer or layers of the run, as for `make_layer`; None for layers of the library.
-        env: The custom environment of an agent, MODULE:NAME or PATH.py:NAME; None for environments of the library.
+        run: Run folder of `fastweights train` or `fastweights reproduce`.
+        layer: Custom layer or layers of the run, as in `make_layer`. None: a layer of the library.
+        env: Custom environment of an agent: MODULE:NAME or PATH.py:NAME. None: an environment of the library.
+
+    Returns:
+        The model in evaluation mode, and its task.
 
     Raises:
-        InputError: The folder is not a run or is damaged, or its custom layer or environment is missing.
+        InputError: the folder is no run or is damaged, or its layer or environment must be passed.
     """
     try:
         from fastweights.experiments.load_run import load_run

@@ -15,15 +15,17 @@ Range = tuple[float, float]
 
 
 def rate_ranges(scans: Iterable[RecordedScan]) -> dict[str, dict[str, Range]]:
-    """The range of every rate of every memory, over all members, time steps and heads of recorded scans.
+    """Computes the range of every rate of every memory, over members of the batch, time steps and heads.
 
-    Source: Irie et al. 2022, Sec. 5, where the four rates of the SRWM range from 0.50 to 0.65 over a task.
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 5, where the four rates of the SRWM range from 0.50 to 0.65 over a
+    task.
 
     Args:
-        scans: What `record_scans` recorded, of any number of calls of the model.
+        scans: Scans that `record_scans` recorded, of any number of calls of the model.
 
     Returns:
-        Ranges by the name of the memory and the name of the rate; memories without rates are left out.
+        The smallest and the largest value, by the name of the memory and the name of the rate. Memories without rates
+        are left out.
     """
     ranges_of: dict[str, dict[str, Range]] = {}
     for scan in scans:

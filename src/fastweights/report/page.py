@@ -54,7 +54,7 @@ def write_report(collection: Collection) -> Path:
         write_atomically(drawn / name, content)
     stale = _figures(markdown) - figures.keys()
     write_atomically(markdown, to_markdown(blocks, FIGURES).encode(errors="backslashreplace"))
-    write_atomically(page, to_html(TITLE, blocks).encode(errors="backslashreplace"))
+    write_atomically(page, to_html(_title(collection), blocks).encode(errors="backslashreplace"))
     for name in stale:
         (drawn / name).unlink(missing_ok=True)
     return page
@@ -75,8 +75,13 @@ def _figures(markdown: Path) -> set[str]:
     return set(re.findall(rf"\]\({FIGURES}/([\w.-]+\.(?:svg|png))\)", text))
 
 
+def _title(collection: Collection) -> str:
+    """The experiments with their presets, so that no two reports have one title."""
+    return "Report: " + ", ".join(f"{group.name} ({group.preset})" for group in collection.groups)
+
+
 def _page(collection: Collection) -> Iterator[Block]:
-    yield Heading(1, TITLE)
+    yield Heading(1, _title(collection))
     for group in collection.groups:
         yield from _experiment(group)
     if collection.skipped:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fastweights.core.docstrings import arguments
 from fastweights.experiments.experiment import FREE
-from fastweights.registry import MODELS, TASKS, arguments, describe
+from fastweights.registry import MODELS, TASKS, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
 

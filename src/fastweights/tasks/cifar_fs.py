@@ -28,7 +28,9 @@ TEST = (
 
 @dataclass(frozen=True)
 class CIFARFS(Episodes):
-    """Small photographs and their labels -> the label of another photograph of one of them.
+    """Few-shot classification of small photographs from CIFAR-100 (CIFAR-FS).
+
+    Input -> target: Photographs with labels -> the label of another photograph of one of the classes.
 
     Of the 100 classes of CIFAR-100, 64 are for training, 16 for validation and 20 for the test, with 600 images each.
 

@@ -15,7 +15,10 @@ from fastweights.tasks.kinds.labelled import IGNORE, Batch, FreshTask, Kind, Mea
 
 @dataclass(frozen=True)
 class InContextRegression(FreshTask):
-    """(x_1, 0), (x_2, y_1), ..., (x_T, y_{T - 1}) -> the range of y_t at every t after the first D, y = w . x + noise.
+    """In-context regression: learn a linear map from examples in the sequence.
+
+    Input -> target: `(x_1, 0), (x_2, y_1), ..., (x_T, y_(T-1))` -> the range of y_t at every t after the first D, with
+    y = w . x + noise.
 
     Every sequence has its own w. x is drawn from N(0, I), and w so that y has variance 1. The classes are B ranges of y
     that are about equally likely. Ridge regression on the pairs so far is the best linear estimate.
