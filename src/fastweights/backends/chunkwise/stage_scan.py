@@ -1,0 +1,61 @@
+"""The scan of one stage: in fused kernels where the device has them for its form, else chunk by chunk in PyTorch."""
+
+import torch
+from torch import Tensor
+
+from fastweights.backends.chunkwise.chunks import Reads, scan
+from fastweights.backends.chunkwise.coefficients import PreparedScan
+from fastweights.backends.chunkwise.fused_scan import LARGEST, ScanOperands, fused_scan, missing_kernels
+from fastweights.backends.chunkwise.lowering import ScanStage
+from fastweights.core.traced_constant import traced_constant
+
+
+def why_not_fused(stage: ScanStage, device: str) -> str:
+    """The reason why a stage does not run in fused kernels on a type of device; empty if it does."""
+    return _limit(stage) or missing_kernels(device)
+
+
+def _limit(stage: ScanStage) -> str:
+    """The reason why the kernels do not know the form of a stage; empty if they do."""
+    limits = {
+        "states that mix": stage.is_coupled,
+        "rows that decay by themselves": stage.rows_decay,
+        "several writes per step": len(stage.writes) > 1,
+        "several reads per step": len(stage.queries) > 1,
+        "reads across the rows": bool(stage.across),
+        "no reads": not stage.queries and not stage.across,
+        f"more than {LARGEST} columns": stage.width > LARGEST,
+    }
+    return next((f"they do not know {limit}" for limit, applies in limits.items() if applies), "")
+
+
+@traced_constant
+def _traced_reason(device: str) -> str:
+    return missing_kernels(device)
+
+
+def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool) -> tuple[Reads, Tensor]:
+    """The reads of every step, `[B, T, H, n, ...]`, and the last S, from the first S `[B, H, R, K]`.
+
+    `is_half` is whether the inputs of the cell have half precision, so that products may be less exact.
+    """
+    device = S.device.type
+    reason = _traced_reason(device) if torch.compiler.is_compiling() else missing_kernels(device)
+    if _limit(stage) or reason:
+        return scan(prepared.scan, S)
+    chunked = prepared.scan
+    # All steps as one chunk: coefficients are the same in any.
+    time = [x.unsqueeze(1).movedim((1, 3), (0, 2)) for x in chunked.time]
+    steps = prepared.builder.steps(time, chunked.still, 0)
+    (write,) = steps.writes
+    q, k, e, v, a = (_by_time(x) for x in (*steps.queries, write.key, write.erase, write.value, steps.decay))
+    assert q is not None and k is not None and v is not None
+    y, last = fused_scan(ScanOperands(q, k, e, v, a, S), stage.queries[0], is_half)
+    for offsets in steps.offsets:
+        y = y + _by_time(offsets)
+    return Reads(y.unsqueeze(-2), None), last
+
+
+def _by_time(x: Tensor | None) -> Tensor | None:
+    """`[1, B, H, T, ...]` -> `[B, T, H, ...]`."""
+    return None if x is None else x.squeeze(0).movedim(2, 1)
