@@ -82,9 +82,10 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
 
 
 def _on_chip(cell: Any, options: argparse.Namespace) -> str:
-    """Report on the kernels of a cell for a chip."""
+    """Report on the kernels of a cell for a chip: those of chunks, then those of step by step and their source."""
     import torch
 
+    from fastweights.backends.chunkwise import report as chunkwise
     from fastweights.compiler.errors import Unbuilt, Unsupported
     from fastweights.compiler.pipeline import report
     from fastweights.compiler.targets.target import CHIPS
@@ -93,9 +94,11 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
     named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}
     sizes = {axis: named[axis] for axis in cell.example_sizes} | sizes_of(options.size, cell.example_sizes)
     require(min(options.batch, options.num_heads) >= 1, "sizes", "at least 1", min(options.batch, options.num_heads))
-    dtype = torch.promote_types(getattr(torch, options.dtype), torch.float32)
+    dtype = getattr(torch, options.dtype)
+    compute_dtype, num_heads = torch.promote_types(dtype, torch.float32), options.batch * options.num_heads
     try:
-        return report(cell, sizes, dtype, options.target, options.batch * options.num_heads)
+        recurrent = report(cell, sizes, compute_dtype, options.target, num_heads)
+        return f"{chunkwise.report(cell, sizes, dtype, options.target)}\n\n{recurrent}"
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:

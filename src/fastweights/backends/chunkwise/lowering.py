@@ -107,11 +107,12 @@ def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
     return _lowered(specialisation.affine())
 
 
-@traced_constant
-def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
+def lowering_for(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
+    """The lowering of the cell of a key, or why there is none."""
     return _lowered(affine_of(key, sizes, dtype))
 
 
+_traced_lowering = traced_constant(lowering_for)
 _BY_FORM: dict[AffineForm, ChunkwiseLowering] = {}
 
 

@@ -5,17 +5,17 @@ from torch import Tensor
 
 from fastweights.backends.chunkwise.chunks import Reads, scan
 from fastweights.backends.chunkwise.coefficients import PreparedScan
-from fastweights.backends.chunkwise.fused_scan import LARGEST, ScanOperands, fused_scan, missing_kernels
+from fastweights.backends.chunkwise.fused_scan import LARGEST, FusedForm, ScanOperands, fused_scan, missing_kernels
 from fastweights.backends.chunkwise.lowering import ScanStage
 from fastweights.core.traced_constant import traced_constant
 
 
 def why_not_fused(stage: ScanStage, device: str) -> str:
     """The reason why a stage does not run in fused kernels on a type of device; empty if it does."""
-    return _limit(stage) or missing_kernels(device)
+    return limit(stage) or missing_kernels(device)
 
 
-def _limit(stage: ScanStage) -> str:
+def limit(stage: ScanStage) -> str:
     """The reason why the kernels do not know the form of a stage; empty if they do."""
     limits = {
         "states that mix": stage.is_coupled,
@@ -34,6 +34,14 @@ def _traced_reason(device: str) -> str:
     return missing_kernels(device)
 
 
+def stage_form(stage: ScanStage, is_half: bool) -> FusedForm:
+    """The form of the kernels of a stage that runs in fused kernels."""
+    ((erases, _),) = stage.writes
+    factors = 0 if stage.decay_axes is None else stage.width if stage.decay_axes else 1
+    rows = sum(part.height for part in stage.stacked)
+    return FusedForm(stage.width, rows, factors, erases, stage.queries[0], is_half)
+
+
 def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool) -> tuple[Reads, Tensor]:
     """The reads of every step, `[B, T, H, n, ...]`, and the last S, from the first S `[B, H, R, K]`.
 
@@ -41,7 +49,7 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
     """
     device = S.device.type
     reason = _traced_reason(device) if torch.compiler.is_compiling() else missing_kernels(device)
-    if _limit(stage) or reason:
+    if limit(stage) or reason:
         return scan(prepared.scan, S)
     chunked = prepared.scan
     # All steps as one chunk: coefficients are the same in any.
