@@ -13,8 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastweights import Cell, scan
 from fastweights.backends.chunkwise import fused_scan
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
 from interpreted import interpret
 
 DECAYS = {"no decay": 0, "decay": 1, "decay by column": 2}
@@ -90,7 +93,9 @@ def equals_the_loop(case: str) -> None:
         x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape)))
         wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, after)
         got = results(x, fused_scan.fused_scan, after, is_half)
-        errors = [((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)]
+        errors = [
+            ((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)
+        ]
         assert max(errors) < TOLERANCES[dtype], (shape, after, dtype, is_half, errors)
 
 
@@ -99,10 +104,33 @@ def is_alone_what_it_is_in_a_batch(case: str) -> None:
     x = sample(case, (2, 18, 1, 20, 18))
     whole, again = (results(x, fused_scan.fused_scan, True, False) for _ in range(2))
     for b in range(2):
-        one = results(ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, True, False)
+        one = results(
+            ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, True, False
+        )
         # torch.randn draws other weights for other shapes, so values only.
         assert all(torch.equal(o[0], w[b]) for o, w in zip(one[:2], whole, strict=False))
     assert all(torch.equal(a, w) for a, w in zip(again, whole, strict=True))
+
+
+def is_an_operation(case: str) -> None:
+    """PyTorch's own check of the operation: what is traced of shapes, strides and gradients is what runs."""
+    tensors = [None if t is None else t.requires_grad_() for t in sample(case, (1, 17, 1, 3, 2))]
+    torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, True, False, True))
+
+
+def traces_whole(case: str) -> None:
+    """`torch.compile(fullgraph=True)` of a scan gives the results and gradients of an eager one."""
+    cell = Cell.from_name(case)
+    a = scan_checks.with_gradients(scan_checks.arguments(cell, Shape(1, 18, 1, 3, 2)))
+
+    def run(arguments: Any) -> Any:
+        return scan(cell, *arguments, backend="chunkwise")
+
+    (y, _), (traced, _) = run(a), torch.compile(run, fullgraph=True, backend="aot_eager")(a)
+    torch.testing.assert_close(traced, y)
+    assert "chunk_scan" in type(traced.grad_fn).__name__ or "Compiled" in type(traced.grad_fn).__name__
+    inputs = [*a.inputs]
+    torch.testing.assert_close(torch.autograd.grad(traced.sum(), inputs), torch.autograd.grad(y.sum(), inputs))
 
 
 def main(check: str, cases: list[str]) -> None:

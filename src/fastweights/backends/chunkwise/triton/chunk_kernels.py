@@ -29,7 +29,6 @@ from fastweights.backends.chunkwise.triton.tiles import (
     add_at_start,
     between,
     column_of,
-    decayed,
     factors,
     inverse_of,
     load,
@@ -216,9 +215,7 @@ def prepare(
         for first in range(0, V, ROWS):
             rows = first + tl.arange(0, ROWS)
             S = load_state(starts + place * V * K, rows, K, V, BLOCKS, BK, real)
-            u_ = written(
-                S, v, e, a, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real
-            )
+            u_ = written(S, v, e, a, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
             store(u + at * V, rows, i, 1, H * V, V, left, u_)
 
 
@@ -268,7 +265,6 @@ def walk(
         )
         y_ = read(S, q + at * K, a_, left, H, K, FADES, AFTER, C, BLOCKS, BK, ROWS, PRECISION, real)
         store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
-        S = decayed(S, a_, left, H, K, FADES, C, BLOCKS, BK, real)
         S = add_at_end(S, u, k_, a_, left, H, K, FADES, C, BLOCKS, BK, PRECISION, real)
     store_state(S_last + m * V * K, rows, K, V, S, BLOCKS, BK)
 
@@ -315,11 +311,12 @@ def walk_back(
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
         d_u = read_at_end(d_S, k + at * K, a_, left, H, K, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
         d_u += product(d_read, qk, PRECISION)
-        d_S = decayed(d_S, a_, left, H, K, FADES, C, BLOCKS, BK, real)
-        d_S = add_at_start(d_S, d_read, q + at * K, a_, left, H, K, FADES, AFTER, C, BLOCKS, BK, PRECISION, real)
+        d_S = add_at_start(d_S, d_read, q + at * K, a_, left, H, K, FADES, AFTER, True, C, BLOCKS, BK, PRECISION, real)
         if ERASES:
             d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
-            d_S = add_at_start(d_S, -d_u, e + at * K, a_, left, H, K, FADES, False, C, BLOCKS, BK, PRECISION, real)
+            d_S = add_at_start(
+                d_S, -d_u, e + at * K, a_, left, H, K, FADES, False, False, C, BLOCKS, BK, PRECISION, real
+            )
         store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
     store_state(d_first + m * V * K, rows, K, V, d_S, BLOCKS, BK)
 

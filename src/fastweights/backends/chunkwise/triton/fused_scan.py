@@ -107,5 +107,3 @@ def assembled(name: str, form: FusedForm, dtype: torch.dtype, chip: str) -> Asse
     types = {name: "i32" if name in COUNTS else POINTERS[dtype] for name in function.arg_names if name not in fixed}
     warps = form.sizes.warps(name.startswith("walk"))
     return assemble_function(function, types, fixed, target, warps, f"chunk kernel {name!r} with K={form.K}")
-
-

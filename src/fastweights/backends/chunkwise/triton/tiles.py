@@ -92,26 +92,10 @@ def column_of(x, t, C: tl.constexpr):
 
 
 @triton.jit
-def decayed(
-    S,
-    a,
-    left,
-    H,
-    K,
-    FADES: tl.constexpr,
-    C: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    BK: tl.constexpr,
-    real: tl.constexpr,
-):
-    """S times the decays of the whole chunk."""
+def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """Some columns of S times the decays of the whole chunk."""
     if FADES > 0:
-        new = ()
-        for block in tl.static_range(BLOCKS):
-            columns = block * BK + tl.arange(0, BK)
-            kept = row_of(since_start(a, columns, left, H, K, FADES, True, C, real), C - 1, C)
-            new = new + (S[block] * kept[None, :],)  # noqa: RUF005
-        S = new
+        S = S * row_of(since_start(a, columns, left, H, K, FADES, True, C, real), C - 1, C)[None, :]
     return S
 
 
@@ -191,20 +175,25 @@ def add_at_start(
     K,
     FADES: tl.constexpr,
     AFTER: tl.constexpr,
+    WHOLE: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
     BK: tl.constexpr,
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """S + u x for u `[ROWS, C]`, with the x decayed from the start of the chunk to each step."""
+    """S + u x for u `[ROWS, C]`, with the x decayed from the start of the chunk to each step.
+
+    With `WHOLE`, S is decayed by the whole chunk first.
+    """
     i = tl.arange(0, C)
     new = ()
     for block in tl.static_range(BLOCKS):
         columns = block * BK + tl.arange(0, BK)
         weights = since_start(a, columns, left, H, K, FADES, AFTER, C, real)
         x_ = load(x, i, columns, H * K, 1, left, K, real) * weights
-        new = new + (S[block] + product(u, x_, PRECISION),)  # noqa: RUF005
+        S_ = decayed(S[block], a, columns, left, H, K, FADES, C, real) if WHOLE else S[block]
+        new = new + (S_ + product(u, x_, PRECISION),)  # noqa: RUF005
     return new
 
 
@@ -224,13 +213,13 @@ def add_at_end(
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """S + u k for u `[ROWS, C]`, with the keys decayed until the end of the chunk."""
+    """S at the end of the chunk: S decayed, plus u k for u `[ROWS, C]`, with the keys decayed until the end."""
     i = tl.arange(0, C)
     new = ()
     for block in tl.static_range(BLOCKS):
         columns = block * BK + tl.arange(0, BK)
         k_ = load(k, i, columns, H * K, 1, left, K, real) * until_end(a, columns, left, H, K, FADES, C, real)
-        new = new + (S[block] + product(u, k_, PRECISION),)  # noqa: RUF005
+        new = new + (decayed(S[block], a, columns, left, H, K, FADES, C, real) + product(u, k_, PRECISION),)  # noqa: RUF005
     return new
 
 
