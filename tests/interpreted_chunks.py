@@ -49,7 +49,7 @@ def loop(x: ScanOperands, after: bool) -> tuple[Tensor, Tensor]:
 
 
 def sample(case: str, shape: tuple[int, ...]) -> ScanOperands:
-    """Operands with keys of length 1, rates up to 2, and decays near 1 but for some that are 0, 1e-30, 1 or negative."""
+    """Keys of length 1, rates up to 2, and decays near 1, some of which are 0, 1e-30, 1 or negative."""
     B, T, H, K, V = shape
     torch.manual_seed(0)
     kind, decay = case.split(", ")

@@ -56,9 +56,9 @@ def unsupported_reason(call: ScanCall, build: bool) -> str:
 def cost(call: ScanCall) -> float:
     """The time relative to a compiled kernel: 3 to 20 were measured in PyTorch.
 
-    It is less than 1 where large states are trained on a CPU, since the states that the compiled kernel keeps of a chunk
-    exceed the cache. It is less than 1 for fused kernels, by the number of their instructions; their time has not been
-    measured.
+    It is less than 1 where large states are trained on a CPU, since the states that the compiled kernel keeps of a
+    chunk exceed the cache. It is less than 1 for fused kernels, by the number of their instructions; their time has not
+    been measured.
     """
     return 0.8 if _is_fastest(call) else 5.0
 

@@ -18,6 +18,8 @@ from fastweights.core.errors import invalid
 
 IMPLEMENTATIONS = {"triton": "triton.fused_scan"}
 """The modules of this package with kernels for a target."""
+BLOCK = 16
+"""Columns of a block of S. Wider blocks spill more registers."""
 LARGEST = 256
 """The largest number of columns of S: a program holds 16 rows in registers."""
 OPERANDS = "Tensor q, Tensor k, Tensor? e, Tensor v, Tensor? a"
@@ -30,8 +32,11 @@ LIBRARY.define(
 
 
 class ScanOperands(NamedTuple):
-    """The coefficients of all steps, contiguous: q, k and e `[B, T, H, K]`, v `[B, T, H, V]`, a `[B, T, H, 1 or K]`, and S
-    `[B, H, V, K]`. Nothing is erased without e, and nothing decays without a."""
+    """The coefficients of all steps, and the first S.
+
+    q, k and e are `[B, T, H, K]`, v is `[B, T, H, V]`, a is `[B, T, H, 1]` or `[B, T, H, K]`, and S is `[B, H, V, K]`.
+    Nothing is erased without e, and nothing decays without a.
+    """
 
     q: Tensor
     k: Tensor
@@ -80,7 +85,7 @@ class FusedForm(NamedTuple):
         is_wide = self.is_half and self.K > 32 and self.fades < 2
         C = 32 if is_wide else 16
         rows = 16 if self.V <= 16 or self.K > 128 else 32
-        return TileSizes(C, C, -(-self.K // C), rows)
+        return TileSizes(C, BLOCK, -(-self.K // BLOCK), rows)
 
 
 def form_of(operands: ScanOperands, reads_after: bool, is_half: bool) -> FusedForm:

@@ -2,9 +2,9 @@
 
     u[t] = v[t] - S[t-1] e[t],     S[t] = S[t-1] diag(a[t]) + u[t] k[t]^T,     y[t] = S[t] q[t]  or  S[t-1] q[t]
 
-The four kernels know no cell. v, e, a, k and q are the coefficients of its affine form. In a chunk of C steps, let P[i,j] be
-the decay from after step j until after step i, B[i,j] the decay until before step i, c and b the same from the start of the
-chunk, r[j] the decay from after step j until the end, and S0 the state before the chunk. Then, with u as rows,
+The four kernels know no cell. v, e, a, k and q are the coefficients of its affine form. In a chunk of C steps, let
+P[i,j] be the decay from after step j until after step i, B[i,j] the decay until before step i, c and b the same from
+the start of the chunk, r[j] the decay from after step j until the end, and S0 the state before the chunk. With u as rows,
 
     (I + (e k^T) * B) u = v - b (e S0^T),     y = c (q S0^T) + ((q k^T) * P) u,     S = S0 prod(a) + (r u)^T k
 
@@ -13,9 +13,9 @@ chunk, r[j] the decay from after step j until the end, and S0 the state before t
 - `walk_back`: the gradient of S from the last chunk to the first, and the gradient of v.
 - `gradients`: the gradients of q, k, e and a of every chunk.
 
-Decays are products, never exponentials of sums of logarithms. A decay of 0 is exact, and a negative one is allowed. For a
-decay per column, P and B differ from column to column. `scores_by_column` and `gradients_by_column` then carry the decayed
-keys, and their gradients, from step to step inside a chunk.
+Decays are products, never exponentials of sums of logarithms. A decay of 0 is exact, and a negative one is allowed. For
+a decay per column, P and B differ from column to column. `scores_by_column` and `gradients_by_column` then carry the
+decayed keys, and their gradients, from step to step inside a chunk.
 
 No kernel uses atomics. No sum depends on the size of the batch or on T.
 """
@@ -541,9 +541,9 @@ def block_gradients(
 ):  # fmt: skip
     """The gradients of q, k, e and a `[C, BK]`, for some columns.
 
-    Going back through the steps, `of_keys` is d_S[t] seen by u: row j is u[j] d_S[t]. Its row t is the gradient of k[t].
-    `of_start` is d_S[t] seen by S0: the sum over the rows of S0 * d_S[t]. `keys` are those of earlier steps, decayed
-    until before step t, so that S[t-1] = S0 * since + u^T keys. The decay a[t] has the gradient S[t-1] * d_S[t].
+    The loop goes back through the steps. Row j of `of_keys` is u[j] d_S[t], so that its row t is the gradient of k[t].
+    `of_start` is the sum over the rows of S0 * d_S[t]. `keys` are those of earlier steps, decayed until before step t:
+    S[t-1] = S0 * before + u^T keys. The gradient of the decay a[t] is the sum over the rows of S[t-1] * d_S[t].
     """
     i = tl.arange(0, C)
     k_, after = load(k, i, columns, H * K, 1, left, K, real), factors(a, columns, 1, left, H, K, 2, C, real)

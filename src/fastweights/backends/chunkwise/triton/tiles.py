@@ -1,11 +1,11 @@
 """Tiles of the chunk kernels: loads, stores, products, decays, and the inverse of a chunk.
 
-Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the sequence,
-`H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2 for one number
-per step and column. S is a tuple of tiles `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns.
+Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
+sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
+for one number per step and column. S is a tuple of tiles `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs
+# mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 
