@@ -22,7 +22,7 @@ from torch import Tensor
 from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from page import put
 from recurrent_models import CACHES, MORE, SIZES, Family, families
 

@@ -25,7 +25,8 @@ from fastweights.experiments.trial import build, loop_of, make_task
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.verdicts import PAPER, paper_items
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.run_folder.run import Run, environment
+from fastweights.training.run_folder.environment import environment
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 STORED = Path(__file__).with_suffix(".json")

@@ -32,7 +32,7 @@ from csv_tables import write_tables
 from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),

@@ -7,8 +7,6 @@ repository has between files become links of the site.
 """
 
 import argparse
-import importlib
-import inspect
 import os
 import re
 import shutil
@@ -16,11 +14,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
+from typing import Any, NamedTuple
 
-import exports
+import api
 import gallery
+import reference
 from sphinx.application import Sphinx
 
 import fastweights
@@ -41,7 +39,7 @@ SECTIONS = {
     "To use a memory": ["keeping-states", "sequences", "looking-inside", "learning-to-remember", "tasks"],
     "With other libraries": ["transformers", "fla", "torchrl", "export"],
     "To make a memory": ["cells-in-full", "guarantees"],
-    "Reference": ["gallery", "api/index", "cells/index", "tasks/index"],
+    "Reference": ["gallery", "api/index", "cells/index", "tasks/README", "commands/index"],
     "What it costs, and what came out": ["performance", "scale", "results/README", "results/index"],
     "To work on it": [
         "compiler",
@@ -54,29 +52,38 @@ SECTIONS = {
         "citing",
     ],
 }
-WIDE = 100
-"""Letters of a signature that stands in one line."""
 SETTINGS: dict[str, Any] = {
     "project": "fastweights",
     "version": fastweights.__version__,
-    "extensions": ["myst_parser"],
+    "extensions": ["myst_parser", *reference.EXTENSIONS],
     "myst_heading_anchors": 4,
     "html_theme": "furo",
     "html_title": f"fastweights {fastweights.__version__}",
     "highlight_language": "text",
     "root_doc": "index",
+    **reference.SETTINGS,
 }
 
 
-def build(into: Path, builder: str = "html") -> int:
-    """Builds the site, and returns how many warnings there were; the builder "dummy" writes nothing."""
+class Built(NamedTuple):
+    """A site: the number of warnings, the titles of the pages, and the names of the objects of the API reference."""
+
+    warnings: int
+    titles: dict[str, str]
+    objects: set[str]
+
+
+def build(into: Path, builder: str = "html") -> Built:
+    """Builds the site. The builder "dummy" writes nothing."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
         write_source(source)
         trees = source / "doctrees"
-        site = Sphinx(str(source), None, str(into), str(trees), builder, SETTINGS, status=None, warningiserror=True)
+        settings = SETTINGS | {"intersphinx_mapping": reference.inventories()}
+        site = Sphinx(str(source), None, str(into), str(trees), builder, settings, status=None, warningiserror=True)
         site.build()
-        return site._warncount
+        titles = {page: title.astext() for page, title in site.env.titles.items()}
+        return Built(site._warncount, titles, {name for name, *_ in site.env.domains["py"].get_objects()})
 
 
 def write_source(source: Path) -> None:
@@ -88,14 +95,14 @@ def write_source(source: Path) -> None:
         name = path.relative_to(ROOT)
         code = path.read_text(encoding="utf-8")
         write(source / place(path), f"---\norphan: true\n---\n# {name}\n\n````python\n{code}````\n")
-    for path in [path for kind in ("svg", "png") for path in DOCS.rglob(f"*.{kind}")]:
+    for path in [path for kind in ("svg", "png", "csv") for path in DOCS.rglob(f"*.{kind}")]:
         target = source / path.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
     draw_reports(source)
-    write_api(source / "api")
+    api.write(source / "api")
     gallery.write(source)
-    for folder in ("cells", "tasks", "results"):
+    for folder in ("cells", "commands", "results"):
         pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob("*.md"))
         write(source / folder / "index.md", f"# All {folder}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
     listed = [page for pages in SECTIONS.values() for page in pages]
@@ -156,87 +163,11 @@ def place(path: Path) -> Path:
     return Path(TOP[path.name]) if path.name in TOP and path.parent == ROOT else Path("code") / f"{inside}.md"
 
 
-def write_api(folder: Path) -> None:
-    """A page a package, with all its public names."""
-    packages = ["fastweights", "fastweights.inspect", *(f"fastweights.{f.folder}" for f in exports.FOLDERS)]
-    for package in packages:
-        write(folder / f"{package}.md", "\n\n".join(api(package)) + "\n")
-    write(folder / "index.md", f"# Every public name\n\n{tree(packages)}")
-
-
-def api(package: str) -> Iterator[str]:
-    """The parts of a package's page."""
-    module = importlib.import_module(package)
-    yield f"# {package}"
-    yield prose(module.__doc__ or "")
-    for name in sorted(module.__all__, key=str.lower):
-        value = getattr(module, name)
-        if inspect.ismodule(value):
-            continue
-        yield f"## {name}"
-        yield f"```python\n{signature(name, value)}\n```"
-        yield prose(inspect.getdoc(value) or "")
-        if inspect.isclass(value):
-            yield from methods(name, value)
-
-
-def methods(name: str, kind: type) -> Iterator[str]:
-    """The public methods that a class defines."""
-    for method, value in vars(kind).items():
-        found = getattr(kind, method)
-        if not method.startswith("_") and inspect.isroutine(found) and value.__doc__ and callable(found):
-            yield f"### {name}.{method}"
-            yield f"```python\n{signature(method, found)}\n```"
-            yield prose(inspect.getdoc(found) or "")
-
-
-def signature(name: str, value: Any) -> str:
-    """`name(a: A, b: B = ...) -> C`, on lines of their own if they are long; the name alone where there is none."""
-    try:
-        found = inspect.signature(value)
-    except (TypeError, ValueError):
-        return name
-    text = f"{name}{found}"
-    if len(text) > WIDE:
-        end = (
-            "" if found.return_annotation is found.empty else f" -> {inspect.formatannotation(found.return_annotation)}"
-        )
-        text = "\n    ".join([f"{name}(", *(f"{parameter}," for parameter in found.parameters.values())]) + f"\n){end}"
-    # Defaults that are objects have addresses, which differ from build to build.
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
-
-
-def prose(text: str) -> str:
-    """A docstring as Markdown: its sections as lists, its examples and formulas as code."""
-    lines: list[str] = []
-    for block in re.split(r"\n\s*\n", dedent(text).strip("\n")):
-        head, _, rest = block.partition("\n")
-        if re.fullmatch(r"(Args|Returns|Raises|Yields|Attributes):", head.strip()) and rest:
-            lines += [f"**{head.strip().rstrip(':')}**", entries(dedent(rest))]
-        elif block.lstrip().startswith(">>>"):
-            lines.append(f"```python\n{dedent(block)}\n```")
-        else:
-            lines.append(block if block.startswith("    ") else escaped(block))
-    return "\n\n".join(lines)
-
-
-def entries(text: str) -> str:
-    """`name: what it is`, an item each."""
-    items = (" ".join(item.split()) for item in re.split(r"\n(?=\S)", text))
-    return "\n".join("- " + escaped(re.sub(r"^(\w+):", r"**\1**:", item)) for item in items)
-
-
-def escaped(text: str) -> str:
-    """Formulas outside of code as they are: no emphasis between the stars of two products, no tags, no references."""
-    parts = re.split(r"(``?[^`]+``?|\*\*\w+\*\*)", text)
-    return "".join(part if n % 2 else re.sub(r"([*_<\[\]|])", r"\\\1", part) for n, part in enumerate(parts))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("into", type=Path, metavar="FOLDER")
     options = parser.parse_args()
-    warnings = build(options.into.resolve())
+    warnings = build(options.into.resolve()).warnings
     print(f"The site is {options.into}/index.html.")
     return 1 if warnings else 0
 

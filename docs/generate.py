@@ -1,19 +1,19 @@
 """Writes the pages that follow from the code.
 
-One a cell in `docs/cells`, one a task in `docs/tasks`, the tables of `docs/choosing-a-memory.md` and of
-`docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture of the README from what was measured
-for `docs/performance.md`.
+One per cell in `docs/cells` and command in `docs/commands`, the tasks in `docs/tasks/README.md`, the tables of
+`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture
+of the README from what was measured for `docs/performance.md`.
 
 Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
 """
 
-import inspect
 import sys
 from itertools import dropwhile, takewhile
-from math import prod
 from pathlib import Path
 
 import torch
+from cell_page import cell_page
+from command_pages import command_pages
 from compiler_page import compiler_page
 from performance_page import gpu_page, performance_page
 from pictures import write_pictures
@@ -21,80 +21,13 @@ from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
-from fastweights.compiler import pipeline
-from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
-from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
-from fastweights.signature import TensorSpec, size
+from fastweights.registry import ABILITIES, EXPERIMENTS, describe
 from fastweights.testing import backends_of
-from fastweights.testing.samples import OWN
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
 REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
-
-
-def page(name: str) -> str:
-    """The page of a cell."""
-    cell = Cell.from_name(name)
-    formula, *text = inspect.cleandoc(cell.summary).split("\n\n")
-    paragraphs = [p for p in text if not p.startswith(("Source:", "Can:"))]
-    source, can = describe(cell.summary).source, abilities(cell.summary)
-    parts = [
-        f"# {name}",
-        f"    {formula}",
-        *paragraphs,
-        f"**Source.** {source}",
-        can,
-        f"**State.** {floats(cell)} floats a head.",
-        table(cell.slots["State"]),
-        "**Inputs** of a step and head.",
-        table(cell.slots["Inputs"]),
-        *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
-        f"**Output.** `[{cell.output.axes}]`.",
-        f"**Backends.** {', '.join(backends(cell))}.",
-        f"`fastweights train oz --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
-        "guarantees.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def backends(cell: Cell) -> list[str]:
-    """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
-    try:
-        pipeline.passes(cell, cell.example_sizes, torch.float32)
-    except Unsupported:
-        return backends_of(cell)
-    return sorted({*backends_of(cell), "compiled"})
-
-
-def abilities(docstring: str) -> str:
-    """What a memory can do and what it cannot."""
-    can = describe(docstring).abilities
-    lines = [f"- **{'can' if ability in can else 'cannot'} {ability}**: {what}" for ability, what in ABILITIES.items()]
-    return "\n".join(lines)
-
-
-def table(slots: dict[str, TensorSpec]) -> str:
-    """Names, axes and roles."""
-    rows = [f"| `{name}` | `[{slot.axes}]` | {slot.role} |" for name, slot in slots.items()]
-    return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])
-
-
-def floats(cell: Cell) -> str:
-    """The size of a head's state as an expression, such as `V K + K`."""
-    terms = [" ".join(slot.axes.split()).replace("*", " ") or "1" for slot in cell.slots["State"].values()]
-    grouped = [f"({t})" if "+" in t else t for t in terms]
-    numbers = {**OWN, "K": 16, "V": 16, "R": 16}
-    total = sum(prod([size(axis, numbers) for axis in slot.axes.split()]) for slot in cell.slots["State"].values())
-    own = sorted({c for slot in cell.slots["State"].values() for c in slot.axes if c.isalpha()} - set("KVR"))
-    where = "".join(f", {letter} = {numbers[letter]}" for letter in own)
-    return f"{' + '.join(grouped)} (with all sizes 16{where}: {total:,})"
-
-
-def layer_of(cell: str) -> str:
-    """The layer to try a cell with."""
-    return {"delta": "delta-net"}.get(cell, cell)
 
 
 def row(name: str) -> str:
@@ -156,8 +89,8 @@ def experiment_row(name: str) -> str:
 
 def write(folder: Path) -> None:
     """Writes all pages."""
-    pages = {"cells": {name: page(name) for name in Cell.names()}}
-    pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    pages = {"cells": {name: cell_page(name) for name in Cell.names()}, "tasks": {"README": task_page()}}
+    pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""Pages: those that follow from the code do, links lead somewhere, and every page can be found."""
+"""Pages: derived pages are up to date, links lead somewhere, and the site builds without a warning."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from fastweights.layers import layer_names
 from fastweights.report.page import FIGURES
@@ -28,7 +29,7 @@ def test_committed_pages_follow_from_the_code(tmp_path):
     for page in sorted([*tmp_path.rglob("*.md"), *tmp_path.rglob("*.svg")]):
         committed = DOCS / page.relative_to(tmp_path)
         assert committed.read_text() == page.read_text(), f"run make generate: {committed} is stale"
-    for folder in ("cells", "tasks", "pictures"):
+    for folder in ("cells", "tasks", "commands", "pictures"):
         assert {p.name for p in (DOCS / folder).iterdir()} == {p.name for p in (tmp_path / folder).iterdir()}
 
 
@@ -115,3 +116,29 @@ def test_layers_that_have_read_a_million_steps_are_there():
     )
     assert rows
     assert set(rows) <= set(layer_names()), "run benchmarks/stream.py again without the layers that are gone"
+
+
+@pytest.fixture
+def scale(benchmark_script):
+    return benchmark_script("scale")
+
+
+def test_the_page_is_what_the_script_says(scale):
+    from page import found
+
+    page = found(ROOT / "docs" / "scale.md", "scale")
+    assert page.splitlines() == scale.lines(scale.Machine()), "run benchmarks/scale.py --into docs/scale.md"
+
+
+@pytest.mark.parametrize("sizes", [{}, {"batch": 16}, {"d": 512}])
+def test_what_a_block_keeps_is_in_proportion_to_its_width_and_tokens(scale, sizes):
+    assert scale.kept(**sizes) == pytest.approx(scale.KEPT, rel=0.1)
+
+
+def test_weights_are_those_of_the_blocks_and_around_them(scale):
+    model = scale.model()
+    around = scale.VOCABULARY * scale.D + scale.VOCABULARY + 2 * scale.D
+    assert model.parameters == scale.DEPTH * model.block + around
+    assert model.state == scale.HEADS * (scale.D // scale.HEADS) ** 2
+    assert scale.weights(model, 1) == 16 * model.parameters
+    assert torch.get_default_dtype() == torch.float32

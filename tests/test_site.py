@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastweights.registry import descriptions
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -16,14 +18,46 @@ def build_site(monkeypatch):
     import build_site
 
     yield build_site
-    for name in ("build_site", "exports", "gallery"):
-        sys.modules.pop(name, None)
+    for path in DOCS.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The environment of Sphinx after all pages are read, and the number of warnings."""
+    pytest.importorskip("sphinx", reason="builds with the extra docs")
+    sys.path.insert(0, str(DOCS))
+    import build_site
+
+    yield build_site.build(tmp_path_factory.mktemp("site"), builder="dummy")
+    sys.path.remove(str(DOCS))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_it_builds_without_a_warning(build_site, tmp_path):
-    assert build_site.build(tmp_path / "site", builder="dummy") == 0
+def test_it_builds_without_a_warning(site):
+    assert site.warnings == 0
+
+
+@pytest.mark.slow
+def test_no_two_pages_have_one_title(site):
+    pages = {}
+    for page, title in site.titles.items():
+        pages.setdefault(title, []).append(page)
+    assert not {title: found for title, found in pages.items() if len(found) > 1}
+
+
+@pytest.mark.slow
+def test_the_index_has_the_public_objects(site):
+    """Other projects link to them by `objects.inv`."""
+    assert {
+        "fastweights.scan",
+        "fastweights.Cell",
+        "fastweights.layers.DeltaNet",
+        "fastweights.layers.Layer.forward",
+        "fastweights.functional.delta_rule",
+        "fastweights.signature.Matrix",
+    } <= site.objects
 
 
 def test_surfaces_of_dpfp_are_the_paper_s(build_site):
@@ -38,10 +72,42 @@ def test_surfaces_of_dpfp_are_the_paper_s(build_site):
     assert sorted(quadrants) == [0, 1, 2, 3]
 
 
-def test_docstrings_keep_their_formulas(build_site):
-    text = build_site.prose(
-        "y = a * b * c, <K>.\n\nArgs:\n    x: `[B, T]`, more\n        of it.\n    y: Two.\n\n>>> 1\n1\n"
+def test_docstrings_become_restructured_text(build_site):
+    """Formulas are typeset, code is code, public names and papers are links, and nothing else is markup."""
+    docstring = (
+        "Sum of `scan` and `x`.\n\n    W <- W + v k^T\n\nSource: A 2020 (arXiv:2102.11174), a*b_.\n\n"
+        "Args:\n    num_heads: Heads `[B, T]`, a_b.\n\nExample:\n    >>> 1 * 1\n    1"
     )
-    assert r"y = a \* b \* c, \<K>." in text
-    assert "- **x**: `[B, T]`, more of it.\n- **y**: Two." in text
-    assert "```python\n>>> 1\n1\n```" in text
+    import docstrings
+
+    parts = list(docstrings.restructured(docstring, {"scan": "fastweights.scan"}))
+    assert parts == [
+        "Sum of :py:obj:`scan <fastweights.scan>` and ``x``.",
+        ".. math::\n\n   W \\leftarrow W + v k^{\\mathsf{T}}",
+        r"**Source:** A 2020 (`arXiv:2102.11174 <https://arxiv.org/abs/2102.11174>`__), a\*b\_.",
+        "Args:\n    num_heads: Heads ``[B, T]``, a\\_b.",
+        "Example:\n    >>> 1 * 1\n    1",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps", "normalisers", "rate-activations"])
+def test_formulas_become_latex_and_mathml(build_site, kind):
+    """Every symbol of every formula is known."""
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    for name, described in descriptions(kind).items():
+        if described.formula:
+            assert "<math" in str(tex2mathml(build_site.gallery.latex(described.formula), as_block=True)), name
+
+
+def test_a_formula_with_an_unknown_symbol_is_refused(build_site):
+    with pytest.raises(ValueError, match="got '@'"):
+        build_site.gallery.latex("y = W @ q")
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps"])
+def test_a_part_has_a_summary_of_one_short_line(kind):
+    """`fastweights list` shows it next to the name, in 100 columns."""
+    rows = descriptions(kind)
+    width = max(map(len, rows)) + 2
+    assert not [name for name, described in rows.items() if width + len(described.summary) > 100]

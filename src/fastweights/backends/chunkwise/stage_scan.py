@@ -58,14 +58,14 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
     time = [x.unsqueeze(1).movedim((1, 3), (0, 2)) for x in chunked.time]
     steps = prepared.builder.steps(time, chunked.still, 0)
     (write,) = steps.writes
-    coefficients: Any = (*steps.queries, write.key, write.erase, write.value, steps.decay)
-    operands: Any = (None if x is None else _by_time(x) for x in coefficients)
-    y, last = fused_scan(ScanOperands(*operands, S), stage.queries[0], is_half)
+    coefficients = (*steps.queries, write.key, write.erase, write.value, steps.decay)
+    q, k, e, v, a = (None if x is None else _by_time(x) for x in coefficients)
+    y, last = fused_scan(ScanOperands(q, k, e, v, a, S), stage.queries[0], is_half)
     for offsets in steps.offsets:
         y = y + _by_time(offsets)
     return Reads(y.unsqueeze(-2), None), last
 
 
-def _by_time(x: Tensor) -> Tensor:
+def _by_time(x: Any) -> Any:
     """`[1, B, H, T, ...]` -> `[B, T, H, ...]`."""
     return x.squeeze(0).movedim(2, 1)

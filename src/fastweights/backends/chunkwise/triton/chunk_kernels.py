@@ -4,7 +4,7 @@
 
 The four kernels know no cell. v, e, a, k and q are the coefficients of its affine form. In a chunk of C steps, let
 P[i,j] be the decay from after step j until after step i, B[i,j] the decay until before step i, c and b the same from
-the start of the chunk, r[j] the decay from after step j until the end, and S0 the state before the chunk. With u as rows,
+the start of the chunk, r[j] the decay from after step j until the end, and S0 the S before it. With u as rows,
 
     (I + (e k^T) * B) u = v - b (e S0^T),     y = c (q S0^T) + ((q k^T) * P) u,     S = S0 prod(a) + (r u)^T k
 
