@@ -11,13 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-<<<<<<< HEAD
-from fastweights.backends._transforms import unsupported_transform
-from fastweights.backends.chunkwise.chunks import Reads
-=======
 from fastweights.backends._specialisation import unsupported_transform
-from fastweights.backends.chunkwise.chunks import Reads, scan
->>>>>>> main
+from fastweights.backends.chunkwise.chunks import Reads
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
 from fastweights.backends.chunkwise.delay import delayed
 from fastweights.backends.chunkwise.lowering import (
