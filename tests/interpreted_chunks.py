@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, scan
-from fastweights.backends.chunkwise import fused_scan
+from fastweights.backends.chunkwise import fused_scan, stage_scan
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -131,6 +131,24 @@ def traces_whole(case: str) -> None:
     assert "chunk_scan" in type(traced.grad_fn).__name__ or "Compiled" in type(traced.grad_fn).__name__
     inputs = [*a.inputs]
     torch.testing.assert_close(torch.autograd.grad(traced.sum(), inputs), torch.autograd.grad(y.sum(), inputs))
+
+
+def reads_half_precision(case: str) -> None:
+    """The kernels read half-precision inputs that are coefficients themselves, and write their gradients."""
+    cell, dtypes = Cell.from_name(case), []
+    a = scan_checks.arguments(cell, Shape(1, 18, 2, 5, 3))._replace(reset=None).to(torch.bfloat16)
+    run = fused_scan.fused_scan
+
+    def record(operands: ScanOperands, *form: bool) -> tuple[Tensor, Tensor]:
+        dtypes.append({name: x.dtype for name, x in operands._asdict().items() if x is not None})
+        return run(operands, *form)
+
+    stage_scan.fused_scan = record
+    got = scan_checks.results_and_gradients(cell, "chunkwise", a)
+    want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
+    scan_checks.assert_close(got, want, torch.bfloat16, Shape(1, 18, 2, 5, 3))
+    assert dtypes[0]["q"] == dtypes[0]["k"] == torch.bfloat16, dtypes
+    assert dtypes[0]["S"] == torch.float32
 
 
 def main(check: str, cases: list[str]) -> None:

@@ -92,6 +92,8 @@ def test_fused_chunk_kernels_equal_a_loop(decay):
         ("is_alone_what_it_is_in_a_batch", "one key, decay by column"),
         ("is_an_operation", "sum, no decay"),
         ("traces_whole", "gated-delta"),
+        ("reads_half_precision", "delta"),
+        ("reads_half_precision", "gla"),
     ],
 )
 def test_guarantees_of_the_fused_chunk_kernels(check, case):

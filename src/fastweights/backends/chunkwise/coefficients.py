@@ -29,6 +29,8 @@ class PreparedScan(NamedTuple):
     scan: ChunkedScan
     left_over: Tensor | None
     builder: "CoefficientBuilder"
+    half_inputs: Mapping[str, Tensor]
+    """The inputs before their cast by name, where no reset and no padding changes the coefficients."""
 
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
@@ -55,7 +57,8 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
     size = chunk_size(T, stage.width)
     scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers)
-    return PreparedScan(scan, left_over, builder)
+    halves = {} if marks or call.half_inputs is None else call.half_inputs._asdict()
+    return PreparedScan(scan, left_over, builder, {f"in_{name}": x for name, x in halves.items()})
 
 
 class StepWrite(NamedTuple):

@@ -35,7 +35,8 @@ class ScanOperands(NamedTuple):
     """The coefficients of all steps, and the first S.
 
     q, k and e are `[B, T, H, K]`, v is `[B, T, H, V]`, a is `[B, T, H, 1]` or `[B, T, H, K]`, and S is `[B, H, V, K]`.
-    Nothing is erased without e, and nothing decays without a.
+    Nothing is erased without e, and nothing decays without a. q, k, e, v and a may have half precision, and so do their
+    gradients then. S and all results have the dtype of the computation.
     """
 
     q: Tensor
@@ -180,7 +181,7 @@ def _forward_shapes(
     B, T, H = q.shape[:3]
     C = form_of(ScanOperands(q, k, e, v, a, S), reads_after, is_half).sizes.C
     starts = S.new_empty((B * H, -(-T // C), *S.shape[2:]) if keep else (0,))
-    return torch.empty_like(v), torch.empty_like(S), starts
+    return torch.empty_like(v, dtype=S.dtype), torch.empty_like(S), starts
 
 
 @torch.library.register_fake("fastweights::chunk_scan_backward", lib=LIBRARY)
@@ -210,7 +211,7 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:
     *operands, starts = ctx.saved_tensors
     v = operands[3]
-    d_y = torch.zeros_like(v) if d_y is None else d_y
+    d_y = torch.zeros_like(v, dtype=starts.dtype) if d_y is None else d_y
     d_last = starts.new_zeros(ctx.shape) if d_last is None else d_last
     gradients = torch.ops.fastweights.chunk_scan_backward(*operands, *ctx.form, starts, d_y, d_last)
     absent = [x is None for x in operands]

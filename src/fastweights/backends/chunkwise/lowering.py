@@ -10,7 +10,7 @@ from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
 from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Stage, Write
-from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
+from fastweights.compiler.ir.nodes import Constant, Input, Load, Node, Shape, Value, behind, identity
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
@@ -31,6 +31,7 @@ class ScanStage(NamedTuple):
     per write: whether it erases, and which parts it gives values to. `queries` has an entry per vector that reads along
     the columns, and `across` per vector that reads across the rows: whether it reads after the step. `seen` and
     `crossed` have an entry per read: its name, the index of its vector, the part, and the shape of what is read.
+    `inputs` names the inputs of the cell that are the first query, key and value themselves; empty where none is.
     """
 
     parts: tuple[Part, ...]
@@ -43,6 +44,7 @@ class ScanStage(NamedTuple):
     crossed: tuple[tuple[str, int, int, Shape], ...]
     rows_decay: bool
     is_coupled: bool
+    inputs: tuple[str, str, str]
 
     @property
     def blocks(self) -> int:
@@ -185,7 +187,17 @@ class Lowerer:
         queries, across = (tuple(is_after for _, is_after in kind) for kind in (vectors, over_rows))
         all_reads = (queries, tuple(seen), across, tuple(crossed))
         rows_decay = stage.row_decay is not None
-        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled)
+        query = vectors[0][0] if vectors else None
+        inputs = self._input(query), self._input(writes[0].key), self._input(writes[0].values[0])
+        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled, inputs)
+
+    def _input(self, value: Value | None) -> str:
+        """The name of the input that a value is, axis by axis; empty if it is none."""
+        if value is None or not isinstance(value.expression, Load):
+            return ""
+        node, index = value.expression.node, value.expression.index
+        is_whole = node.shape == value.shape and index == identity(value.shape)
+        return self.moving.get(node, "") if is_whole else ""
 
 
 def _nothing(stage: Linear) -> Write:

@@ -59,7 +59,9 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
     steps = prepared.builder.steps(time, chunked.still, 0)
     (write,) = steps.writes
     coefficients = (*steps.queries, write.key, write.erase, write.value, steps.decay)
-    q, k, e, v, a = (None if x is None else _by_time(x) for x in coefficients)
+    q, k, e, v, a = map(_by_time, coefficients)
+    if not prepared.builder.extra and len(stage.parts) == 1 and not stage.parts[0].groups:
+        q, k, v = (prepared.half_inputs.get(name, x) for name, x in zip(stage.inputs, (q, k, v), strict=True))
     y, last = fused_scan(ScanOperands(q, k, e, v, a, S), stage.queries[0], is_half)
     for offsets in steps.offsets:
         y = y + _by_time(offsets)
@@ -67,5 +69,5 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
 
 
 def _by_time(x: Any) -> Any:
-    """`[1, B, H, T, ...]` -> `[B, T, H, ...]`."""
-    return x.squeeze(0).movedim(2, 1)
+    """`[1, B, H, T, ...]` -> `[B, T, H, ...]`; None stays None."""
+    return None if x is None else x.squeeze(0).movedim(2, 1)

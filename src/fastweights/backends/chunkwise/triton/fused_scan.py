@@ -14,6 +14,8 @@ from fastweights.compiler.targets.triton.occupancy import OPTIONS, POINTERS, Ass
 
 KERNELS = {"prepare": prepare, "walk": walk, "walk back": walk_back, "gradients": gradients}
 """The kernels by name. `prepare` runs in both passes."""
+HALF = ("q", "k", "v", "d_q", "d_k")
+"""The pointers to inputs that may have half precision, and to their gradients."""
 COUNTS = ("T", "H", "N")
 """The integer arguments, which no kernel is compiled for."""
 
@@ -21,7 +23,7 @@ COUNTS = ("T", "H", "N")
 def forward(operands: ScanOperands, form: FusedForm, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
     """y, the last S, and the S before every chunk `[B H, N, V, K]`: an empty tensor unless `keep`."""
     launch, S = Launch(operands, form), operands.S
-    y, last = torch.empty_like(operands.v), torch.empty_like(S)
+    y, last = torch.empty_like(operands.v, dtype=S.dtype), torch.empty_like(S)
     starts = S.new_empty(launch.M, launch.N, *S.shape[2:]) if keep else S.new_empty(0)
     scores = launch.scores(S)
     launch(prepare, launch.chunks, scores | {"WRITES": False})
@@ -34,12 +36,13 @@ def backward(operands: ScanOperands, form: FusedForm, starts: Tensor, d_y: Tenso
     launch, S = Launch(operands, form), d_last
     scores, u = launch.scores(S), torch.empty_like(operands.v, dtype=S.dtype)
     d = {f"d_{name}": S.new_empty(0) if x is None else torch.empty_like(x) for name, x in launch.inputs.items()}
+    d["d_v"] = torch.empty_like(u)  # which other gradients depend on
     between = {"starts": starts, "u": u, "d_y": d_y, "d_ends": torch.empty_like(starts)}
     d_first = torch.empty_like(S)
     launch(prepare, launch.chunks, scores | between | {"WRITES": True})
     launch(walk_back, launch.rows, scores | between | d | {"d_last": d_last, "d_first": d_first})
     launch(gradients, launch.chunks, between | d)
-    return [*d.values(), d_first]
+    return [*(d | {"d_v": d["d_v"].to(operands.v.dtype)}).values(), d_first]
 
 
 class Launch:
@@ -105,5 +108,6 @@ def assembled(name: str, form: FusedForm, dtype: torch.dtype, chip: str) -> Asse
     fixed = constants(form, dtype, "ieee" if exact else precision(form)) | {"KEEP": True, "WRITES": True}
     fixed = {name: x for name, x in fixed.items() if name in function.arg_names}
     types = {name: "i32" if name in COUNTS else POINTERS[dtype] for name in function.arg_names if name not in fixed}
+    types |= {name: "*bf16" for name in HALF if form.is_half and name in types}
     warps = form.sizes.warps(name.startswith("walk"))
     return assemble_function(function, types, fixed, target, warps, f"chunk kernel {name!r} with K={form.K}")
