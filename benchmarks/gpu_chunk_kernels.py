@@ -17,7 +17,7 @@ from fastweights.backends.chunkwise.fused_scan import FusedForm
 from fastweights.backends.chunkwise.triton.fused_scan import KERNELS, assembled
 from fastweights.compiler.targets.target import CHIPS
 
-SIZES = (16, 32, 64, 128, 256)
+SIZES = (16, 64, 128)
 DECAYS = ("one number", "per column")
 INPUTS = ("bfloat16", "float32")
 

@@ -12,6 +12,8 @@ import torch
 
 from fastweights import Cell, cli
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
+from fastweights.backends.chunkwise.lowering import lowering_for
+from fastweights.backends.chunkwise.stage_scan import limit
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
@@ -126,9 +128,11 @@ def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(mon
     assert missing_kernels("cuda") == ""
     assert missing_kernels("mps") == "there are none for mps"
     assert cli.main(["explain", "gated-slot-attention", "--target", "sm_90"]) == 0
-    assert "in PyTorch, not in fused kernels: they do not know reads across the rows" in capsys.readouterr().out
+    assert "in PyTorch, not in fused kernels: a read goes across the rows" in capsys.readouterr().out
     assert cli.main(["explain", "delta", "--device", "meta"]) == 0
     assert "(in PyTorch, not in fused kernels: there are none for meta)" in capsys.readouterr().out
+    large = lowering_for(Cell.from_name("delta").key, (("K", 300), ("V", 16)), torch.float32)
+    assert limit(large.stages[0]) == "its state has more than 256 columns"
     monkeypatch.setattr(triton, "__version__", "3.5.1")
     assert missing_kernels("cuda") == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
 
