@@ -2,7 +2,7 @@
 
     python benchmarks/online_memory.py                  # on one core; the kernel is built first
     python benchmarks/online_memory.py --symbols 20000  # longer
-    python benchmarks/online_memory.py --into docs/learning-to-remember.md
+    python benchmarks/online_memory.py --into docs/concepts/online-memory.md
 
 "compiled" is what `fastweights train online-memory` runs, compared with the same steps as calls of PyTorch. "In
 kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are

@@ -7,6 +7,7 @@ repository has between files become links of the site.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -19,46 +20,83 @@ from typing import Any, NamedTuple
 import api
 import gallery
 import reference
+from index_terms import indexed
 from sphinx.application import Sphinx
 
 import fastweights
+from fastweights.registry import EXPERIMENTS
 from fastweights.report.page import FIGURES, draw_figures
 from fastweights.report.runs import collect
+from fastweights.report.verdicts import citation, paper_items
 from fastweights.training.run_folder.runs_file import RUNS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
-"""Pages of the repository that are no pages of this folder."""
+REPOSITORY = "https://github.com/fastweights/fastweights"
+TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing/index.md", "CHANGELOG.md": "changelog.md"}
+"""Places in the site of the pages outside this folder."""
 SECTIONS = {
-    "To begin": ["choosing-a-memory", "how-do-i"],
-    "Tutorials": [
-        *("a-classifier", "a-language-model", "a-translator", "agents"),
-        *("writing-a-rule", "memory-as-a-loss", "reproducing"),
+    "Getting started": [
+        *("getting-started/installation", "getting-started/quick-start", "getting-started/choosing-a-layer"),
+        "getting-started/faq",
     ],
-    "To use a memory": ["keeping-states", "sequences", "looking-inside", "learning-to-remember", "tasks"],
-    "With other libraries": ["transformers", "fla", "torchrl", "export"],
-    "To make a memory": ["cells-in-full", "guarantees"],
-    "Reference": ["gallery", "api/index", "cells/index", "tasks/README", "commands/index"],
-    "What it costs, and what came out": ["performance", "scale", "results/README", "results/index"],
-    "To work on it": [
-        "compiler",
-        "gpu",
-        "chunkwise-kernels",
-        "contributing",
-        "changes",
-        "dependencies",
-        "releasing",
-        "citing",
+    "Tutorials": [
+        *("tutorials/classifier", "tutorials/language-model", "tutorials/translator", "tutorials/few-shot"),
+        *("tutorials/agent", "tutorials/update-rule"),
+    ],
+    "How-to guides": [
+        *("how-to/how-do-i", "how-to/sequences", "how-to/states", "how-to/training", "how-to/kernels"),
+        *("how-to/export", "how-to/custom-cell", "how-to/memory-as-a-loss", "how-to/inspect", "how-to/agents"),
+        *("how-to/tasks", "how-to/reproducing", "how-to/paper-presets"),
+        *("how-to/transformers", "how-to/fla", "how-to/torchrl"),
+    ],
+    "Concepts": [
+        *("concepts/fast-weights", "concepts/states-and-resets", "concepts/backends", "concepts/online-memory"),
+        *("gallery", "concepts/glossary"),
+    ],
+    "Reference": [
+        *(
+            "api/index",
+            "cells/index",
+            "tasks/README",
+            "commands/index",
+            "reference/guarantees",
+            "reference/bibliography",
+        ),
+        *("reference/citing", "changelog"),
+    ],
+    "Results": [
+        *("results/README", "results/ba2016", "results/gregor2020", "results/schlag2021", "results/irie2021"),
+        *("results/irie2022", "results/learning-rates", "results/char-lm", "results/streams", "results/other-texts"),
+        *("results/more-neurons", "results/index", "performance", "gpu", "scale"),
+    ],
+    "Contributing": [
+        *("contributing/index", "contributing/adding-a-task", "contributing/adding-an-experiment"),
+        *("contributing/compiler", "contributing/chunkwise-kernels", "contributing/dependencies"),
+        *("contributing/releasing", f"GitHub repository <{REPOSITORY}>"),
     ],
 }
+LISTS = (
+    *((folder, f"All {folder}", "*.md") for folder in ("cells", "commands")),
+    ("results", "All reports", "report.md"),
+)
+"""Folders with a page that lists their pages: its title, and the names of the files."""
 SETTINGS: dict[str, Any] = {
     "project": "fastweights",
     "version": fastweights.__version__,
-    "extensions": ["myst_parser", *reference.EXTENSIONS],
+    "copyright": "the fastweights authors",
+    "extensions": ["myst_parser", "sphinx_copybutton", *reference.EXTENSIONS],
     "myst_heading_anchors": 4,
+    "myst_enable_extensions": ["dollarmath"],
     "html_theme": "furo",
     "html_title": f"fastweights {fastweights.__version__}",
+    "html_static_path": [str(DOCS / "static"), str(DOCS / "site.css")],
+    "html_css_files": ["pages.css", "site.css"],
+    "html_math_renderer": "mathml",
+    "html_copy_source": False,
+    "html_show_sphinx": False,
+    "copybutton_prompt_text": r">>> |\.\.\. ",
+    "copybutton_prompt_is_regexp": True,
     "highlight_language": "text",
     "root_doc": "index",
     **reference.SETTINGS,
@@ -90,7 +128,8 @@ def write_source(source: Path) -> None:
     """Everything that Sphinx reads."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
-        write(source / place(path), relinked(path))
+        text = indexed(place(path).with_suffix("").as_posix(), titled(path, trimmed(relinked(path))))
+        write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)
         code = path.read_text(encoding="utf-8")
@@ -102,12 +141,10 @@ def write_source(source: Path) -> None:
     draw_reports(source)
     api.write(source / "api")
     gallery.write(source)
-    for folder in ("cells", "commands", "results"):
-        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob("*.md"))
-        write(source / folder / "index.md", f"# All {folder}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
-    listed = [page for pages in SECTIONS.values() for page in pages]
-    more = sorted(path.stem for path in source.glob("*.md") if path.stem not in {"index", *listed})
-    trees = [tree(pages, name) for name, pages in {**SECTIONS, "More": more}.items() if pages]
+    for folder, title, name in LISTS:
+        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob(name))
+        write(source / folder / "index.md", f"# {title}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
+    trees = [tree(pages, name) for name, pages in SECTIONS.items()]
     with (source / "index.md").open("a", encoding="utf-8") as index:
         index.write("\n" + "\n".join(trees))
 
@@ -151,6 +188,46 @@ def relinked(page: Path) -> str:
         return f"]({os.path.relpath(target, home)}{match[2] or ''})"
 
     return LINK.sub(link, page.read_text(encoding="utf-8"))
+
+
+def trimmed(text: str) -> str:
+    """A page whose examples lack the blank line that ends them for doctest."""
+    return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def titled(path: Path, text: str) -> str:
+    """A report with the title of its experiment in place of the one that all reports share."""
+    if path.name != "report.md" or not path.is_relative_to(DOCS / "results"):
+        return text
+    name, preset = path.relative_to(DOCS / "results").parent.as_posix().rsplit("/", 1)
+    experiment = EXPERIMENTS.load(name)
+    source = f"{citation(experiment.source)}: " if name in set(paper_items()) else ""
+    return text.replace(text.partition("\n")[0], f"# {source}{experiment.title} (preset {preset})", 1)
+
+
+PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$(?:\n\n\*([^*]+)\*$)?", re.MULTILINE)
+
+
+def figures(text: str) -> str:
+    """A page whose pictures on lines of their own have captions: the paragraph in italics after them, or their text."""
+
+    def figure(match: re.Match[str]) -> str:
+        alternative, path, caption = match.groups()
+        return f"```{{figure}} {path}\n:alt: {alternative}\n\n{caption or alternative}\n```"
+
+    return PICTURE.sub(figure, text)
+
+
+DESCRIPTION = 160
+"""Letters of a description that search engines show."""
+
+
+def described(text: str) -> str:
+    """A page with its first paragraph as its description for search engines."""
+    paragraphs = (block.partition("\n- ")[0] for block in text.split("\n\n") if re.match(r"[A-Z*]|- \*\*Goal", block))
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`$]", r"\1", " ".join(next(paragraphs, "").split()).removeprefix("- "))
+    short = plain if len(plain) <= DESCRIPTION else plain[: plain.rfind(" ", 0, DESCRIPTION)] + " ..."
+    return f"---\nmyst:\n  html_meta:\n    description: {json.dumps(short)}\n---\n{text}" if short else text
 
 
 def place(path: Path) -> Path:

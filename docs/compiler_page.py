@@ -17,7 +17,7 @@ from fastweights.compiler.targets.cpp.emit import CppSource
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.compiler.targets.cpp.show import show_program
 
-TEXT = Path(__file__).with_name("compiler.txt")
+TEXT = Path(__file__).parent / "contributing" / "compiler.txt"
 SIZES = {"K": 4, "V": 3}
 LANES = 4
 """Of a vector in the C++ that is shown, whatever CPU this is."""

@@ -59,7 +59,7 @@ def _page(pictures: Path) -> Iterator[str]:
 
 def figure(file: str, alternative: str, caption: str) -> str:
     """A picture with a caption."""
-    return f"```{{figure}} {file}\n:alt: {alternative}\n\n{caption}\n```"
+    return f"```{{figure}} {file}\n:alt: {alternative}\n:class: follows-theme\n\n{caption}\n```"
 
 
 def surfaces(name: str, points: int = 41) -> Tensor:

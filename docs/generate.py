@@ -1,10 +1,12 @@
 """Writes the pages that follow from the code.
 
-One per cell in `docs/cells` and command in `docs/commands`, the tasks in `docs/tasks/README.md`, the tables of
-`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture
-of the README from what was measured for `docs/performance.md`.
+A page per cell in `docs/cells` and per command in `docs/commands`, the tasks in `docs/tasks/README.md`, the tables of
+`docs/getting-started/choosing-a-layer.md` and `docs/how-to/reproducing.md`, the compiler passes in
+`docs/contributing/compiler.md`, the pages on performance and results, the pictures, and the table of papers in the
+README.
 
-Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
+Run `python docs/generate.py`. With a folder as argument it writes into that folder in place of `docs`, and the README
+next to it. A test compares the committed pages with its output.
 """
 
 import sys
@@ -15,6 +17,7 @@ import torch
 from cell_page import cell_page
 from command_pages import command_pages
 from compiler_page import compiler_page
+from paper_table import readme
 from performance_page import gpu_page, performance_page
 from pictures import write_pictures
 from results_pages import results_pages
@@ -41,15 +44,15 @@ def row(name: str) -> str:
     state = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
     parameters = sum(p.numel() for p in layer.parameters())
     in_chunks = "chunkwise" if cell and "chunkwise" in backends_of(cell) else ""
-    link = f"[{name}](cells/{cell.name}.md)" if cell else name
+    link = f"[{name}](../cells/{cell.name}.md)" if cell else name
     return "| " + " | ".join([link, *marks, f"{state:,}", f"{parameters:,}", in_chunks]) + " |"
 
 
 def choosing() -> str:
-    """The page with the table: the text is in `choosing-a-memory.txt`, the table follows from the layers."""
+    """The page with the table: the text is in `choosing-a-layer.txt`, the table follows from the layers."""
     header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
-    text = (HERE / "choosing-a-memory.txt").read_text(encoding="utf-8")
+    text = (HERE / "getting-started" / "choosing-a-layer.txt").read_text(encoding="utf-8")
     text = text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
     return text.replace("MEASURED", measured())
 
@@ -62,7 +65,7 @@ def measured() -> str:
     by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
     label = EXPERIMENTS.load("abilities").display.label
     tables = [_first_table(by_title[title]) for title in (label, "Costs")]
-    link = f"[report]({REPORT.relative_to(HERE).as_posix()})"
+    link = f"[report](../{REPORT.relative_to(HERE).as_posix()})"
     return f"Numbers are {label}, from the {link}.\n\n" + "\n\n".join(tables)
 
 
@@ -74,17 +77,17 @@ def _first_table(text: str) -> str:
 
 def reproducing() -> str:
     """The page with all experiments: the text is in `reproducing.txt`."""
-    header = ["name", "what", "where from", "beside it"]
+    header = ["name", "experiment", "source", "compared with"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(experiment_row, EXPERIMENTS.names())]
-    return (HERE / "reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
+    return (HERE / "how-to/reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
 
 
 def experiment_row(name: str) -> str:
-    """A line of that table: what an experiment is, and what of the paper stands beside its numbers."""
+    """A row of that table: title and source of an experiment, and what the report compares its numbers with."""
     experiment = EXPERIMENTS.load(name)
     numbers = "numbers" if experiment.published or experiment.published_details else ""
-    beside = ", ".join(filter(None, [numbers, "sentences" if experiment.claims else ""]))
-    return f"| `{name}` | {experiment.title} | {experiment.source} | {beside} |"
+    compared = ", ".join(filter(None, [numbers, "claims" if experiment.claims else ""]))
+    return f"| `{name}` | {experiment.title} | {experiment.source} | {compared} |"
 
 
 def write(folder: Path) -> None:
@@ -98,12 +101,16 @@ def write(folder: Path) -> None:
     (folder / "results").mkdir(exist_ok=True)
     for name, text in results_pages().items():
         (folder / "results" / f"{name}.md").write_text(text, encoding="utf-8")
-    (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
-    (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
-    (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
+    for purpose in ("getting-started", "how-to", "contributing"):
+        (folder / purpose).mkdir(exist_ok=True)
+    (folder / "getting-started/choosing-a-layer.md").write_text(choosing(), encoding="utf-8")
+    (folder / "how-to/reproducing.md").write_text(reproducing(), encoding="utf-8")
+    (folder / "contributing/compiler.md").write_text(compiler_page(), encoding="utf-8")
     (folder / "performance.md").write_text(performance_page(), encoding="utf-8")
     (folder / "gpu.md").write_text(gpu_page(), encoding="utf-8")
     write_pictures(folder / "pictures")
+    text = readme((HERE.parent / "README.md").read_text(encoding="utf-8"))
+    (folder.parent / "README.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

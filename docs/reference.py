@@ -1,7 +1,6 @@
 """Settings of Sphinx for the API reference and for formulas."""
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -36,10 +35,6 @@ SETTINGS: dict[str, Any] = {
     "python_maximum_signature_line_length": 88,
     "add_module_names": False,
     "smartquotes_action": "De",
-    "html_static_path": [str(Path(__file__).parent / "static")],
-    "html_css_files": ["pages.css"],
     "toc_object_entries_show_parents": "hide",
-    "html_math_renderer": "mathml",
-    "myst_enable_extensions": ["dollarmath"],
     "myst_dmath_double_inline": True,
 }

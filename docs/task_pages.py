@@ -18,7 +18,8 @@ INPUTS = {
 
 INTRODUCTION = """# All tasks
 
-One section per task. `fastweights list tasks` prints the names; [Tasks](../tasks.md) explains how to add one.
+One section per task. `fastweights list tasks` prints the names. [Tasks and data](../how-to/tasks.md) explains how to
+use them.
 
 ```python
 >>> from fastweights.registry import TASKS

@@ -1,11 +1,9 @@
 """Agents: their states, their learning, V-trace, and the end of their runs."""
 
 import os
-import re
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -400,15 +398,6 @@ def test_nothing_of_an_episode_is_told_in_the_next():
     one = model(seen, nothing, nothing.long(), first)
     other = model(seen, nothing + 1, nothing.long() + 2, first, one[2])
     assert torch.equal(one[0], other[0])
-
-
-def test_the_page_s_agent_learns_in_an_environment_of_one_s_own(tmp_path, monkeypatch):
-    pytest.importorskip("gymnasium", reason="needs the extra rl")
-    page = (Path(__file__).parents[1] / "docs" / "agents.md").read_text(encoding="utf-8")
-    program = re.search(r"```python\n(import gymnasium.*?)```", page, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    exec(program[1], {"__name__": "page"})
-    assert Run(tmp_path / "runs" / "sign").result().test["return"] > 0.9
 
 
 @pytest.mark.parametrize("initial_square_avg", [0.0, 1.0])

@@ -235,7 +235,7 @@ def test_no_target_reads_a_role_off_a_name():
 
 
 def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
-    page = (Path(__file__).parents[1] / "docs" / "compiler.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "contributing" / "compiler.md").read_text(encoding="utf-8")
     paths = set(re.findall(r"`([\w/]+(?:\.py|\.h|\.cpp|/))`", page.partition("\n## ")[0]))
     files = {str(file.relative_to(ROOT)) for file in ROOT.rglob("[a-z]*.py")}
     assert not {file for file in files if not {file, f"{file.rpartition('/')[0]}/"} & paths}

@@ -1,6 +1,12 @@
-"""The documentation site builds without a warning, from the pages and docstrings that are there."""
+"""The documentation site: no warning, titles of their own, captions, descriptions, and a search that finds the page."""
 
+import json
+import re
+import shutil
+import subprocess
 import sys
+from collections import Counter
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -9,47 +15,114 @@ import pytest
 from fastweights.registry import descriptions
 
 DOCS = Path(__file__).parents[1] / "docs"
+MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml")
 
-
-@pytest.fixture
-def build_site(monkeypatch):
-    pytest.importorskip("sphinx", reason="builds with the extra docs")
-    monkeypatch.syspath_prepend(str(DOCS))
-    import build_site
-
-    yield build_site
-    for path in DOCS.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+QUERIES = {
+    "install": "getting-started/installation",
+    "Windows": "getting-started/installation",
+    "quick start": "getting-started/quick-start",
+    "troubleshooting": "getting-started/faq",
+    "classifier": "tutorials/classifier",
+    "language model": "tutorials/language-model",
+    "translation": "tutorials/translator",
+    "few-shot": "tutorials/few-shot",
+    "reinforcement learning": "tutorials/agent",
+    "custom rule": "tutorials/update-rule",
+    "variable length": "how-to/sequences",
+    "padding": "how-to/sequences",
+    "attention mask": "how-to/sequences",
+    "save a state": "how-to/states",
+    "mixed precision": "how-to/training",
+    "gradient checkpointing": "how-to/training",
+    "gradient accumulation": "how-to/training",
+    "early stopping": "how-to/training",
+    "FSDP": "how-to/training",
+    "resume training": "how-to/training",
+    "kernel cache": "how-to/kernels",
+    "ONNX": "how-to/export",
+    "Hugging Face": "how-to/transformers",
+    "flash-linear-attention": "how-to/fla",
+    "TorchRL": "how-to/torchrl",
+    "hidden state": "concepts/states-and-resets",
+    "slow network": "concepts/fast-weights",
+    "glossary": "concepts/glossary",
+    "changelog": "changelog",
+    "DeltaNet": "cells/delta",
+    "benchmark": "performance",
+    "reproduction results": "results/README",
+}
+"""Words that a reader looks for, and the page that answers them."""
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The environment of Sphinx after all pages are read, and the number of warnings."""
-    pytest.importorskip("sphinx", reason="builds with the extra docs")
+def build_site():
+    for name in ("sphinx", "sphinx_copybutton"):
+        pytest.importorskip(name, reason="builds with the extra docs")
     sys.path.insert(0, str(DOCS))
     import build_site
 
-    yield build_site.build(tmp_path_factory.mktemp("site"), builder="dummy")
+    yield build_site
     sys.path.remove(str(DOCS))
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def site(build_site, tmp_path_factory):
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    assert build_site.build(folder).warnings == 0
+    return folder
+
+
+def pages(site):
+    """The text of every page by its name, those that Sphinx adds left out."""
+    added = {"genindex", "search", "py-modindex"}
+    files = [path for path in sorted(site.rglob("*.html")) if path.stem not in added and "_modules" not in path.parts]
+    return {path.relative_to(site).with_suffix("").as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_it_builds_without_a_warning(site):
-    assert site.warnings == 0
+def test_titles_are_different(site):
+    titles = Counter(re.search(r"<title>(.*?)</title>", text, re.DOTALL)[1] for text in pages(site).values())
+    assert not [title for title, number in titles.items() if number > 1]
 
 
 @pytest.mark.slow
-def test_no_two_pages_have_one_title(site):
-    pages = {}
-    for page, title in site.titles.items():
-        pages.setdefault(title, []).append(page)
-    assert not {title: found for title, found in pages.items() if len(found) > 1}
+@pytest.mark.filterwarnings("ignore")
+def test_pictures_have_captions_and_pages_have_descriptions(site):
+    for name, text in pages(site).items():
+        article = text.partition("<article")[2].partition("</article>")[0]
+        figures = re.findall(r"<figure.*?</figure>", article, re.DOTALL)
+        assert len(re.findall(r"<img ", article)) == len(figures), name
+        assert all(unescape(re.sub(r"<.*?>", "", figure)).strip() for figure in figures), name
+    for name in QUERIES.values():
+        assert re.search(r'<meta content="[^"]{20,}" name="description"', pages(site)[name]), name
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_links_inside_of_the_site_lead_to_places(site):
+    texts = pages(site)
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in texts.items()}
+    for name, text in texts.items():
+        for link, anchor in re.findall(r'href="([^":#]*\.html)?(?:#([^"]+))?"', text):
+            target = (site / f"{name}.html").parent / link if link else site / f"{name}.html"
+            assert target.exists(), (name, link)
+            found = target.resolve().relative_to(site.resolve()).with_suffix("").as_posix()
+            assert not anchor or found not in ids or unescape(anchor) in ids[found], (name, link, anchor)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 def test_the_index_has_the_public_objects(site):
     """Other projects link to them by `objects.inv`."""
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", lambda base, uri: uri)
+    objects = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
     assert {
         "fastweights.scan",
         "fastweights.Cell",
@@ -57,7 +130,27 @@ def test_the_index_has_the_public_objects(site):
         "fastweights.layers.Layer.forward",
         "fastweights.functional.delta_rule",
         "fastweights.signature.Matrix",
-    } <= site.objects
+    } <= objects
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_search_lists_the_right_page_first(site):
+    """The search of Sphinx itself runs, in Node."""
+    node = shutil.which("node") or pytest.skip("needs node")
+    command = [node, str(Path(__file__).with_name("search.js")), str(site), *QUERIES]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    first = {query: json.loads(line)[0] for query, line in zip(QUERIES, lines, strict=True)}
+    assert first == QUERIES
+
+
+def test_every_page_of_the_index_is_in_the_site(build_site):
+    from index_terms import TERMS
+
+    listed = {page for section in build_site.SECTIONS.values() for page in section}
+    cells = {f"cells/{path.stem}" for path in (DOCS / "cells").glob("*.md")}
+    assert set(TERMS) <= listed | cells
+    assert len(QUERIES) >= 30
 
 
 def test_surfaces_of_dpfp_are_the_paper_s(build_site):

@@ -87,7 +87,7 @@ def _row(name: str, groups: Sequence[Group]) -> list[str]:
     experiment: Experiment = EXPERIMENTS.load(name)
     judged = [judge(group) for group in groups if group.name == name and group.preset not in NO_EVIDENCE]
     claim = next(claim for claim in experiment.claims if claim.source).sentence
-    item = _citation(experiment.source)
+    item = citation(experiment.source)
     if not judged:
         return [item, claim, ItemVerdict.NOT_RUN.value, "", "", "", ""]
     # Of several presets, the one that decides most claims.
@@ -111,7 +111,7 @@ def _comparison(group: Group) -> str:
     return f"{experiment.display.label}, {experiment.columns[column]}: {', '.join(numbers)}"
 
 
-def _citation(source: str) -> str:
+def citation(source: str) -> str:
     """First author, year and item: "Ba 2016, Table 1" for "Ba, Hinton ... 2016, Sec. 4.1, Table 1"."""
     author, year = re.findall(r"^\w+|\d{4}", source)
     return f"{author} {year}, {source.split(', ')[-1]}"
