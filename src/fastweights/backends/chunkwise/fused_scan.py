@@ -18,6 +18,8 @@ from fastweights.core.errors import invalid
 
 IMPLEMENTATIONS = {"triton": "triton.fused_scan"}
 """The modules of this package with kernels for a target."""
+STEPS = 16
+"""Steps of a chunk. Chunks of 32 steps spill registers from K = 64 on."""
 BLOCK = 16
 """Columns of a block of S. Wider blocks spill more registers."""
 LARGEST = 256
@@ -83,10 +85,8 @@ class FusedForm(NamedTuple):
     @property
     def sizes(self) -> TileSizes:
         """The sizes of the tiles. They depend on no batch and no length, and so do the results."""
-        is_wide = self.is_half and self.K > 32 and self.fades < 2
-        C = 32 if is_wide else 16
         rows = 16 if self.V <= 16 or self.K > 128 else 32
-        return TileSizes(C, BLOCK, -(-self.K // BLOCK), rows)
+        return TileSizes(STEPS, BLOCK, -(-self.K // BLOCK), rows)
 
 
 def form_of(operands: ScanOperands, reads_after: bool, is_half: bool) -> FusedForm:
