@@ -40,7 +40,8 @@ def main() -> None:
     for (chip, size), decay, inputs in product(places, DECAYS, INPUTS):
         lines.append(row(size, decay, inputs, chip))
         print(lines[-1], flush=True)
-    lines += ["", f"Triton {triton.__version__}. Warps x registers per thread; inputs in float32 multiply in three tf32 products."]
+    comment = "Warps x registers per thread; inputs in float32 multiply in three tf32 products."
+    lines += ["", f"Triton {triton.__version__}. {comment}"]
     if options.output_dir:
         write_tables(options.output_dir, ["gpu-chunk-kernels"], "\n".join(lines))
 
