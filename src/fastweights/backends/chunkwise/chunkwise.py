@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._specialisation import unsupported_transform
-from fastweights.backends.chunkwise.chunks import Reads, scan
+from fastweights.backends.chunkwise.chunks import Reads
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
 from fastweights.backends.chunkwise.counter import counted
 from fastweights.backends.chunkwise.delay import delayed
@@ -28,6 +28,7 @@ from fastweights.backends.chunkwise.lowering import (
 )
 from fastweights.backends.chunkwise.pieces import in_pieces, joined, pieces_of
 from fastweights.backends.chunkwise.running_max import running_max
+from fastweights.backends.chunkwise.stage_scan import run_scan, why_not_fused
 from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
 from fastweights.core.padding import only
@@ -48,6 +49,9 @@ They differ between memories that only add up, several memories per head, memori
 coupled states that erase nothing, and others. Coupled states that erase are not faster up to 1,179,648 entries.
 """
 
+FUSED = 16
+"""The number of steps from which fused kernels run on a GPU."""
+
 Named = Mapping[str, Tensor]
 
 
@@ -61,15 +65,21 @@ def unsupported_reason(call: ScanCall, build: bool) -> str:
 
 
 def cost(call: ScanCall) -> float:
-    """The time relative to a compiled kernel: 3 to 20 were measured, but less than 1 where large states are trained on
-    a CPU, since the states that the compiled kernel keeps of a chunk exceed the cache."""
-    return 0.8 if call.plan.device.type == "cpu" and _is_fastest(call) else 5.0
+    """The time relative to a compiled kernel: 3 to 20 were measured in PyTorch.
+
+    It is less than 1 where large states are trained on a CPU, since the states that the compiled kernel keeps of a
+    chunk exceed the cache. It is less than 1 for fused kernels, by the number of their instructions; their time has not
+    been measured.
+    """
+    return 0.8 if _is_fastest(call) else 5.0
 
 
 def _is_fastest(call: ScanCall) -> bool:
-    """Whether training is faster than by a compiled kernel, on a CPU."""
+    """Whether chunks are faster than a compiled kernel."""
     if torch.compiler.is_exporting():
         return False  # T may be a symbol, so nothing may depend on it
+    if call.plan.device.type != "cpu":
+        return call.plan.leading[1] >= FUSED and not _why_not_fused(call)
     T = call.plan.leading[1]
     size, length = sum(leaf[0, 0].numel() for leaf in call.tensors.state), "short" if T <= SHORT else "long"
     if not call.plan.wants_gradients or T == 1 or size < LARGE["sums"][length]:
@@ -78,10 +88,29 @@ def _is_fastest(call: ScanCall) -> bool:
     return not isinstance(lowering, str) and lowering.kind in LARGE and size >= LARGE[lowering.kind][length]
 
 
-def describe(call: ScanCall) -> str:
-    """The affine form of the cell, or why there is none."""
+def _why_not_fused(call: ScanCall) -> str:
+    """The first reason why a stage does not run in fused kernels; empty if all do."""
     lowering = lowering_of(call.with_inner_cell())
-    return lowering if isinstance(lowering, str) else lowering.description
+    if isinstance(lowering, str):
+        return lowering
+    scans = [stage for stage in lowering.stages if isinstance(stage, ScanStage)]
+    reasons = [why_not_fused(stage, call.plan.device.type) for stage in scans]
+    return next(filter(None, reasons), "") if scans else "there is no scan"
+
+
+def describe(call: ScanCall) -> str:
+    """The affine form of the cell, or why there is none; on GPUs also whether fused kernels run it."""
+    lowering = lowering_of(call.with_inner_cell())
+    if isinstance(lowering, str) or call.plan.device.type == "cpu":
+        return lowering if isinstance(lowering, str) else lowering.description
+    reason = _why_not_fused(call)
+    how = f"in PyTorch, not in fused kernels: {reason}" if reason else "in fused kernels"
+    return f"{lowering.description} ({how})"
+
+
+def is_half(call: ScanCall) -> bool:
+    """Whether the inputs have half precision."""
+    return call.plan.dtype != call.plan.compute_dtype
 
 
 def fast_path(call: ScanCall) -> FastPath | None:
@@ -147,7 +176,8 @@ def segment(call: ScanCall) -> Segment | None:
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
     eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
-    read, last = scan(prepare_scan(stage, call, named, K).scan, torch.cat([zeros, eye], -2))
+    prepared = prepare_scan(stage, call, named, K)
+    read, last = run_scan(stage, prepared, torch.cat([zeros, eye], -2), is_half(call))
     rows = [zeros.shape[-2], K]
     assert read.along is not None
     (base, queries), (written, kept) = read.along.split(rows, -1), last.split(rows, -2)
@@ -169,7 +199,7 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
     if reset is not None:
         # A reset at the first step replaces the carried state, so that a NaN in it does not survive.
         state = where(reset[:, 0], call.tensors.initial_state, state)
-    read, last = scan(prepared.scan, matrix(stage, state))
+    read, last = run_scan(stage, prepared, matrix(stage, state), is_half(call))
     if prepared.left_over is not None:
         last = last + prepared.left_over
     return seen(stage, read), states(stage, last)

@@ -21,7 +21,7 @@ from fastweights.compiler.affine.form import (
     Stage,
     Write,
 )
-from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
+from fastweights.compiler.ir.nodes import Constant, Input, Load, Node, Shape, Value, behind, identity
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
@@ -42,6 +42,7 @@ class ScanStage(NamedTuple):
     per write: whether it erases, and which parts it gives values to. `queries` has an entry per vector that reads along
     the columns, and `across` per vector that reads across the rows: whether it reads after the step. `seen` and
     `crossed` have an entry per read: its name, the index of its vector, the part, and the shape of what is read.
+    `inputs` names the inputs of the cell that are the first query, key and value themselves; empty where none is.
     """
 
     parts: tuple[Part, ...]
@@ -54,6 +55,7 @@ class ScanStage(NamedTuple):
     crossed: tuple[tuple[str, int, int, Shape], ...]
     rows_decay: bool
     is_coupled: bool
+    inputs: tuple[str, str, str]
 
     @property
     def blocks(self) -> int:
@@ -132,11 +134,12 @@ def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
     return _lowered(specialisation.affine())
 
 
-@traced_constant
-def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
+def lowering_for(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
+    """The lowering of the cell of a key, or why there is none."""
     return _lowered(affine_of(key, sizes, dtype))
 
 
+_traced_lowering = traced_constant(lowering_for)
 _BY_FORM: dict[AffineForm, ChunkwiseLowering] = {}
 
 
@@ -213,7 +216,17 @@ class Lowerer:
         queries, across = (tuple(is_after for _, is_after in kind) for kind in (vectors, over_rows))
         all_reads = (queries, tuple(seen), across, tuple(crossed))
         rows_decay = stage.row_decay is not None
-        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled)
+        query = vectors[0][0] if vectors else None
+        inputs = self._input(query), self._input(writes[0].key), self._input(writes[0].values[0])
+        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled, inputs)
+
+    def _input(self, value: Value | None) -> str:
+        """The name of the input that a value is, axis by axis; empty if it is none."""
+        if value is None or not isinstance(value.expression, Load):
+            return ""
+        node, index = value.expression.node, value.expression.index
+        is_whole = node.shape == value.shape and index == identity(value.shape)
+        return self.moving.get(node, "") if is_whole else ""
 
 
 def _kinds(stage: Linear) -> Mapping[str, bool]:
