@@ -1,5 +1,6 @@
 """flash-linear-attention: its functions by their names, and its models on a CPU."""
 
+from fastweights.adapters.fla.converted.checkpoint import load
 from fastweights.adapters.fla.enabling import disable, enable
 from fastweights.adapters.fla.memories import (
     EPS,
@@ -41,4 +42,5 @@ __all__ = [
     "fused_recurrent_kda",
     "fused_recurrent_linear_attn",
     "fused_recurrent_rwkv7",
+    "load",
 ]
