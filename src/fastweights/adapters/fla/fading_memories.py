@@ -8,7 +8,6 @@ from fastweights.adapters.fla.memories import chunk_gla, turned
 from fastweights.adapters.fla.packed_scan import packed_scan
 from fastweights.adapters.transformers.replacement import at_least_float32, in_heads
 from fastweights.cell import Cell
-from fastweights.core.errors import require
 from fastweights.functional import OutputAndState
 
 RECURRENCE = Cell.from_name("linear-recurrence")
@@ -113,14 +112,20 @@ def chunk_lightnet(
 
     Source: Qin et al. 2024 (LightNet), as read in flash-linear-attention, `ops/lightnet`.
     """
-    require(cu_seqlens is None, "cu_seqlens", "None", "boundaries", "Packed sequences are not supported here.")
     S, z0 = (None, None) if initial_state is None else initial_state
     keys = at_least_float32(k)
-    first = torch.full_like(keys[:, :1], -torch.inf) if z0 is None else z0.to(keys.dtype)
+    parts = (keys,) if cu_seqlens is None else keys.split(cu_seqlens.diff().tolist(), 1)
+    starts = [None] * len(parts) if z0 is None else z0.to(keys.dtype).chunk(len(parts))
+    z, g, last_z = map(list, zip(*map(_normalisers, parts, starts), strict=True))
+    options = (scale, S, output_final_state, state_v_first, cu_seqlens)
+    o, last = chunk_gla(q, (keys - torch.cat(z, 1)).exp().to(k.dtype), v, torch.cat(g, 1), *options)
+    return o, (last, torch.cat(last_z))
+
+
+def _normalisers(keys: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """For a sequence `[B, T, H, K]`: logarithms of the sums of exp(keys), of the decays, and the last of the former."""
+    first = torch.full_like(keys[:, :1], -torch.inf) if start is None else start
     z = torch.cat([first, keys], 1).logcumsumexp(1)
     # Without a state the first decay has no influence, and its logarithm would be -infinity.
-    before = torch.cat([z[:, 1:2], z[:, 1:-1]], 1) if z0 is None else z[:, :-1]
-    g, z = before - z[:, 1:], z[:, 1:]
-    options = (scale, S, output_final_state, state_v_first)
-    o, last = chunk_gla(q, (keys - z).exp().to(k.dtype), v, g, *options)
-    return o, (last, z[:, -1:])
+    before = torch.cat([z[:, 1:2], z[:, 1:-1]], 1) if start is None else z[:, :-1]
+    return z[:, 1:], before - z[:, 1:], z[:, -1:]

@@ -398,7 +398,9 @@ def _reversed(
     return o.flip(1), last
 
 
-def kda_decay(g: Tensor, A_log: Tensor | None, dt_bias: Tensor | None, lower_bound: float | None) -> Tensor:
+def kda_decay(
+    g: Tensor, A_log: Tensor | None = None, dt_bias: Tensor | None = None, lower_bound: float | None = None
+) -> Tensor:
     """Logarithms of decays `[B, T, HV, K]` from outputs of a network."""
     g = at_least_float32(g) if dt_bias is None else at_least_float32(g) + dt_bias.reshape(g.shape[-2:])
     if lower_bound is not None:

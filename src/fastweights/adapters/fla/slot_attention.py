@@ -8,7 +8,6 @@ from torch import Tensor
 from fastweights.adapters.fla.packed_scan import packed_scan
 from fastweights.adapters.transformers.replacement import at_least_float32
 from fastweights.cell import Cell
-from fastweights.core.errors import require
 from fastweights.signature import RawKey, TensorSpec, Value
 
 Pair = tuple[Tensor, Tensor]
@@ -50,8 +49,8 @@ def chunk_gsa(
 ) -> tuple[Tensor, Pair | None]:
     """P <- P diag(exp(g)) + k s^T, Z <- diag(exp(g)) Z + s v^T, o = softmax(scale q P) Z.
 
-    s and g are `[B, T, H, M]` for M slots. Without g the writes are a softmax of s over time. q may have more heads
-    than the rest: several queries then read the same slots. A state is the pair of P `[N, H, K, M]` and Z
+    s and g are `[B, T, H, M]` for M slots. Without g the writes are a softmax of s over the time of
+    the call. q may have more heads than the rest: several queries then read the same slots. A state is the pair of P `[N, H, K, M]` and Z
     `[N, H, M, V]`.
 
     Source: Zhang et al. 2024 (Gated Slot Attention).
@@ -60,12 +59,26 @@ def chunk_gsa(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     q = at_least_float32(q) * scale
     if g is None:
-        require(initial_state is None, "initial_state", "None without g", "a state")
         s, g = _softmax_over_time(s)
     inputs = _Inputs(q, *(x.repeat_interleave(queries, 2) for x in (k, v, s, at_least_float32(g).exp())))
     state = None if initial_state is None else _Slots(*(x.repeat_interleave(queries, 1) for x in initial_state))
     o, last = packed_scan(CELL, inputs, state, None, cu_seqlens)
     return o.to(v.dtype), (last.keys[:, ::queries], last.values[:, ::queries]) if output_final_state else None
+
+
+def chunk_abc(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    initial_state: Pair | None = None,
+    output_final_state: bool = False,
+) -> tuple[Tensor, Pair | None]:
+    """`chunk_gsa` without g: attention with bounded memory. With a state, the softmax starts again.
+
+    Source: Peng et al. 2022 (ABC).
+    """
+    return chunk_gsa(q, k, v, s, None, None, initial_state, output_final_state)
 
 
 def _softmax_over_time(s: Tensor) -> tuple[Tensor, Tensor]:

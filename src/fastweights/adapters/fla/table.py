@@ -9,8 +9,10 @@ from fastweights.adapters.fla import (
     fading_memories,
     losses,
     memories,
+    mesa,
     norms,
     positions,
+    preconditioned_memories,
     rwkv_parts,
     short_convolution,
     slot_attention,
@@ -76,6 +78,16 @@ TABLE: Mapping[str, Functions] = {
     "fla.ops.rwkv7.fused_recurrent": _by_name(memories.fused_recurrent_rwkv7, memories.fused_mul_recurrent_rwkv7),
     "fla.ops.gsa.chunk": _by_name(slot_attention.chunk_gsa),
     "fla.ops.gsa.fused_recurrent": {"fused_recurrent_gsa": slot_attention.chunk_gsa},
+    "fla.ops.mesa_net.chunk": _by_name(mesa.chunk_mesa_net),
+    "fla.ops.mesa_net.decoding_one_step": _by_name(mesa.mesa_net_decoding_one_step),
+    "fla.ops.abc.chunk": _by_name(slot_attention.chunk_abc),
+    "fla.ops.kda.gate": {"fused_kda_gate": memories.kda_decay},
+    "fla.ops.precond_gated_delta_rule.chunk": _by_name(preconditioned_memories.chunk_precond_gated_delta_rule),
+    "fla.ops.precond_gated_delta_rule.fused_recurrent": {
+        "fused_recurrent_precond_gated_delta_rule": preconditioned_memories.chunk_precond_gated_delta_rule
+    },
+    "fla.ops.precond_kda.chunk": _by_name(preconditioned_memories.chunk_precond_kda),
+    "fla.ops.precond_kda.fused_recurrent": {"fused_recurrent_precond_kda": preconditioned_memories.chunk_precond_kda},
     "fla.ops.lightnet.chunk": _by_name(fading_memories.chunk_lightnet),
     "fla.ops.lightnet.fused_recurrent": {"fused_recurrent_lightnet": fading_memories.chunk_lightnet},
 }
