@@ -1,6 +1,7 @@
 """flash-linear-attention's own Triton kernels on a CPU, under Triton's interpreter: an oracle in float32.
 
-`interpret()` must run before anything imports triton. Run Python with -O: two functions assert a GPU, or refuse float32.
+`interpret()` must run before anything imports triton. Run Python with -O: two functions assert
+a GPU, or refuse float32.
 """
 
 import builtins

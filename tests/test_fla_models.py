@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import warnings
 from copy import deepcopy
 from functools import partial
 from importlib.util import find_spec
@@ -24,7 +25,9 @@ if has_fla:
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
     import fla_models as models
 
-    NAMES, UNSUPPORTED = models.names(), models.UNSUPPORTED
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        NAMES, UNSUPPORTED = models.names(), models.UNSUPPORTED
     SUPPORTED = [name for name in NAMES if name not in UNSUPPORTED]
 CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
 T = 70
@@ -41,6 +44,15 @@ LOADED = {
     "KDA": [{}, {"num_v_heads": 4, "safe_gate": True, "lower_bound": -5.0, "use_short_conv": False}],
 }
 """Classes that `load` opens, with options of their configs."""
+
+
+FAILURES = (ImportError, NotImplementedError, RuntimeError, TypeError, AssertionError)
+
+
+def train(name):
+    """Computes the gradients of a small model."""
+    tokens = models.tokens_of(20)
+    models.small(name)(tokens, labels=tokens).loss.backward()
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +102,8 @@ def test_generation_is_greedy(name):
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
 def test_a_class_that_is_named_as_unsupported_does_not_run(name):
     assert name in NAMES
-    with pytest.raises(Exception, match=""):
-        model, tokens = models.small(name), models.tokens_of(20)
-        model(tokens, labels=tokens).loss.backward()
+    with pytest.raises(FAILURES):
+        train(name)
 
 
 @pytest.mark.slow
@@ -197,7 +208,9 @@ def test_arguments_without_a_meaning_on_a_cpu_are_refused():
     from fla.ops.rwkv6 import fused_recurrent_rwkv6
 
     x = torch.rand(1, 4, 2, 8)
-    with pytest.raises(InputError, match="reverse of fla.ops.rwkv6.fused_recurrent.fused_recurrent_rwkv6 must be None"):
+    with pytest.raises(
+        InputError, match=r"reverse of fla\.ops\.rwkv6\.fused_recurrent\.fused_recurrent_rwkv6 must be None"
+    ):
         fused_recurrent_rwkv6(x, x, x, -x, x[0, 0], reverse=True)
     assert fused_recurrent_gla(x, x, x, reverse=True)[0].shape == x.shape
     assert chunk_hgrn(x[..., 0], -x[..., 0])[1] is None

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import wraps
 from importlib import import_module
@@ -98,8 +99,10 @@ def _replacements() -> Iterator[tuple[int, tuple[str, Any, Callable[..., Any]]]]
 
 def _load() -> None:
     try:
-        for name in ("fla", "fla.layers", "fla.models", "fla.modules", "fla.ops"):
-            import_module(name)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Triton is not supported")  # It is not needed any more.
+            for name in ("fla", "fla.layers", "fla.models", "fla.modules", "fla.ops"):
+                import_module(name)
     except ModuleNotFoundError as error:
         remedy = "Try pip install flash-linear-attention, on Linux."
         raise InputError(f"{error.name} must be installed, got no such module. {remedy}") from None

@@ -49,9 +49,9 @@ def chunk_gsa(
 ) -> tuple[Tensor, Pair | None]:
     """P <- P diag(exp(g)) + k s^T, Z <- diag(exp(g)) Z + s v^T, o = softmax(scale q P) Z.
 
-    s and g are `[B, T, H, M]` for M slots. Without g the writes are a softmax of s over the time of
-    the call. q may have more heads than the rest: several queries then read the same slots. A state is the pair of P `[N, H, K, M]` and Z
-    `[N, H, M, V]`.
+    s and g are `[B, T, H, M]` for M slots. Without g the writes are a softmax of s over the time of the call. q may
+    have more heads than the rest: several queries then read the same slots. A state is the pair of P `[N, H, K, M]`
+    and Z `[N, H, M, V]`.
 
     Source: Zhang et al. 2024 (Gated Slot Attention).
     """
