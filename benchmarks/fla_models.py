@@ -34,6 +34,7 @@ MORE: dict[str, dict[str, Any]] = {
     "HGRN": {"expand_ratio": 1},
     "GSA": {"expand_ratio": 1},
     "Mamba": {"state_size": 8},
+    "Raven": {"topk": 4},
 }
 """Further sizes by class."""
 ATTENTION = "attention of a kind that needs a GPU"

@@ -21,6 +21,8 @@ IRRELEVANT = frozenset({"backend", "chunk_indices", "cu_seqlens_cpu", "checkpoin
 """Arguments that control how kernels on a GPU run. They have no effect on a CPU."""
 REMEDY = "Leave it out on a CPU."
 
+LOST_CACHES = "generate() of this flash-linear-attention loses the cache with transformers 5.24. Install an older one."
+
 
 class Place(NamedTuple):
     """A place that held a function of flash-linear-attention.
@@ -66,6 +68,8 @@ def enable() -> list[str]:
             for namespace in _namespaces():
                 _replace(namespace, by_identity)
             _replace_criterion()
+            if not keeps_caches():
+                log.warning(LOST_CACHES)
         return list(_names)
 
 
@@ -78,6 +82,15 @@ def disable() -> None:
             owner.forward = forward
         for entries in (_places, _criterion, _names):
             entries.clear()
+
+
+def keeps_caches() -> bool:
+    """Whether `generate` passes caches to the models: transformers renamed them in 5.24."""
+    from fla.models.generation_utils import FLAGenerationMixin
+
+    from fastweights.adapters.transformers.state_cache import CACHE
+
+    return CACHE in signature(FLAGenerationMixin.prepare_inputs_for_generation).parameters
 
 
 def _replacements() -> Iterator[tuple[int, tuple[str, Any, Callable[..., Any]]]]:

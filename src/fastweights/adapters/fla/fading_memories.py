@@ -68,7 +68,7 @@ def chunk_hgrn(
 
     Source: Qin et al. 2023 (HGRN).
     """
-    inputs = RECURRENCE.Inputs(in_heads(x), in_heads(at_least_float32(g).exp()))  # type: ignore[operator]
+    inputs = RECURRENCE.Inputs(in_heads(x), in_heads(at_least_float32(g).exp()))
     state = None if initial_state is None else RECURRENCE.State(in_heads(at_least_float32(initial_state)))
     y, last = packed_scan(RECURRENCE, inputs, state, None, cu_seqlens)
     return y.flatten(2).to(x.dtype), last.h.flatten(1) if output_final_state else None
@@ -90,7 +90,7 @@ def chunk_rwkv6(
     Source: Peng et al. 2024 (RWKV-6).
     """
     r = at_least_float32(r) * (r.shape[-1] ** -0.5 if scale is None else scale)
-    inputs = RWKV6.Inputs(r, k, v, at_least_float32(w).exp())  # type: ignore[operator]
+    inputs = RWKV6.Inputs(r, k, v, at_least_float32(w).exp())
     state = None if initial_state is None else RWKV6.State(at_least_float32(initial_state).mT)
     y, last = packed_scan(RWKV6, inputs, state, RWKV6.Params(u), cu_seqlens)  # type: ignore[misc]
     return y.to(v.dtype), last.W.mT if output_final_state else None

@@ -90,6 +90,6 @@ def mesa_net_decoding_one_step(
     max_CG_iteration: int = 30,
 ) -> OutputAndStates:
     """One step of `chunk_mesa_net`, with inputs `[N, H, ...]`."""
-    inputs = (x[:, None] for x in (q, k, v, g, beta))
-    o, G, S = chunk_mesa_net(*inputs, lamb, prev_h_kk, prev_h_kv, True, max_CG_iteration)  # type: ignore[arg-type]
+    q, k, v, g, beta = (x[:, None] for x in (q, k, v, g, beta))
+    o, G, S = chunk_mesa_net(q, k, v, g, beta, lamb, prev_h_kk, prev_h_kv, True, max_CG_iteration)
     return o[:, 0], G, S

@@ -54,7 +54,7 @@ class DeltaNet(ConvertedLayer):
         """The inputs of the cell."""
         q, k = (self.normaliser(self.activation(y)) for y in (q, k))
         rate = torch.ones_like(v[..., 0]) if self.b_proj is None else self.b_proj(x).sigmoid()
-        return self.cell.Inputs(_scaled(q), k, v, rate * self.largest_rate)  # type: ignore[operator]
+        return self.cell.Inputs(_scaled(q), k, v, rate * self.largest_rate)
 
     def gate(self, x: Tensor) -> Tensor | None:
         """Logits of the output gate."""
@@ -91,7 +91,7 @@ class GatedDeltaNet(ConvertedLayer):
         step = softplus(at_least_float32(self.a_proj(x)) + self.dt_bias)
         decay = torch.exp(-at_least_float32(self.A_log).exp() * step)
         rate = self.b_proj(x).sigmoid() * self.largest_rate
-        return self.cell.Inputs(_scaled(_unit(q)), _unit(k), v, decay, rate)  # type: ignore[operator]
+        return self.cell.Inputs(_scaled(_unit(q)), _unit(k), v, decay, rate)
 
     def gate(self, x: Tensor) -> Tensor | None:
         """Logits of the output gate."""
@@ -130,7 +130,7 @@ class GatedLinearAttention(ConvertedLayer):
         g = logsigmoid(at_least_float32(self.gk_proj(x))) / self.divisor
         g = g if self.smallest is None else g.clamp(min=self.smallest)
         decay = self.shared(g.unflatten(-1, (-1, self.heads.key_size))).exp()
-        return self.cell.Inputs(_scaled(q), k, v, decay)  # type: ignore[operator]
+        return self.cell.Inputs(_scaled(q), k, v, decay)
 
     def gate(self, x: Tensor) -> Tensor | None:
         """Logits of the output gate."""
@@ -169,7 +169,7 @@ class KimiDeltaAttention(ConvertedLayer):
         g = self.f_proj(x).unflatten(-1, (-1, self.heads.key_size))
         decay = kda_decay(g, self.A_log, self.dt_bias, self.lower_bound).exp()
         rate = self.b_proj(x).sigmoid() * self.largest_rate
-        return self.cell.Inputs(_scaled(_unit(q)), _unit(k), v, decay, rate)  # type: ignore[operator]
+        return self.cell.Inputs(_scaled(_unit(q)), _unit(k), v, decay, rate)
 
     def gate(self, x: Tensor) -> Tensor | None:
         """Logits of the output gate."""
